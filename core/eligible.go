@@ -63,9 +63,9 @@ func (v *verdict) say(why string) {
 	}
 	v.why, v.at = why, time.Now()
 	v.e.mu.Lock()
-	defer v.e.mu.Unlock()
 	v.e.trouble.unfit = why
-	v.e.deem()
+	v.e.mu.Unlock()
+	poke(v.e.trouble.wake)
 }
 
 // reason is the text of an error, made fit to be published: one line of up to maxReason

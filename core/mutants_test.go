@@ -234,6 +234,26 @@ var mutants = []mutate.Mutant{
 		{File: "outbox.go", In: "outbox.call", Old: "\treturn goOn\n", New: "\treturn goOn || true\n"}}},
 	{Name: "A6: a call goes over the store's limits", Killer: "TestCallsAreWithinTheLimits", Edits: []mutate.Edit{
 		{File: "outbox.go", In: "outbox.next", Old: "len(batch) < max(1, limits.BatchItems) && ", New: ""}}},
+	{Name: "C18: a denied leader keeps its lease", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
+		{File: "trouble.go", In: "Elector.weigh", Old: "\t\twhy = deniedWhy\n", New: ""}}},
+	{Name: "C18: a denied member is eligible again without a probe", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
+		{File: "trouble.go", In: "Elector.outdated", Old: "2*e.o.BackoffMax+e.o.TTL", New: "e.o.TTL"}}},
+	{Name: "C18: a denied member probes without a pause", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
+		{File: "trouble.go", In: "Elector.weigh", Old: "now.Sub(t.probed) >= e.o.BackoffMax", New: "true"}}},
+	{Name: "C18: a denied commit waits for the end of the lease", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
+		{File: "settle.go", In: "Lease.settle",
+			Old: "case errors.Is(err, driver.ErrRetry) && (unknown || !errors.Is(err, driver.ErrDenied) || !l.e.trouble.denied.Load()):",
+			New: "case errors.Is(err, driver.ErrRetry):"}}},
+	{Name: "C18: a member that may not release goes on with heartbeats", Killer: "TestDeniedReleases", Edits: []mutate.Edit{
+		{File: "trouble.go", In: "Elector.weigh", Old: "t.muted.Store(denied && keeps &&", New: "t.muted.Store(false && denied && keeps &&"}}},
+	{Name: "C18: a refusal is logged at each look", Killer: "TestDeniedLeasesDoNotCircle", Edits: []mutate.Edit{
+		{File: "trouble.go", In: "Elector.weigh", Old: "t.lines.Failed(kind, now); due {", New: "t.lines.Failed(kind, now); due || true {"}}},
+	{Name: "a refused Observe is not logged", Killer: "TestRefusedCallsAreTold/observe", Edits: []mutate.Edit{
+		{File: "calls.go", In: "Elector.observe", Old: "\t\t\te.heed(callObserve, err)\n", New: ""}}},
+	{Name: "an application's update loses the trouble", Killer: "TestDeniedLeaderGivesWay", Edits: []mutate.Edit{
+		{File: "elector.go", In: "Elector.changeState", Old: "\tst.Meta = troubled(st.Meta, e.trouble.public)\n", New: ""}}},
+	{Name: "a stuck handler is known to its process only", Killer: "TestStuckIsPublished", Edits: []mutate.Edit{
+		{File: "trouble.go", In: "Elector.weigh", Old: "append(all, text), append(public, text)", New: "append(all, text), public"}}},
 	{Name: "C15: a function that hangs is waited for", Killer: "TestEligibleHangs", Edits: []mutate.Edit{
 		{File: "eligible.go", In: "Elector.judge",
 			Old: "\t\t\t\tv.say(fmt.Sprintf(\"no answer within %v\", e.o.Heartbeat))\n", New: "\t\t\t\t_ = fmt.Sprint()\n"}}},

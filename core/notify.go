@@ -63,14 +63,14 @@ func (n *notifier) put(what notice) {
 	n.queue = append(n.queue, what)
 	n.posted = true
 	n.mu.Unlock()
-	n.signal()
+	poke(n.wake)
 }
 
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
-	n.signal()
+	poke(n.wake)
 }
 
 // step begins, or ends, what counts as one step: lines about its leases are written at its
@@ -82,14 +82,7 @@ func (n *notifier) step(begins bool) {
 	n.posted = false
 	n.mu.Unlock()
 	if posted {
-		n.signal()
-	}
-}
-
-func (n *notifier) signal() {
-	select {
-	case n.wake <- struct{}{}:
-	default:
+		poke(n.wake)
 	}
 }
 

@@ -33,13 +33,6 @@ func newRulebook() *rulebook {
 	return &rulebook{wake: make(chan struct{}, 1), gave: map[ShardID]uint64{}}
 }
 
-func (b *rulebook) signal() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
 // look takes in what a view says of the rules' shard, and of who could take over.
 func (b *rulebook) look(v *driver.View) {
 	for i := range v.Shards {
@@ -54,7 +47,7 @@ func (b *rulebook) look(v *driver.View) {
 	// back, or, after a crash, with the end of the session, or with the next full view.
 	b.again = b.again || b.seen.Session != "" && (v.Reset || slices.Contains(v.Gone, b.seen.Session))
 	if b.again || b.seen != b.read || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {
-		b.signal()
+		poke(b.wake)
 	}
 }
 
@@ -70,7 +63,7 @@ func (e *Elector) obeyRules(ctx context.Context) {
 			t := time.NewTimer(e.dice.jittered(e.o.TTL))
 			select {
 			case <-t.C:
-				e.rules.signal()
+				poke(e.rules.wake)
 			case <-ctx.Done():
 			}
 			t.Stop()

@@ -51,7 +51,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 		r.cancel(ErrWithdrawn)
 	}
 	if len(e.rules.rules) > 0 {
-		e.rules.signal()
+		poke(e.rules.wake)
 	}
 	go e.serve(r, eff.HeadKnown)
 }
@@ -205,7 +205,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 		return
 	}
 	r.state, r.stuck = LeaseStuck, time.Now()
-	e.trouble.signal()
+	poke(e.trouble.wake)
 	r.over.wake()
 	e.snap.move(r.lease.fence, MoveStuck, nil, false)
 	e.note.stuck(r.lease.fence, cause)
@@ -223,7 +223,7 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	asked := isStop(r.ctx, err)
 	r.cancel(revoked(r.lease.fence, fsm.CauseReturned))
 	r.stopTimers()
-	e.trouble.signal()
+	poke(e.trouble.wake)
 	if !began.IsZero() {
 		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}

@@ -60,9 +60,7 @@ func (l *Lease) settle(
 			w.Number, w.Nonce = h.Number+1, newNonce()
 		case errors.Is(err, driver.ErrDamaged) && unknown: // nothing tells before it is mended
 			return outcome{err: l.unknown(err), last: true}
-		case errors.Is(err, driver.ErrDenied) && !unknown && l.e.trouble.denied.Load(): // C18
-			return outcome{err: notSent(l.fence.Shard, err)}
-		case errors.Is(err, driver.ErrRetry):
+		case errors.Is(err, driver.ErrRetry) && (unknown || !errors.Is(err, driver.ErrDenied) || !l.e.trouble.denied.Load()): // C18
 		case driver.NotApplied(err) && !unknown:
 			return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: errors.Is(err, ErrStoreChanged)}
 		default:

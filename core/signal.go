@@ -1,5 +1,13 @@
 package core
 
+// poke has the next receive of a channel with room for one succeed.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // signal wakes whoever waits for a change. It belongs to a mutex, under which
 // both methods are called, and costs nothing while nobody waits.
 type signal struct{ ch chan struct{} }

@@ -56,10 +56,7 @@ func (e *Elector) drainQueue() {
 	}
 	e.queue = nil
 	if at := e.m.WakeAt(); at < e.armed {
-		select {
-		case e.kick <- struct{}{}:
-		default:
-		}
+		poke(e.kick)
 	}
 }
 

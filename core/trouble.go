@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,6 @@ const (
 	probeLock  ShardID = driver.LockPrefix + "_probe"
 	deniedWhy          = "the store denies its commits"
 	maxTrouble         = 2 * maxReason // bytes that are published
-	maxStuck           = 3             // handlers that are named
 )
 
 // trouble is what somebody has to mend about this member: calls that the store refuses (C18), and
@@ -32,20 +32,19 @@ type trouble struct {
 	denied atomic.Bool // commits are: C18
 	muted  atomic.Bool // no heartbeat is sent, so that others evict this member
 
-	mu       sync.Mutex
+	mu       sync.Mutex          // locked before Elector.mu
 	refusals map[string]*refusal // by kind of call
 	lines    rhythm.Rhythm
+	probed   time.Time // when the last probe began
 
 	// Elector.mu guards these.
-	text, public string    // for this process; for all members
-	unfit        string    // Options.Eligible's reason
-	probed       time.Time // when the last probe began
+	text, public string // for this process; for all members
+	unfit        string // Options.Eligible's reason
 }
 
 // refusal is since when a kind of call is refused, without a success between.
 type refusal struct {
 	since, last time.Time
-	calls       int
 	denied      bool
 	err         error
 	text        string // set once it has lasted
@@ -61,8 +60,7 @@ func (e *Elector) heed(kind string, err error) {
 	t, now := &e.trouble, time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.refusals[kind]
-	switch {
+	switch r := t.refusals[kind]; {
 	case err == nil && r == nil:
 		return
 	case err == nil:
@@ -70,28 +68,19 @@ func (e *Elector) heed(kind string, err error) {
 		if _, due := t.lines.Worked(kind, now); due && r.text != "" {
 			e.note.post(func() { e.note.info("tenure: store no longer refuses calls", slog.String("call", kind)) })
 		}
-	case r == nil || r.denied != denied || now.Sub(r.last) >= e.outdated():
-		r = &refusal{since: now, denied: denied}
-		t.refusals[kind] = r
-		fallthrough
+	case r == nil || r.denied != denied || e.outdated(r, now):
+		t.refusals[kind] = &refusal{since: now, last: now, denied: denied, err: err}
 	default:
 		r.last, r.err = now, err
-		if r.calls++; r.calls > 1 {
-			return
-		}
+		return
 	}
-	t.signal()
+	poke(t.wake)
 }
 
-func (t *trouble) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+// outdated reports whether a refusal tells nothing any more: two back-offs have passed without a call.
+func (e *Elector) outdated(r *refusal, now time.Time) bool {
+	return now.Sub(r.last) >= 2*e.o.BackoffMax+e.o.TTL
 }
-
-// outdated is how long after the last refusal nothing is known: two back-offs without a call.
-func (e *Elector) outdated() time.Duration { return 2*e.o.BackoffMax + e.o.TTL }
 
 // watchTrouble weighs the troubles while there are any, so often that each is logged within a TTL.
 func (e *Elector) watchTrouble(ctx context.Context) {
@@ -99,7 +88,7 @@ func (e *Elector) watchTrouble(ctx context.Context) {
 	defer look.Stop()
 	for ctx.Err() == nil {
 		var again <-chan time.Time
-		if e.weigh(e.lasting(time.Now())) {
+		if e.weigh(time.Now()) {
 			again = look.C
 		}
 		select {
@@ -110,54 +99,45 @@ func (e *Elector) watchTrouble(ctx context.Context) {
 	}
 }
 
-// lasting returns the refusals that have lasted, which it logs by their rhythm. denied is whether
-// commits are denied, and keeps whether this member may not even give a shard back.
-func (e *Elector) lasting(now time.Time) (all, public []string, denied, keeps, young bool) {
+// weigh logs and publishes the troubles, decides whether this member is eligible, and probes. It
+// reports whether to look again.
+func (e *Elector) weigh(now time.Time) bool {
 	t := &e.trouble
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var all, public []string
+	denied, keeps, held, why := false, false, false, ""
 	for _, kind := range slices.Sorted(maps.Keys(t.refusals)) {
 		r := t.refusals[kind]
 		keeps = keeps || r.denied && (kind == callRelease || kind == callTransfer)
-		switch {
-		case now.Sub(r.last) >= e.outdated():
+		if e.outdated(r, now) {
 			delete(t.refusals, kind)
 			continue
-		case now.Sub(r.since) < e.o.TTL*2/3:
-			young = true
+		} else if now.Sub(r.since) < e.o.TTL*2/3 {
 			continue
-		case r.text == "":
-			r.text = fmt.Sprintf("%s refused since %s: %v", kind, r.since.UTC().Format(time.RFC3339), r.err)
 		}
-		if all = append(all, r.text); r.denied {
+		r.text = cmp.Or(r.text, fmt.Sprintf("%s refused since %s: %v", kind, r.since.UTC().Format(time.RFC3339), r.err))
+		all = append(all, r.text)
+		remedy := ""
+		if r.denied {
 			public = append(public, r.text)
+			remedy = "compare the rights and settings with docs/backends/" + e.info.Backend + ".md"
 			denied = denied || kind == callCommit
 		}
 		if _, due := t.lines.Failed(kind, now); due {
-			attrs := []slog.Attr{slog.String("call", kind), slog.Int("calls", r.calls), slog.Time("since", r.since), slog.Any("error", r.err)}
-			if r.denied {
-				attrs = append(attrs, slog.String("remedy", "compare the rights and settings with docs/backends/"+e.info.Backend+".md"))
-			}
+			attrs := []slog.Attr{slog.String("call", kind), slog.Time("since", r.since), slog.Any("error", r.err), slog.String("remedy", remedy)}
 			e.note.post(func() { e.note.warn("tenure: store refuses calls", attrs...) })
 		}
 	}
-	return all, public, denied, keeps, young
-}
 
-// weigh shows and publishes the troubles, decides whether this member is eligible, and probes. It
-// reports whether to look again.
-func (e *Elector) weigh(all, public []string, denied, keeps, again bool) bool {
-	t := &e.trouble
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.phase != running {
 		return false
 	}
-	held, stuck := false, 0
 	for _, s := range slices.Sorted(maps.Keys(e.runs)) {
 		held = held || s != probeLock
-		if r := e.runs[s]; r.state == LeaseStuck && stuck < maxStuck {
-			stuck++
+		if r := e.runs[s]; r.state == LeaseStuck && len(all) < 8 {
 			text := fmt.Sprintf("stuck since %s: handler of shard %q: restart this process", r.stuck.UTC().Format(time.RFC3339), s)
 			all, public = append(all, text), append(public, text)
 		}
@@ -173,53 +153,42 @@ func (e *Elector) weigh(all, public []string, denied, keeps, again bool) bool {
 		e.queue = append(e.queue, fsm.Input{Kind: fsm.InUpdate, State: st})
 	}
 	t.denied.Store(denied)
-	t.muted.Store(denied && keeps && held && e.successors(time.Now()) != 0)
-	e.deem()
-	if _, probing := e.contended[probeLock]; probing && !denied {
-		e.unwant([]ShardID{probeLock}, "", ErrWithdrawn)
-	} else if denied && !probing && time.Since(t.probed) >= e.o.BackoffMax {
-		t.probed = time.Now()
-		e.contended[probeLock] = e.probe
-		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: probeLock})
-		e.drainQueue()
-	}
-	return again || t.text != ""
-}
-
-// deem gives the machine why this member is not eligible. e.mu is held.
-func (e *Elector) deem() {
-	why := e.trouble.unfit
-	if e.trouble.denied.Load() {
+	t.muted.Store(denied && keeps && held && e.successors(now) != 0)
+	if denied {
 		why = deniedWhy
 	}
-	if why != e.m.Ineligible() {
+	if why = cmp.Or(why, t.unfit); why != e.m.Ineligible() {
 		e.queue = append(e.queue, fsm.Input{Kind: fsm.InEligible, Reason: why})
 	}
+	if _, probing := e.contended[probeLock]; denied && !probing && now.Sub(t.probed) >= e.o.BackoffMax {
+		t.probed = now
+		e.contended[probeLock] = e.probe
+		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: probeLock})
+	} else if probing && !denied {
+		defer e.unwant([]ShardID{probeLock}, "", ErrWithdrawn)
+	}
 	e.drainQueue()
+	return len(t.refusals) > 0
 }
 
-// probe is a handler that tries each kind of operation, once.
+// probe is a handler that tries each kind of operation, once. heed has the outcome.
 func (e *Elector) probe(ctx context.Context, l *Lease) error {
-	c, err := l.Commit(ctx, Put("probe", nil), Op{Kind: driver.OpAppend})
-	if err == nil {
-		_, err = l.Commit(ctx, Delete("probe"), Trim(c.Last))
+	if c, err := l.Commit(ctx, Put("probe", nil), Op{Kind: driver.OpAppend}); err == nil {
+		_, _ = l.Commit(ctx, Delete("probe"), Trim(c.Last))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.unwant([]ShardID{probeLock}, "", ErrWithdrawn)
-	return nil //nolint:nilerr // heed has it
+	return nil
 }
 
 // troubled returns metadata with what is published, if there is room, or without.
 func troubled(meta map[string]string, text string) map[string]string {
 	without := maps.Clone(meta)
 	delete(without, driver.TroubleKey)
-	if text == "" {
-		return without
-	}
 	with := map[string]string{driver.TroubleKey: text}
 	maps.Copy(with, without)
-	if driver.CheckUpdate(MemberState{Meta: with, Update: 1}) != nil {
+	if text == "" || driver.CheckUpdate(MemberState{Meta: with, Update: 1}) != nil {
 		return without
 	}
 	return with

@@ -176,15 +176,13 @@ func (v *View) Quarantined() (n int) {
 
 // Troubled counts the members in trouble.
 func (v *View) Troubled() (n int) {
-	own := v.Trouble != ""
-	for i := range v.Members {
-		if m := &v.Members[i]; m.Trouble() != "" {
-			n++
-			own = own && m.Session != v.Session
-		}
-	}
-	if own {
+	if v.Trouble != "" && v.Session == "" {
 		n++
+	}
+	for i := range v.Members {
+		if m := &v.Members[i]; m.Trouble() != "" || v.Trouble != "" && m.Session == v.Session {
+			n++
+		}
 	}
 	return n
 }

@@ -13,6 +13,8 @@ var mutantsFlag = mutate.Flag()
 // is named to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "E5: a right that is missing may be tried again", Killer: "TestConformance/Errors/RightTakenAway", Edits: []mutate.Edit{{
+			File: "members.go", In: "finish", Old: "if denied(err) {", New: "if denied(err) && false {"}}},
 		{Name: "O1: a watch's position is that of the header", Killer: "TestWatchPosition", Edits: []mutate.Edit{{
 			File: "watch.go", In: "store.watch", Old: "\t\t\trev = changes[n].Rev\n", New: ""}}},
 		{Name: "O1: of several prefixes the one that is ahead counts", Killer: "TestWatchPosition",

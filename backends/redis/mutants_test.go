@@ -14,6 +14,8 @@ var mutantsFlag = mutate.Flag()
 func TestMutants(t *testing.T) {
 	const apply = "scripts/apply.lua"
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "E5: a right that is missing may be tried again", Killer: "TestConformanceDenied", Edits: []mutate.Edit{{
+			File: "errors.go", In: "classified", Old: "if denied(err) || ", New: "if "}}},
 		{Name: "A1: the script compares no revision", Killer: "TestFlushed", Edits: []mutate.Edit{{
 			File: apply, Old: "string.sub(read[i], 1, #want + 1) == want .. ' '", New: "true"}}},
 		{Name: "A2: a revision is given twice", Killer: "TestFlushed", Edits: []mutate.Edit{{

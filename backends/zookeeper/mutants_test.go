@@ -13,6 +13,8 @@ var mutantsFlag = mutate.Flag()
 // is named to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "E5: the outcome of a write without a right is unknown", Killer: "TestConformance/Errors/RightTakenAway", Edits: []mutate.Edit{{
+			File: "apply.go", In: "denied", Old: "errors.Is(err, zk.ErrNoAuth) || ", New: ""}}},
 		{Name: "F1: GuardOps compares no version of the identity", Killer: "TestConformance/Fence/RaisedFloor", Edits: []mutate.Edit{{
 			File: "zookeeper.go", In: "Backend.GuardOps",
 			Old: "Path: id, Version: b.opened.stat.version}", New: "Path: id, Version: anyVersion}"}}},

@@ -31,14 +31,7 @@ type statusOut struct {
 	Locks       int                `json:"locks"` // that a member holds
 	Quarantined []quarantinedShard `json:"quarantined"`
 	Damaged     []string           `json:"damaged"`
-	Troubled    []troubledMember   `json:"troubled"`
-}
-
-// troubledMember says itself what somebody has to mend.
-type troubledMember struct {
-	Node    string         `json:"node"`
-	Session core.SessionID `json:"session"`
-	Trouble string         `json:"trouble"`
+	Troubled    []string           `json:"troubled"` // node: what it says that somebody has to mend
 }
 
 // quarantinedShard is withheld from all members.
@@ -83,7 +76,7 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	now := time.Now()
 	info := b.Info()
 	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
-		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []troubledMember{}}
+		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []string{}}
 	live, members := map[core.SessionID]bool{}, sessions(v)
 	for _, m := range v.Members {
 		at, watched := seen[m.Session]
@@ -96,7 +89,7 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 		}
 		live[m.Session] = true
 		if why := m.Trouble(); why != "" {
-			o.Troubled = append(o.Troubled, troubledMember{m.Node, m.Session, why})
+			o.Troubled = append(o.Troubled, m.Node+": "+why)
 		}
 		o.Beats = append(o.Beats, heartbeat{m.Node, m.Session, now.Sub(at).Round(time.Millisecond).String(), at})
 	}
@@ -154,7 +147,7 @@ func (o *statusOut) table() *table {
 		t.add("silent", fmt.Sprintf("%s, session %s: no heartbeat for its TTL %s; it had %d shards", m.Node, m.Session, m.TTL, m.Shards))
 	}
 	for _, m := range o.Troubled {
-		t.add("trouble", m.Node+": "+m.Trouble)
+		t.add("trouble", m)
 	}
 	for _, q := range o.Quarantined {
 		t.add("quarantine", fmt.Sprintf("%s: %s", q.Shard, q.Why))
@@ -174,8 +167,7 @@ func (o *statusOut) verdict() error {
 		return exit(exitSilent, fmt.Sprintf("%d of %d members made no heartbeat within their TTL: "+
 			"the others evict them soon, unless they are cut off from the store themselves", len(o.Silent), o.Members))
 	case len(o.Troubled) > 0:
-		return exit(exitSilent, fmt.Sprintf("%d of %d members are in trouble, such as %s: %s",
-			len(o.Troubled), o.Members, o.Troubled[0].Node, o.Troubled[0].Trouble))
+		return exit(exitSilent, fmt.Sprintf("%d of %d members are in trouble, such as %s", len(o.Troubled), o.Members, o.Troubled[0]))
 	case len(o.Quarantined) > 0:
 		return exit(exitSilent, fmt.Sprintf("%d shards are in quarantine, since their owners died, such as %q: "+
 			"mend what ended those processes, then: tenure release %s", len(o.Quarantined), o.Quarantined[0].Shard, o.Quarantined[0].Shard))

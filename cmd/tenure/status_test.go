@@ -208,3 +208,52 @@ func TestLocks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStatusOfTrouble: a member that says itself what somebody has to mend makes the exit code 7; who and
+// members show it, and a resignation of a shard whose handler is stuck is refused, with what helps.
+func TestStatusOfTrouble(t *testing.T) {
+	t.Parallel()
+	p := sqlitePlace(t)
+	p.run(exitOK, "init")
+	_, b := p.open()
+	const trouble = `stuck since 2026-11-28T20:00:00Z: handler of shard "s": restart this process`
+	m, err := b.Join(t.Context(), core.Member{Session: "m", Node: "node-a", TTL: time.Hour,
+		MemberState: core.MemberState{Meta: map[string]string{driver.TroubleKey: trouble}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Acquire(t.Context(), []driver.Claim{{Shard: "s"}, {Shard: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	beats := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = m.Beat(t.Context())
+			case <-done:
+				beats <- nil
+				return
+			}
+		}
+	}()
+	defer func() {
+		close(done)
+		<-beats
+	}()
+	o, code, errs := p.status()
+	if code != exitSilent || len(o.Troubled) != 1 || o.Troubled[0] != "node-a: "+trouble || !strings.Contains(errs, "node-a: "+trouble) {
+		t.Errorf("status: got %+v, %d, %q", o, code, errs)
+	}
+	if out, _ := p.run(exitOK, "who", "s"); !strings.Contains(out, trouble) {
+		t.Errorf("who: got %s", out)
+	}
+	if out, _ := p.run(exitOK, "members"); strings.Contains(out, driver.TroubleKey) {
+		t.Errorf("members: got %s", out)
+	}
+	p.bad(exitRefused, "its shard is free when its process ends", "resign", "s", "--yes")
+	p.run(exitOK, "resign", "other", "--yes", "--dry-run")
+}

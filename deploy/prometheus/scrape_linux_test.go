@@ -158,6 +158,7 @@ func plants() map[string]func(p *plant) (play func()) {
 		"TenureHeartbeatsFail":   func(p *plant) func() { return p.outage("TenureHeartbeatsFail") },
 		"TenureHeartbeatsSlow":   (*plant).heartbeatsSlow,
 		"TenureHandlerStuck":     (*plant).handlerStuck,
+		"TenureMemberTroubled":   (*plant).troubled,
 		"TenureHalted":           (*plant).halted,
 		"TenureNobodyEligible":   (*plant).nobodyEligible,
 		"TenureWritesRefused":    (*plant).writesRefused,
@@ -245,6 +246,24 @@ func (p *plant) handlerStuck() func() {
 		p.await("TenureHandlerStuck", true)
 		close(a.hang)
 		p.await("TenureHandlerStuck", false)
+	}
+}
+
+func (p *plant) troubled() func() {
+	a := p.add("a", false)
+	return func() {
+		p.start(a, "eu")
+		l := <-a.leases
+		committing := p.while(100*time.Millisecond, func() {
+			ctx, cancel := context.WithTimeout(p.ctx, ttl)
+			defer cancel()
+			_, _ = l.Append(ctx, []byte("x"))
+		})
+		a.link.SetError(kvfault.Write, fmt.Errorf("tenure: %w: %w", core.ErrRetry, core.ErrDenied))
+		p.await("TenureMemberTroubled", true)
+		a.link.Heal()
+		p.await("TenureMemberTroubled", false)
+		committing()
 	}
 }
 

@@ -3,6 +3,7 @@ package tenurehttp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -32,6 +33,7 @@ var alarms = map[string]func(*world){
 	"quarantined":     (*world).quarantined,
 	"untrusted":       (*world).trusted,
 	"stuck":           (*world).stuck,
+	"in trouble":      (*world).troubled,
 	"halted":          (*world).halted,
 	"refused":         (*world).refused,
 	"slow heartbeats": (*world).slowHeartbeats,
@@ -298,6 +300,38 @@ func (p *world) stuck() {
 	close(hang)
 	p.becomes("it clears", func() bool { return !firing() })
 	get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/healthz", 200)
+}
+
+func (p *world) troubled() {
+	committing := func(ctx context.Context, l *core.Lease) error {
+		for ctx.Err() == nil {
+			_, _ = l.Append(l.Context(), []byte("x"))
+			time.Sleep(ttl / 10)
+		}
+		return nil
+	}
+	a, b := p.startWith("a", committing, "eu"), p.start("b", "us")
+	firing := func() bool { return a.view().Trouble != "" }
+	p.becomes("a owns", func() bool { return len(a.view().Leases) == 1 && len(b.view().Members) == 2 })
+	if lasts(2*ttl, firing) {
+		p.Fatal("it fires in a sound cluster")
+	}
+	a.link.SetError(kvfault.Write, fmt.Errorf("tenure: %w: %w: NOPERM", core.ErrRetry, core.ErrDenied))
+	p.becomes("it fires", firing)
+	if s := get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/healthz", 503); !strings.Contains(s.Reasons[0], "NOPERM") {
+		p.Errorf("/healthz says %+v", s)
+	}
+	get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/livez", 200)
+	if v := a.view(); v.Members[0].Trouble != v.Trouble || !strings.HasPrefix(v.Trouble, "commit refused since ") {
+		p.Errorf("the view says %+v", v)
+	}
+	a.link.Heal()
+	p.becomes("it clears", func() bool { return !firing() })
+	get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/healthz", 200)
+	a.link.SetError(kvfault.Write, fmt.Errorf("tenure: %w: %w: NOPERM", core.ErrRetry, core.ErrDenied))
+	p.becomes("it fires again", firing)
+	a.link.Heal()
+	p.becomes("b sees none", func() bool { return len(b.view().Members) == 2 && b.view().Members[0].Trouble == "" && !firing() })
 }
 
 func (p *world) halted() {

@@ -19,6 +19,8 @@ func TestMutants(t *testing.T) {
 	)
 	const races = "TestConformanceSimpleProtocol/Commit/RacesTakeover"
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "E5: a right that is missing may be tried again", Killer: "TestConformance/Errors/RightTakenAway", Edits: []mutate.Edit{{
+			File: "errors.go", In: "denied", Old: `e.Code == "42501"`, New: `e.Code == "42502"`}}},
 		{Name: "F1: the fence of an append is a sub-select under READ COMMITTED", Killer: races, Edits: []mutate.Edit{{
 			File: "statements.sql",
 			Old:  "WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token::bigint\n    AND number = :number::bigint - 1 AND",

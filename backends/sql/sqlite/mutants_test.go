@@ -14,6 +14,8 @@ var mutantsFlag = mutate.Flag()
 func TestMutants(t *testing.T) {
 	const locked = "TestMembersAreLockedUntilCommit"
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
+		{Name: "E5: a file that is read-only may be tried again", Killer: "TestConformance/Errors/RightTakenAway", Edits: []mutate.Edit{{
+			File: "errors.go", In: "notApplied", Old: "\t\terr = fmt.Errorf(\"%w: %w\", driver.ErrDenied, err)\n", New: ""}}},
 		{Name: "L2: List brings more than was asked for", Killer: "TestConformance/Views/PrefixNoCrossTalk", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "ORDER BY key LIMIT :limit;", New: "ORDER BY key LIMIT :limit + 1;"}}},
 		{Name: "F1: FenceTx asks for no session", Killer: "TestConformance/Fence/AcceptedWhileCurrent", Edits: []mutate.Edit{{
