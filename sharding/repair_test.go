@@ -117,7 +117,7 @@ func TestRepairDamagedNote(t *testing.T) {
 		for _, v := range []string{`{"map":3}`, `{"map":3,"range":["0x1000000000000000","0x1000000000000000"]}`} {
 			value <- []byte(v)
 			<-value
-			refused(w, b.b, ordersTwo, core.ErrInvalid, "orders-0000", "orders-0001", "do not meet")
+			refused(w, b.b, ordersTwo, core.ErrInvalid, "orders-0000", "orders-0001", "ends at")
 		}
 		for _, v := range []string{"", "{", `{"map":0}`, `{"map":"x"}`, `{"map":9,"range":["0x0","y"]}`, `{"map":4611686018427387904}`,
 			`{"map":3,"range":["0x1000000000000000","0x9000000000000000"]}`, `{"map":3,"gave":[{"shard":"other","range":["0x1000000000000000","0x8000000000000000"]}]}`,

@@ -33,7 +33,7 @@ func TestRepair(t *testing.T) {
 	p.bad(exitDamaged, "form 99", "ranges")
 	p.bad(exitUsage, "begins with 0 shards", "repair", "k", "-y")
 	p.bad(exitUsage, "hash", repair("--hash", "md5", "-y")...)
-	p.bad(exitDamaged, "do not meet", "repair", "k", "--shards", "5", "-y")
+	p.bad(exitDamaged, "ends at", "repair", "k", "--shards", "5", "-y")
 	p.bad(exitDamaged, "it has 0 shards", "repair", "other", "--shards", "4", "-y")
 	p.bad(exitRefused, "--yes", repair()...)
 	for range 2 {
