@@ -37,10 +37,14 @@ func (s *said) of(text string) (n int) {
 
 // formed is a member of the keyspace "orders", of this version or the next one.
 func formed(w *world, node string, d *divider, s *said, newer bool) *member {
+	return formedTaking(w, node, d, s, newer, nil)
+}
+
+func formedTaking(w *world, node string, d *divider, s *said, newer bool, take Take) *member {
 	return w.member(node, func(m *member, o *Options) {
 		o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, s.add
 		o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil }
-		m.handler = func(ctx context.Context, lease *core.Lease) error { return open(nil)(m, ctx, lease) }
+		m.handler = func(ctx context.Context, lease *core.Lease) error { return open(take)(m, ctx, lease) }
 		m.newer = newer
 	})
 }

@@ -85,8 +85,7 @@ func (j *journal) blind(k Keyspace) error {
 	if j.gap == nil || k.Name == "" && j.table.keys.Name == "" {
 		return nil
 	}
-	return fmt.Errorf("tenure: nothing is planned, as the plans are not understood: bring all members to one version, "+
-		"or run tenure repair: %w", j.gap)
+	return fmt.Errorf("tenure: nothing is planned, as the plans are not understood: %w; if no version reads them, run tenure repair", j.gap)
 }
 
 const pageEntries = 64

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +68,54 @@ func TestRepair(t *testing.T) {
 			return a.Map().Len() == 3 && len(a.assigned().changes) == 0 && a.Map().ShardOf(1<<59) == "orders-0003"
 		})
 	})
+}
+
+// TestRepairBetweenSteps: a range that was given, and not taken when the plans were lost, is taken
+// after the repair; by members that began after it, and by those that gave.
+func TestRepairBetweenSteps(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restart=%v", restart), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				var s said
+				var may atomic.Bool
+				take := func(context.Context, string, Range) ([]core.Op, error) {
+					if !may.Load() {
+						return nil, errors.New("not now")
+					}
+					return nil, nil
+				}
+				d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}}}
+				a := formedTaking(w, "a", d, &s, false, take)
+				w.await("the gift", 20*ttl, func() bool {
+					n, err := a.noted(w.Context(), "orders-0000")
+					return err == nil && len(n.Gave) > 0
+				})
+				d.ask(nil, nil)
+				a.e.Withdraw(w.Context(), assigner)
+				if restart {
+					a.crash()
+				}
+				foreign(w, []byte{formVersion + 1, 9}, false)
+				b := formedTaking(w, "b", d, &s, false, take)
+				time.Sleep(5 * ttl)
+				o := &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}
+				if m, err := Repair(w.Context(), b.b, ordersTwo, o); err != nil || m.Len() != 3 {
+					w.Fatalf("the map is %v: %v", m, err)
+				}
+				time.Sleep(5 * ttl)
+				may.Store(true)
+				w.await("the taken range", time.Minute, func() bool {
+					for _, m := range w.members {
+						if x := m.slice("orders-0002"); x != nil && x.serving.Load().has == (Range{1 << 60, 1 << 63}) {
+							return len(m.assigned().changes) == 0
+						}
+					}
+					return false
+				})
+			})
+		})
+	}
 }
 
 // refused checks that nothing is repaired, and why not.

@@ -31,6 +31,7 @@ func TestRepair(t *testing.T) {
 	p.spoilPlans()
 
 	p.bad(exitDamaged, "form 99", "ranges")
+	p.bad(exitSilent, "form 99", "status") // nobody runs, too
 	p.bad(exitUsage, "begins with 0 shards", "repair", "k", "-y")
 	p.bad(exitUsage, "hash", repair("--hash", "md5", "-y")...)
 	p.bad(exitDamaged, "ends at", "repair", "k", "--shards", "5", "-y")
