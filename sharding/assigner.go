@@ -38,10 +38,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		Assigner: m.o.Assigner, Specs: m.o.Shards, Keys: m.o.Keyspace, Takes: m.o.Takes, Zone: m.o.ZoneKey,
 		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty, Quarantine: m.o.Quarantine, PrepareBudget: m.o.PrepareBudget,
 	}
-	size := partBytes
-	if limit := m.limits.WriteBytes; limit > 0 {
-		size = max(min(size, limit-64), 64)
-	}
+	size := partSize(m.limits)
 	began := time.Now()
 	var loads map[string]float64
 	told := &loadReader{m: m}
@@ -88,11 +85,17 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 func (m *Manager) formFor(v *core.View) byte {
 	form := m.form
 	for i := range v.Members {
-		if n, err := strconv.ParseUint(v.Members[i].Meta[mark.Key], 10, 8); err == nil {
-			form = max(min(form, byte(n)), formVersion)
+		if n := formOf(&v.Members[i]); n > 0 {
+			form = max(min(form, n), formVersion)
 		}
 	}
 	return form
+}
+
+// formOf is the newest form of plans that a member reads, by its mark; 0 without one.
+func formOf(m *core.Member) byte {
+	n, _ := strconv.ParseUint(m.Meta[mark.Key], 10, 8)
+	return byte(n)
 }
 
 // settled are the givers of the splits and merges that are complete: every taker has noted its

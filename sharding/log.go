@@ -48,11 +48,16 @@ func ReadAside(ctx context.Context, b core.Backend) (func(shard string) core.Asi
 	return t.asideOf, nil
 }
 
-// readTable reads the table in force.
-func readTable(ctx context.Context, b core.Backend) (*assignments, error) {
-	j := &journal{table: &assignments{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
+// journalOf is a journal that reads through a backend.
+func journalOf(b core.Backend) *journal {
+	return &journal{table: &assignments{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
 		return b.ReadLog(ctx, assigner, after, max)
 	})}
+}
+
+// readTable reads the table in force.
+func readTable(ctx context.Context, b core.Backend) (*assignments, error) {
+	j := journalOf(b)
 	if _, err := j.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -80,8 +85,7 @@ func (j *journal) blind(k Keyspace) error {
 	if j.gap == nil || k.Name == "" && j.table.keys.Name == "" {
 		return nil
 	}
-	return fmt.Errorf("tenure: nothing is planned, as the plans are not understood: bring all members to one version, "+
-		"or run tenure repair: %w", j.gap)
+	return fmt.Errorf("tenure: nothing is planned, as the plans are not understood: %w; if no version reads them, run tenure repair", j.gap)
 }
 
 const pageEntries = 64
@@ -143,6 +147,14 @@ func (j *journal) add(e *core.Entry) (changed bool) {
 		j.gap, j.base, j.since, j.highest = nil, j.since, 0, e.Payload[0]
 	}
 	return true
+}
+
+// partSize is how long a part of a plan is, at most, in a store.
+func partSize(l core.Limits) int {
+	if l.WriteBytes > 0 {
+		return max(min(partBytes, l.WriteBytes-64), 64)
+	}
+	return partBytes
 }
 
 // Bounds of what is written after a base before the next, beside its own size.

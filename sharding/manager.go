@@ -263,9 +263,8 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 // follow keeps the table up to date with the assigner's log. What another shard's
 // log does is only a hint to look.
 func (m *Manager) follow(ctx context.Context) {
-	j := &journal{table: &assignments{}, newest: m.form, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
-		return m.b.ReadLog(ctx, assigner, after, max)
-	})}
+	j := journalOf(m.b)
+	j.newest = m.form
 	var hints sync.WaitGroup
 	defer hints.Wait()
 	every := m.o.Poll

@@ -162,15 +162,24 @@ func TestMutants(t *testing.T) {
 		{Name: "a split and a merge touch the same range", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
 			File: "reshape.go", In: "loads.cold", Old: "if l.touched[a] || l.touched[b] || !l.changeable", New: "if !l.changeable"}}},
 		{Name: "an assigner that does not understand the plans begins the keyspace again", Killer: "TestPlansNotUnderstood", Edits: []mutate.Edit{{
-			File: "assigner.go", In: "Manager.assign", Old: "j.blind(m.o.Keyspace); err != nil {", New: "j.blind(m.o.Keyspace); err != nil && false {"}}},
+			File: "assigner.go", In: "Manager.assign", Old: "j.blind(m.o.Keyspace); err != nil {", New: "j.blind(m.o.Keyspace); err != nil && false {"}, {
+			File: "reconcile.go", In: "Manager.carryOut", Old: "!leave && !m.blind.Load() && time", New: "!leave && time"}}},
 		{Name: "a log without a base counts as an empty one", Killer: "TestPlansNotUnderstood/Trimmed", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.catchUp", Old: "j.gap = fmt", New: "_ = fmt"}}},
 		{Name: "a member that does not understand the plans holds the assigner's shard", Killer: "TestPlansNotUnderstood", Edits: []mutate.Edit{{
 			File: "reconcile.go", In: "Manager.carryOut", Old: "!leave && !m.blind.Load() && time", New: "!leave && time"}}},
 		{Name: "plans are written in a form that not every member reads", Killer: "TestRollingForm", Edits: []mutate.Edit{{
-			File: "assigner.go", In: "Manager.formFor", Old: "form = max(min(form, byte(n)), formVersion)", New: "_ = n"}}},
+			File: "assigner.go", In: "Manager.formFor", Old: "form = max(min(form, n), formVersion)", New: "_ = n"}}},
 		{Name: "plans of a newer form stay when an older version joins", Killer: "TestRollingForm", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.write", Old: "j.highest > j.form ||", New: "false ||"}}},
+		{Name: "what was given and not taken is lost by a repair", Killer: "TestGather", Edits: []mutate.Edit{{
+			File: "repair.go", In: "planChange.gather", Old: "c.Changes = append(c.Changes, rangeChange{", New: "_ = append(c.Changes, rangeChange{"}}},
+		{Name: "a repair takes notes that leave a hole", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
+			File: "repair.go", In: "planChange.gather", Old: "if p.Range.From != at || n", New: "if p.Range.From < at || n"}}},
+		{Name: "a repair takes notes that overlap", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
+			File: "repair.go", In: "planChange.gather", Old: "if p.Range.From != at || n", New: "if p.Range.From > at || n"}}},
+		{Name: "plans that are understood are repaired", Killer: "TestRepair", Edits: []mutate.Edit{{
+			File: "repair.go", In: "rebuild", Old: "newer || j.blind(k) == nil {", New: "newer {"}}},
 		{Name: "every failure in an outage is logged", Killer: "TestOutageLines/AllRefused", Edits: []mutate.Edit{{
 			File: "manager.go", In: "Manager.tried", Old: "m.lines.Failed(call, now); say {", New: "m.lines.Failed(call, now); say || true {"}}},
 		{Name: "failures that alternate with successes are logged each", Killer: "TestOutageLines/ReadsInTurn", Edits: []mutate.Edit{{

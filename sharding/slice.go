@@ -661,7 +661,7 @@ func readNote(shard string, item *core.Item) (n note, err error) {
 	if item == nil {
 		return note{}, nil
 	}
-	if len(item.Value) > maxNote || json.Unmarshal(item.Value, &n) != nil || n.Map < 1 || len(n.Gave) > MaxCuts {
+	if len(item.Value) > maxNote || json.Unmarshal(item.Value, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > MaxCuts {
 		return note{}, fmt.Errorf("tenure: %w: shard %q: its item %s was not written by this package: restore it, or use another namespace",
 			core.ErrInvalid, shard, noteKey)
 	}

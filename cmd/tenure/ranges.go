@@ -87,6 +87,9 @@ func unread(err error) error {
 	if errors.Is(err, core.ErrInvalid) {
 		return &exitError{exitDamaged, err}
 	}
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("read the plans: %w", err)
 }
 
@@ -140,6 +143,10 @@ func (a *app) ranges(ctx context.Context, b core.Backend) error {
 	if err != nil {
 		return err
 	}
+	return a.printRanges(ctx, b, m)
+}
+
+func (a *app) printRanges(ctx context.Context, b core.Backend, m *sharding.Map) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
 		return err

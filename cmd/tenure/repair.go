@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -15,10 +17,11 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 func (a *app) repairCommands() []*cobra.Command {
-	evicts, raises := &order{a: a}, &order{a: a}
+	evicts, raises, repairs := &order{a: a}, &order{a: a}, &order{a: a}
 	var version int64
 	evict := &cobra.Command{Use: "evict SESSION",
 		Short: "End the session of a member that does not act, as it was seen",
@@ -49,10 +52,48 @@ func (a *app) repairCommands() []*cobra.Command {
 					core.Token(to))
 			})
 		}}
-	for c, o := range map[*cobra.Command]*order{evict: evicts, raise: raises} {
+	var k sharding.Keyspace
+	repair := &cobra.Command{Use: "repair KEYSPACE --shards N",
+		Short: "Rebuild the map of a keyspace's ranges from the notes of its shards, where the plans cannot be read",
+		Args:  args("KEYSPACE"), RunE: func(cmd *cobra.Command, args []string) error {
+			if k.Name = args[0]; k.Validate() != nil {
+				return usage(k.Validate().Error())
+			}
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return repairs.repair(ctx, b, k) })
+		}}
+	repair.Flags().IntVar(&k.Shards, "shards", 0, "sharding.Keyspace.Shards of the members: with how many ranges it began")
+	repair.Flags().StringVar(&k.Hash, "hash", sharding.HashMixed, "sharding.Keyspace.Hash of the members")
+	repair.Flags().IntVar(&k.Digits, "digits", 4, "sharding.Keyspace.Digits of the members")
+	for c, o := range map[*cobra.Command]*order{evict: evicts, raise: raises, repair: repairs} {
 		o.asking(c)
 	}
-	return []*cobra.Command{evict, raise}
+	return []*cobra.Command{evict, raise, repair}
+}
+
+// repair shows the map that the notes of a keyspace's shards make, asks, and replaces the plans.
+func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace) error {
+	m, err := sharding.Repair(ctx, b, k, nil)
+	if err != nil {
+		return unread(err)
+	}
+	if err := o.a.printRanges(ctx, b, m); err != nil || o.dryRun {
+		return err
+	}
+	if err := o.confirm(); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	own := o.a.conf.Options()
+	own.Node, own.LockDir, own.Supersede, own.Logger = operator.Label(host), "none", false, slog.New(slog.DiscardHandler)
+	limited, cancel := context.WithTimeout(ctx, o.a.timeout+2*cmp.Or(own.TTL, 10*time.Second)) // as operator.Writer has it
+	defer cancel()
+	if _, err = sharding.Repair(limited, b, k, own); err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return exit(exitRefused, fmt.Sprintf("whether the plans were replaced, tenure ranges tells: %v: a member may be planning", err))
+	}
+	return unread(err)
 }
 
 // evict ends a session if no heartbeat came since its version was seen.

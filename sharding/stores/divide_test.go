@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -199,7 +200,8 @@ func (f *chaos) take(line string) {
 }
 
 // TestDivide splits and merges ranges at random, while members are killed and stopped and the
-// store is stopped: no key has two owners, no acknowledged entry is lost or doubled.
+// store is stopped: no key has two owners, no acknowledged entry is lost or doubled. In the end the
+// plans are lost, and rebuilt from the notes of the shards.
 func TestDivide(t *testing.T) {
 	for _, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -218,6 +220,7 @@ func TestDivide(t *testing.T) {
 			b := f.Open()
 			made := f.disturb(b, enough)
 			f.LeaveAll() // the last ones go in order
+			f.repair(b)
 			for range 2 {
 				f.start(false)
 			}
@@ -226,6 +229,33 @@ func TestDivide(t *testing.T) {
 			entries := f.check(b)
 			t.Logf("%d splits and merges, %d entries of %d keys, seed %d", made, entries, keys, seed)
 		})
+	}
+}
+
+// repair replaces the plans by an entry that nobody understands, and rebuilds them.
+func (f *chaos) repair(b core.Backend) {
+	o := &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}
+	if err := core.RunSingleton(f.Context(), b, sharding.AssignerShard, func(ctx context.Context, l *core.Lease) error {
+		seq, err := l.Append(ctx, []byte{99, 1})
+		if err == nil {
+			_, err = l.Commit(ctx, core.Trim(seq-1))
+		}
+		return err
+	}, o); err != nil {
+		f.Fatal(err)
+	}
+	if m, err := sharding.ReadMap(f.Context(), b); !errors.Is(err, core.ErrInvalid) {
+		f.Fatalf("the plans are %v: %v", m, err)
+	}
+	want, err := sharding.Repair(f.Context(), b, keyspace(), nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := sharding.Repair(f.Context(), b, keyspace(), o); err != nil {
+		f.Fatal(err)
+	}
+	if m, err := sharding.ReadMap(f.Context(), b); err != nil || shapeOf(m) != shapeOf(want) {
+		f.Fatalf("the map is %v: %v, want %v", m, err, want)
 	}
 }
 
