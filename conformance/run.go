@@ -44,6 +44,27 @@ func TestCases(t *testing.T, h Harness, names ...string) {
 	}
 }
 
+// TestDoors runs the cases about claims, commits and fences across the two doors of a store of a cluster, whose harness has
+// [Store.OpenOther]. With -short it runs those about claims and fences.
+func TestDoors(t *testing.T, h Harness) {
+	t.Helper()
+	cases := doorCases()
+	if testing.Short() {
+		cases = slices.DeleteFunc(cases, func(c Case) bool { return c.Area != "Acquire" && c.Area != "Fence" })
+	}
+	report := run(Wrap(t), h, cases)
+	if report.Doors == "" && len(report.With(Passed)) == 0 {
+		t.Error("no case passed")
+	} else if report.Doors != "" {
+		t.Error(report.Doors)
+	}
+}
+
+func doorCases() []Case {
+	cases := slices.Concat(acquireCases(), tokenCases(), releaseCases(), lockCases(), commitCases(), fenceCases())
+	return slices.DeleteFunc(cases, func(c Case) bool { return c.alone })
+}
+
 // Run runs the suite under t, one group per area, logs the report and returns
 // it. Every failure names the rule that was broken.
 func Run(t T, h Harness) *Report {
@@ -187,6 +208,9 @@ func runCase(t T, h *Harness, c Case, report *Report) {
 		skip(reason)
 	}
 	store := h.New(t)
+	if store != nil && store.OpenOther == nil {
+		report.oneDoor()
+	}
 	if missing := c.missing(store); len(missing) > 0 {
 		skip("the harness lacks " + strings.Join(missing, ", "))
 	}
