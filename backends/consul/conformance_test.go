@@ -214,22 +214,22 @@ func (s *suiteStore) removeAll(ctx context.Context, prefix string) error {
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := conformance.KVDamage(string(keys), what, name, 500<<10); ok {
+	key, value, ok := conformance.KVDamage(string(keys), what, name, 500<<10)
+	if ok {
 		_, err := s.admin.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, new(api.WriteOptions).WithContext(ctx))
 		return err
 	}
-	shard := keys.Shard(driver.ShardID(name))
 	switch what {
 	case conformance.RewriteShard:
-		p, _, err := s.admin.KV().Get(shard, new(api.QueryOptions).WithContext(ctx))
+		p, _, err := s.admin.KV().Get(key, new(api.QueryOptions).WithContext(ctx))
 		if err != nil || p == nil {
-			return errors.Join(err, fmt.Errorf("there is no record %q", shard))
+			return errors.Join(err, fmt.Errorf("there is no record %q", key))
 		}
 		p.Flags++ // else Consul would take it for no change
 		_, err = s.admin.KV().Put(p, new(api.WriteOptions).WithContext(ctx))
 		return err
-	case conformance.RemoveShard:
-		_, err := s.admin.KV().Delete(shard, new(api.WriteOptions).WithContext(ctx))
+	case conformance.RemoveShard, conformance.RemoveEntry:
+		_, err := s.admin.KV().Delete(key, new(api.WriteOptions).WithContext(ctx))
 		return err
 	}
 	return errors.ErrUnsupported

@@ -277,17 +277,17 @@ func guardOf(client *clientv3.Client, prefix string) conformance.Guard {
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20); ok {
+	key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20)
+	if ok {
 		_, err := s.client.Put(ctx, key, value)
 		return err
 	}
-	shard := keys.Shard(driver.ShardID(name))
 	switch what {
 	case conformance.RewriteShard:
-		_, err := s.client.Put(ctx, shard, "", clientv3.WithIgnoreValue())
+		_, err := s.client.Put(ctx, key, "", clientv3.WithIgnoreValue())
 		return err
-	case conformance.RemoveShard:
-		_, err := s.client.Delete(ctx, shard)
+	case conformance.RemoveShard, conformance.RemoveEntry:
+		_, err := s.client.Delete(ctx, key)
 		return err
 	}
 	return errors.ErrUnsupported

@@ -301,11 +301,10 @@ func (s *suiteStore) tamper(ctx context.Context, what conformance.Tampering, nam
 	if err := st.attach(ctx); err != nil {
 		return err
 	}
-	op := kv.Op{}
-	if key, value, ok := conformance.KVDamage(s.namespace, what, name, 1<<20); ok {
-		op = kv.Op{Key: key, Value: []byte(value)}
-	} else {
-		op = kv.Op{Key: st.names.keys.Shard(driver.ShardID(name)), Delete: what == conformance.RemoveShard}
+	key, value, ok := conformance.KVDamage(s.namespace, what, name, 1<<20)
+	op := kv.Op{Key: key, Value: []byte(value)}
+	if !ok {
+		op = kv.Op{Key: key, Delete: what == conformance.RemoveShard || what == conformance.RemoveEntry}
 		if !op.Delete && what != conformance.RewriteShard {
 			return errors.ErrUnsupported
 		}

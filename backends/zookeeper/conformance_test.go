@@ -353,16 +353,13 @@ func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name s
 		_, err := s.admin.Set(node, []byte(value), -1)
 		return err
 	}
-	if key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20-1<<10); ok {
-		_, node, err := p.node(key)
-		if err != nil {
-			return err
-		}
-		return set(node, value)
-	}
-	_, shard, err := p.node(keys.Shard(driver.ShardID(name)))
+	key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20-1<<10)
+	_, shard, err := p.node(key)
 	if err != nil {
 		return err
+	}
+	if ok {
+		return set(shard, value)
 	}
 	switch what {
 	case conformance.RewriteShard:
@@ -371,7 +368,7 @@ func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name s
 			return err
 		}
 		return set(shard, string(value))
-	case conformance.RemoveShard:
+	case conformance.RemoveShard, conformance.RemoveEntry:
 		return s.admin.Delete(shard, -1)
 	}
 	return errors.ErrUnsupported
