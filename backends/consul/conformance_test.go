@@ -254,6 +254,19 @@ func TestConformanceThree(t *testing.T) {
 	conformance.Test(t, h)
 }
 
+// TestDoors runs the cases about claims, commits and fences across two servers of a cluster.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
+	members := servers.NewCluster(t, servers.Consul, 3, nil).Members()
+	other := &suiteStore{server: members[1]}
+	conformance.TestDoors(t, harness(t, members[0]), func(ctx context.Context, namespace string) (driver.Backend, error) {
+		return other.open(ctx, t, newNetwork(new(traffic)), namespace, Options{Create: true})
+	})
+}
+
 func several(ctx context.Context, t testing.TB, cluster *servers.Cluster) (driver.Backend, []*conformance.Wire, error) {
 	var c Config
 	var wires []*conformance.Wire

@@ -46,6 +46,16 @@ func TestConformanceCluster(t *testing.T) {
 	conformance.Test(t, h)
 }
 
+// TestDoors runs the cases about claims, commits and fences across two members of a cluster.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	members := servers.NewCluster(t, servers.Etcd, 3, &servers.Options{NoSync: true}).Members()
+	c, other := config(t, members[0]), config(t, members[1])
+	conformance.TestDoors(t, harness(t, c, c, nil), func(ctx context.Context, namespace string) (driver.Backend, error) {
+		return new(suiteStore).open(ctx, other, namespace, Options{Create: true}, nil)
+	})
+}
+
 // several opens backends that reach each member through a proxy.
 func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Backend, []*conformance.Wire, error) {
 	return func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {

@@ -41,6 +41,21 @@ func TestConformanceEnsemble(t *testing.T) {
 	conformance.Test(t, harness(t, nil, cluster.Members()...))
 }
 
+// TestDoors runs the cases about claims, commits and fences across two members of an ensemble.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
+	members := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{NoSync: true}).Members()
+	user, super := members[0].User(), members[0].Admin()
+	other := suiteStore{options: Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()),
+		Admins: []string{"digest:" + zk.DigestACL(0, super.User(), super.Password())[0].ID}}}
+	conformance.TestDoors(t, harness(t, nil, members[0]), func(ctx context.Context, namespace string) (driver.Backend, error) {
+		return other.open(ctx, addrs(members[1:2]), namespace, nil, asItIs, asItIs)
+	})
+}
+
 // TestConformanceNetwork runs the cases about networks through a proxy that parses
 // only the boundaries of packets.
 func TestConformanceNetwork(t *testing.T) {

@@ -163,7 +163,7 @@ func TestDoors(t *testing.T) {
 	servers.Short(t, servers.Galera)
 	members := servers.NewCluster(t, servers.Galera, 3, &servers.Options{NoSync: true, Config: []string{"server-id = 7"}}).Members()
 	dsn := members[0].Database(t).With("interpolateParams", "true").With("wsrep_sync_wait", "1")
-	conformance.TestDoors(t, harness(t, dsn, dsn, Options{}, dsn.At(members[1].Addr())))
+	conformance.TestDoors(t, harness(t, dsn, dsn, Options{}, dsn.At(members[1].Addr())), nil)
 }
 
 // TestStaleWrites: a node of Galera that is behind does not know of a takeover through another node. No write under the
