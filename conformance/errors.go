@@ -65,6 +65,8 @@ func errorCases() []Case {
 			Shows: "an unreadable head fails commits at once, bars grants, permits release"},
 		{Area: area, Property: "DamagedEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: damagedEntry,
 			Shows: "an unreadable entry fails reads of its log, and nothing else"},
+		{Area: area, Property: "LostEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: lostEntry,
+			Shows: "a log that lacks entries which its head names is damaged, and never a shorter one"},
 	}
 }
 
@@ -710,6 +712,32 @@ func damagedEntry(f *fixture) {
 	f.must(ruleD1, a.write(bad, 3, appendOp("z")).Err == nil, "a commit behind it is refused")
 	f.must(ruleD1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
 	f.must(ruleL4, tailing("bad", 3) && tailing("good", 1), "the tail does not go on")
+}
+
+func lostEntry(f *fixture) {
+	a := f.join("a")
+	fences := map[driver.ShardID]driver.Fence{"only": a.acquire("only"), "first": a.acquire("first")}
+	good := a.acquire("good")
+	a.commit(fences["only"], appendOp("x"))
+	a.commit(fences["first"], appendOp("x"))
+	a.commit(fences["first"], appendOp("y"))
+	for shard := range fences {
+		err := f.store.Tamper(f.ctx, RemoveEntry, string(shard))
+		if errors.Is(err, errors.ErrUnsupported) {
+			f.skip("the harness cannot remove an entry")
+		}
+		f.setup("tamper", err)
+		page, err := f.open().ReadLog(f.ctx, shard, 0, 10)
+		f.must(ruleD1, isDamaged(err, shard), "reading the log of %q without its first entry answers %+v, %v; want a DamagedError", shard,
+			page, err)
+	}
+	page, err := f.read().ReadLog(f.ctx, "first", 1, 10)
+	f.must(ruleL2, err == nil && len(page.Entries) == 1 && string(page.Entries[0].Payload) == "y",
+		"the entry behind a lost one reads as %+v, %v", page, err)
+	tailing := f.tailing(f.open())
+	f.must(ruleD1, a.write(fences["only"], 2, appendOp("z")).Err == nil, "a commit behind it is refused")
+	f.must(ruleD1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
+	f.must(ruleL4, tailing("only", 2) && tailing("good", 1), "the tail does not go on")
 }
 
 // tailing tails all logs from now on. The function that it returns reports whether the

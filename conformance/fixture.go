@@ -34,6 +34,7 @@ type fixture struct {
 	observer   *member
 	ringer     *member
 	restarts   int
+	opened     int // by open
 }
 
 func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
@@ -151,7 +152,14 @@ func (f *fixture) keep(b driver.Backend) driver.Backend {
 // open opens another backend, as another process.
 func (f *fixture) open() driver.Backend {
 	f.t.Helper()
-	b, err := f.tryOpen(f.store.Open)
+	f.mu.Lock()
+	f.opened++
+	open := f.store.Open
+	if f.opened%2 == 0 && f.store.OpenOther != nil {
+		open = f.store.OpenOther
+	}
+	f.mu.Unlock()
+	b, err := f.tryOpen(open)
 	f.setup("open", err)
 	return b
 }

@@ -60,6 +60,10 @@ type Store struct {
 	// Open returned (X1).
 	Open func(ctx context.Context) (driver.Backend, error)
 
+	// OpenOther is Open by another door of the same store: another node, or another member of its cluster. Every second
+	// Backend of a case then goes through it, so that no case relies on what one node alone knows.
+	OpenOther func(ctx context.Context) (driver.Backend, error)
+
 	// OpenExisting opens another Backend with the option Create off (I1).
 	OpenExisting func(ctx context.Context) (driver.Backend, error)
 
@@ -154,6 +158,8 @@ const (
 	CorruptHead Tampering = "corrupt head"
 	// CorruptEntry does so with the record of a shard's log that ends with entry 1.
 	CorruptEntry Tampering = "corrupt entry"
+	// RemoveEntry removes that record.
+	RemoveEntry Tampering = "remove entry"
 	// CorruptBeat replaces the record that a session's heartbeats change.
 	CorruptBeat Tampering = "corrupt heartbeat"
 	// RewriteShard writes a shard's record again as it is.

@@ -57,6 +57,8 @@ func KVDamage(namespace string, what Tampering, name string, most int) (key, val
 		return keys.Head(shard), "1 2 \x1b 4" + rand.Text(), true
 	case CorruptEntry:
 		return keys.Chunk(shard, 1), "\x00{{{" + rand.Text(), true
+	case RemoveEntry:
+		return keys.Chunk(shard, 1), "", false
 	case CorruptMember:
 		return keys.Member(driver.SessionID(name)), `{"v":1,` + rand.Text(), true
 	case CorruptBeat:

@@ -583,7 +583,7 @@ func (m *model) tamper(what conformance.Tampering, name string) error {
 		m.store.members[driver.SessionID(name)].rev = m.store.rev
 	case conformance.CorruptHead:
 		s.badHead = true
-	case conformance.CorruptEntry:
+	case conformance.CorruptEntry, conformance.RemoveEntry:
 		s.badLog = true
 	case conformance.RemoveShard:
 		m.store.rev++

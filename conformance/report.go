@@ -35,6 +35,9 @@ type Report struct {
 	Version string // of the store, as the harness has it
 	Options string // of the backend and the store, where they are not the defaults
 
+	// Doors says why the cases went through one door of the store; empty: they went through two.
+	Doors string
+
 	// Limits, Measures and Platform are set by ReadReport, and for ReportDir.
 	Limits   driver.Limits
 	Measures []Measure
@@ -51,6 +54,13 @@ func (r *Report) add(res Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.results = append(r.results, res)
+}
+
+// oneDoor notes that a store has no other door.
+func (r *Report) oneDoor() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Doors = "through one door of the store: the harness lacks OpenOther"
 }
 
 // Results returns the outcome of every case that ran or was skipped, by name.
@@ -81,6 +91,9 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, " (%s)", about)
 	}
 	fmt.Fprintf(&b, ": %d passed, %d failed, %d skipped", len(r.With(Passed)), len(failed), len(skipped))
+	if r.Doors != "" {
+		fmt.Fprintf(&b, "\n  %s", r.Doors)
+	}
 	for _, res := range slices.Concat(failed, skipped) {
 		fmt.Fprintf(&b, "\n  %s %s", res.Outcome, res.Case)
 		for _, m := range res.Messages {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // Test runs the suite as subtests of t, named "Area/Property", and logs the
@@ -42,6 +44,41 @@ func TestCases(t *testing.T, h Harness, names ...string) {
 	if dir := os.Getenv(ReportDir); dir != "" {
 		report.amend(t, h, dir)
 	}
+}
+
+// TestDoors runs the cases about claims, commits and fences across two doors of a store of a cluster: those of h, and one that
+// open opens; nil if h has [Store.OpenOther]. With -short it runs those about claims and fences.
+func TestDoors(t *testing.T, h Harness, open func(ctx context.Context, namespace string) (driver.Backend, error)) {
+	t.Helper()
+	cases := doorCases()
+	if testing.Short() {
+		cases = slices.DeleteFunc(cases, func(c Case) bool { return c.Area != "Acquire" && c.Area != "Fence" })
+	}
+	if create := h.New; open != nil {
+		h.New = func(t T) *Store {
+			s := create(t)
+			s.OpenOther = func(ctx context.Context) (driver.Backend, error) {
+				b, err := s.Open(ctx) // which knows the namespace
+				if err != nil {
+					return nil, err
+				}
+				if err := b.Close(); err != nil {
+					return nil, err
+				}
+				return open(ctx, b.Info().Namespace)
+			}
+			return s
+		}
+	}
+	report := run(Wrap(t), h, cases)
+	if report.Doors != "" || len(report.With(Passed)) == 0 {
+		t.Errorf("no case passed, or they ran %s", report.Doors)
+	}
+}
+
+func doorCases() []Case {
+	cases := slices.Concat(acquireCases(), tokenCases(), releaseCases(), lockCases(), commitCases(), fenceCases())
+	return slices.DeleteFunc(cases, func(c Case) bool { return c.alone })
 }
 
 // Run runs the suite under t, one group per area, logs the report and returns
@@ -187,6 +224,9 @@ func runCase(t T, h *Harness, c Case, report *Report) {
 		skip(reason)
 	}
 	store := h.New(t)
+	if store != nil && store.OpenOther == nil {
+		report.oneDoor()
+	}
 	if missing := c.missing(store); len(missing) > 0 {
 		skip("the harness lacks " + strings.Join(missing, ", "))
 	}

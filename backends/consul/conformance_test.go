@@ -214,22 +214,22 @@ func (s *suiteStore) removeAll(ctx context.Context, prefix string) error {
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := conformance.KVDamage(string(keys), what, name, 500<<10); ok {
+	key, value, ok := conformance.KVDamage(string(keys), what, name, 500<<10)
+	if ok {
 		_, err := s.admin.KV().Put(&api.KVPair{Key: key, Value: []byte(value)}, new(api.WriteOptions).WithContext(ctx))
 		return err
 	}
-	shard := keys.Shard(driver.ShardID(name))
 	switch what {
 	case conformance.RewriteShard:
-		p, _, err := s.admin.KV().Get(shard, new(api.QueryOptions).WithContext(ctx))
+		p, _, err := s.admin.KV().Get(key, new(api.QueryOptions).WithContext(ctx))
 		if err != nil || p == nil {
-			return errors.Join(err, fmt.Errorf("there is no record %q", shard))
+			return errors.Join(err, fmt.Errorf("there is no record %q", key))
 		}
 		p.Flags++ // else Consul would take it for no change
 		_, err = s.admin.KV().Put(p, new(api.WriteOptions).WithContext(ctx))
 		return err
-	case conformance.RemoveShard:
-		_, err := s.admin.KV().Delete(shard, new(api.WriteOptions).WithContext(ctx))
+	case conformance.RemoveShard, conformance.RemoveEntry:
+		_, err := s.admin.KV().Delete(key, new(api.WriteOptions).WithContext(ctx))
 		return err
 	}
 	return errors.ErrUnsupported
@@ -252,6 +252,19 @@ func TestConformanceThree(t *testing.T) {
 		return s
 	}
 	conformance.Test(t, h)
+}
+
+// TestDoors runs the cases about claims, commits and fences across two servers of a cluster.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
+	members := servers.NewCluster(t, servers.Consul, 3, nil).Members()
+	other := &suiteStore{server: members[1]}
+	conformance.TestDoors(t, harness(t, members[0]), func(ctx context.Context, namespace string) (driver.Backend, error) {
+		return other.open(ctx, t, newNetwork(new(traffic)), namespace, Options{Create: true})
+	})
 }
 
 func several(ctx context.Context, t testing.TB, cluster *servers.Cluster) (driver.Backend, []*conformance.Wire, error) {

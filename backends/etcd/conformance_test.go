@@ -59,6 +59,16 @@ func TestConformanceCluster(t *testing.T) {
 	conformance.Test(t, h)
 }
 
+// TestDoors runs the cases about claims, commits and fences across two members of a cluster.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	members := servers.NewCluster(t, servers.Etcd, 3, &servers.Options{NoSync: true}).Members()
+	c, other := config(t, members[0]), config(t, members[1])
+	conformance.TestDoors(t, harness(t, c, c, nil), func(ctx context.Context, namespace string) (driver.Backend, error) {
+		return new(suiteStore).open(ctx, other, namespace, Options{Create: true}, nil)
+	})
+}
+
 // several opens backends that reach each member through a proxy.
 func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Backend, []*conformance.Wire, error) {
 	return func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {
@@ -290,17 +300,17 @@ func guardOf(client *clientv3.Client, prefix string) conformance.Guard {
 }
 
 func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conformance.Tampering, name string) error {
-	if key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20); ok {
+	key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20)
+	if ok {
 		_, err := s.client.Put(ctx, key, value)
 		return err
 	}
-	shard := keys.Shard(driver.ShardID(name))
 	switch what {
 	case conformance.RewriteShard:
-		_, err := s.client.Put(ctx, shard, "", clientv3.WithIgnoreValue())
+		_, err := s.client.Put(ctx, key, "", clientv3.WithIgnoreValue())
 		return err
-	case conformance.RemoveShard:
-		_, err := s.client.Delete(ctx, shard)
+	case conformance.RemoveShard, conformance.RemoveEntry:
+		_, err := s.client.Delete(ctx, key)
 		return err
 	}
 	return errors.ErrUnsupported

@@ -174,7 +174,7 @@ func tamper(store *memory.Store, namespace string, what conformance.Tampering, n
 			return fmt.Errorf("there is no record %q", key)
 		}
 		store.Tamper(key, value)
-	case conformance.RemoveShard:
+	case conformance.RemoveShard, conformance.RemoveEntry:
 		store.Tamper(key, nil)
 	default:
 		return errors.ErrUnsupported

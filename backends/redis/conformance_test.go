@@ -84,6 +84,28 @@ func TestConformanceCluster(t *testing.T) {
 	quick(t, c, &user, Options{AllowLoss: true})
 }
 
+// TestDoors runs the cases about claims, commits and fences by clients that know of the nodes of a cluster in another order.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
+	c := &goredis.UniversalOptions{Addrs: cluster.Addrs()}
+	other := &goredis.UniversalOptions{Addrs: slices.Clone(c.Addrs)}
+	slices.Reverse(other.Addrs)
+	o := Options{AllowLoss: true}
+	h := harness(t, c, c, o, nil)
+	create := h.New
+	h.New = func(t conformance.T) *conformance.Store {
+		s := create(t)
+		s.Wipe, s.Snapshot = nil, nil // they ask one node for keys
+		return s
+	}
+	conformance.TestDoors(t, h, func(ctx context.Context, namespace string) (driver.Backend, error) {
+		o := o
+		o.Create = true
+		return new(suiteStore).open(ctx, other, namespace, o, nil)
+	})
+}
+
 // quick runs the areas that write, and reads of what was written.
 func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
 	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c conformance.Case) bool {
@@ -301,11 +323,10 @@ func (s *suiteStore) tamper(ctx context.Context, what conformance.Tampering, nam
 	if err := st.attach(ctx); err != nil {
 		return err
 	}
-	op := kv.Op{}
-	if key, value, ok := conformance.KVDamage(s.namespace, what, name, 1<<20); ok {
-		op = kv.Op{Key: key, Value: []byte(value)}
-	} else {
-		op = kv.Op{Key: st.names.keys.Shard(driver.ShardID(name)), Delete: what == conformance.RemoveShard}
+	key, value, ok := conformance.KVDamage(s.namespace, what, name, 1<<20)
+	op := kv.Op{Key: key, Value: []byte(value)}
+	if !ok {
+		op = kv.Op{Key: key, Delete: what == conformance.RemoveShard || what == conformance.RemoveEntry}
 		if !op.Delete && what != conformance.RewriteShard {
 			return errors.ErrUnsupported
 		}

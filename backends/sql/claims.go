@@ -262,10 +262,6 @@ func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen
 		return nil, err
 	}
 	check := s.b.askRoster(ctx, roster, rosterRead, seen)
-	held, err := roster.ask(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
-	if err != nil {
-		return nil, err
-	}
 	asked := make(map[driver.SessionID]bool)
 	var ids []driver.SessionID
 	for i, name := range names {
@@ -275,9 +271,18 @@ func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen
 			ids = append(ids, id)
 		}
 	}
-	how := membersPresent
+	how, kept := membersPresent, []driver.SessionID{s.id}
 	if part.keep {
-		how = membersHold
+		how, kept = membersHold, append(kept, ids...)
+	}
+	if s.b.stmts.has(membersChange) { // before a shared lock on the same rows, which two could have
+		if err := roster.write(ctx, membersChange, s.b.name, list(kept, same)); err != nil {
+			return nil, err
+		}
+	}
+	held, err := roster.ask(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
+	if err != nil {
+		return nil, err
 	}
 	alive, err := s.b.alive(ctx, roster, how, ids)
 	if err != nil {

@@ -52,7 +52,15 @@ func FenceOn(
 		return row(b.stmts.Text(s), b.stmts.bind(s, params), dest...)
 	}
 	seen := b.floor.Load() // before the snapshot
-	held, err := run(fenceTouch, []any{b.name, string(fence.Shard), string(fence.Session), int64(fence.Token), b.id, seen}, new(int64))
+	lease := []any{b.name, string(fence.Shard), string(fence.Session), int64(fence.Token)}
+	var held bool
+	var err error
+	if b.stmts.has(fenceChange) {
+		_, err = run(fenceChange, lease)
+	}
+	if err == nil {
+		held, err = run(fenceTouch, append(lease, b.id, seen), new(int64))
+	}
 	if err == nil && !held {
 		err = b.whyRefused(fence, seen, run)
 	}

@@ -3,6 +3,7 @@ package sql
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -40,7 +41,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 		}
 		through := min(page.Head.Seq, after+driver.Seq(min(limit, maxPage)))
 		size := 0
-		return data.rows(ctx, logsRead, []any{b.name, string(shard), int64(after), int64(through), pageBytes}, func(r Row) error {
+		err = data.rows(ctx, logsRead, []any{b.name, string(shard), int64(after), int64(through), pageBytes}, func(r Row) error {
 			c, err := b.scanChunk(r)
 			if err != nil {
 				return err
@@ -57,6 +58,10 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 			}
 			return nil
 		})
+		if err == nil && len(page.Entries) == 0 {
+			err = b.damaged("logs", fmt.Sprintf("%s, entry %d", shard, after+1), shard, "the head names entries that are not there")
+		}
+		return err
 	})
 	if err == nil || errors.Is(err, driver.ErrTrimmed) {
 		if early := b.settle(ctx, false, sight{heads: []driver.ShardHead{{Shard: shard, Head: page.Head}}}); early != nil {
@@ -265,6 +270,9 @@ func (b *Backend) tailBucket(ctx context.Context, data *Tx, bucket int, from, en
 		}
 		return nil
 	})
+	if err == nil && at == from && !room.full() {
+		err = b.damaged("logs", fmt.Sprintf("bucket %d, position %d", bucket, from+1), "", "the counter names entries that are not there")
+	}
 	return at, err
 }
 

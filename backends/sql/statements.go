@@ -65,6 +65,7 @@ const (
 	logsPositions
 	logsTrim
 	fenceTouch
+	fenceChange
 	probeInsert
 	probeUpdate
 	probeDelete
@@ -86,6 +87,7 @@ const (
 	memberUpdate
 	membersPresent
 	membersHold
+	membersChange
 	membersLock
 	membersAll
 	membersSince
@@ -212,7 +214,10 @@ var catalogue = [statementCount]struct {
 	logsTrim: {"logs_trim", []string{"namespace"}, []string{"shard", "through"}},
 	// Returns a row if the lease is current, the namespace's floor at least seen, and the
 	// incarnation the recorded one, and keeps the lease so until the transaction ends.
-	fenceTouch:  {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id", "seen"}, nil},
+	fenceTouch: {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id", "seen"}, nil},
+	// This and members_change are optional, and run before fence_touch and members_hold on a server that certifies
+	// writes: each changes the rows, so that no transaction commits beside it that changes or removes them.
+	fenceChange: {"fence_change", []string{"namespace", "shard", "session", "token"}, nil},
 	probeInsert: {"probe_insert", []string{"id"}, nil},
 	probeUpdate: {"probe_update", []string{"id", "version", "seen"}, nil},
 	probeDelete: {"probe_delete", []string{"id"}, nil},
@@ -238,8 +243,9 @@ var catalogue = [statementCount]struct {
 	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta",
 		"draining", "updates", "supersede", "revision"}, nil},
 	// Both keep what they return from being removed until the transaction ends.
-	memberHold:  {"member_hold", []string{"namespace", "session"}, nil},
-	membersHold: {"members_hold", []string{"namespace", "sessions"}, nil},
+	memberHold:    {"member_hold", []string{"namespace", "session"}, nil},
+	membersHold:   {"members_hold", []string{"namespace", "sessions"}, nil},
+	membersChange: {"members_change", []string{"namespace", "sessions"}, nil},
 	// Locks a member's row to be updated, unless another transaction has locked it, and
 	// returns the columns of members_all.
 	memberLock: {"member_lock", []string{"namespace", "session"}, nil},
@@ -270,11 +276,12 @@ var catalogue = [statementCount]struct {
 	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}, nil},
 }
 
-// Statements are a dialect's statements, ready to be prepared. Immutable, safe
+// Statements are a dialect's statements, ready to be prepared. Immutable but for Certify, safe
 // for concurrent use.
 type Statements struct {
-	compiled [statementCount]compiled
-	prefix   string // of the tables, with a schema's or database's name, if any
+	compiled  [statementCount]compiled
+	prefix    string // of the tables, with a schema's or database's name, if any
+	certified bool   // see Certify
 }
 
 type compiled struct {
@@ -325,7 +332,7 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead, namespaceLift, shardsLift,
+	case fenceChange, membersChange, lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead, namespaceLift, shardsLift,
 		beatTry, beatsLift, barrierWrite, barrierInsert:
 		return true
 	default:
@@ -481,8 +488,19 @@ func (s Statement) compile(text, prefix string, placeholder func(int) string) (c
 	return c, errors.Join(wrong...)
 }
 
-// has reports whether the dialect has an optional statement.
-func (s *Statements) has(of Statement) bool { return s.compiled[of].text != "" }
+// Certify is for a server that certifies writes, where a lock of one node is nothing to another one: decisions then
+// change what rivals change too. It puts another text for old in all statements. Call it before their first use.
+func (s *Statements) Certify(old, text string) {
+	s.certified = true
+	for i := range s.compiled {
+		s.compiled[i].text = strings.ReplaceAll(s.compiled[i].text, old, text)
+	}
+}
+
+// has reports whether the dialect has an optional statement, and it is to be used.
+func (s *Statements) has(of Statement) bool {
+	return s.compiled[of].text != "" && (s.certified || of != fenceChange && of != membersChange)
+}
 
 // Text is the statement as it is sent, with the dialect's placeholders.
 func (s *Statements) Text(of Statement) string { return s.compiled[of].text }

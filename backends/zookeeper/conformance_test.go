@@ -41,6 +41,21 @@ func TestConformanceEnsemble(t *testing.T) {
 	conformance.Test(t, harness(t, nil, cluster.Members()...))
 }
 
+// TestDoors runs the cases about claims, commits and fences across two members of an ensemble.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: make check runs it")
+	}
+	members := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{NoSync: true}).Members()
+	user, super := members[0].User(), members[0].Admin()
+	other := suiteStore{options: Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()),
+		Admins: []string{"digest:" + zk.DigestACL(0, super.User(), super.Password())[0].ID}}}
+	conformance.TestDoors(t, harness(t, nil, members[0]), func(ctx context.Context, namespace string) (driver.Backend, error) {
+		return other.open(ctx, addrs(members[1:2]), namespace, nil, asItIs, asItIs)
+	})
+}
+
 // TestConformanceNetwork runs the cases about networks through a proxy that parses
 // only the boundaries of packets.
 func TestConformanceNetwork(t *testing.T) {
@@ -368,16 +383,13 @@ func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name s
 		_, err := s.admin.Set(node, []byte(value), -1)
 		return err
 	}
-	if key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20-1<<10); ok {
-		_, node, err := p.node(key)
-		if err != nil {
-			return err
-		}
-		return set(node, value)
-	}
-	_, shard, err := p.node(keys.Shard(driver.ShardID(name)))
+	key, value, ok := conformance.KVDamage(string(keys), what, name, 1<<20-1<<10)
+	_, shard, err := p.node(key)
 	if err != nil {
 		return err
+	}
+	if ok {
+		return set(shard, value)
 	}
 	switch what {
 	case conformance.RewriteShard:
@@ -386,7 +398,7 @@ func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name s
 			return err
 		}
 		return set(shard, string(value))
-	case conformance.RemoveShard:
+	case conformance.RemoveShard, conformance.RemoveEntry:
 		return s.admin.Delete(shard, -1)
 	}
 	return errors.ErrUnsupported

@@ -59,7 +59,8 @@ func TestConformanceRestart(t *testing.T) {
 
 // harness runs the suite with backends that use dsn. Its own access to the database
 // is direct. Each case has a namespace of its own.
-func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harness {
+// Other DSNs are other doors to the database.
+func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers.DSN) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +77,10 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 		t.Fatal(err)
 	}
 	version, _, _ = strings.Cut(version, " ") // without what the distribution adds
+	var doors []*stdsql.DB
+	for _, other := range others {
+		doors = append(doors, setup.DB(t, other))
+	}
 	var cases atomic.Int64
 	return conformance.Harness{
 		Name:    Name,
@@ -87,9 +92,40 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 				return openFaulty(ctx, dsn.Reveal(), namespace, o, calls, how)
 			})
 			s.Fork = d.Fork
+			for i, other := range others {
+				var begun atomic.Int64
+				s.OpenOther = func(ctx context.Context) (driver.Backend, error) {
+					return openFaulty(ctx, other.Reveal(), d.Namespace, o, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
+				}
+				s.Guards = []conformance.Guard{certified(d.FenceTx(func(ctx context.Context) (*stdsql.Tx, error) {
+					if begun.Add(1)%2 == 0 {
+						return db.BeginTx(ctx, nil)
+					}
+					return doors[i].BeginTx(ctx, nil)
+				}))}
+			}
 			return s
 		},
 	}
+}
+
+// certified is a guard of transactions that are refused when they commit, and say that they may be tried again.
+func certified(g conformance.Guard) conformance.Guard {
+	begin := g.Begin
+	g.Begin = func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
+		write, err := begin(ctx, b, fence)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, text string) error {
+			err := write(ctx, text)
+			if number(err) == errDeadlock {
+				err = notApplied(err)
+			}
+			return err
+		}, nil
+	}
+	return g
 }
 
 // unbound takes the schema's checks away, and gives columns wider types, as an

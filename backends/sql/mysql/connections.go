@@ -19,10 +19,11 @@ import (
 // statements prepared once on it. COMMIT is a statement like any other here,
 // because that of database/sql cannot be cancelled. Safe for concurrent use.
 type connections struct {
-	db    *stdsql.DB
-	stmts *sql.Statements
-	slots chan struct{}
-	keep  int // how many stay open without a call
+	db        *stdsql.DB
+	stmts     *sql.Statements
+	slots     chan struct{}
+	keep      int  // how many stay open without a call
+	certifies bool // see certifies
 
 	mu   sync.Mutex
 	idle []*connection
@@ -35,12 +36,13 @@ type connection struct {
 }
 
 // newConnections makes at most n connections, each of which runs the statements first.
-func newConnections(cfg *mysql.Config, stmts *sql.Statements, n int, first ...string) (*connections, error) {
+func newConnections(cfg *mysql.Config, stmts *sql.Statements, n int, on server, first ...string) (*connections, error) {
 	c, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: opening the database: %w", err)
 	}
-	return &connections{db: stdsql.OpenDB(connector{c, first}), stmts: stmts, slots: make(chan struct{}, n), keep: n}, nil
+	return &connections{db: stdsql.OpenDB(connector{c, append(on.settings(), first...)}), stmts: stmts,
+		slots: make(chan struct{}, n), keep: n, certifies: on.certifies}, nil
 }
 
 // connector runs statements on each new connection.
@@ -78,6 +80,15 @@ func (p *connections) acquire(ctx context.Context) (*connection, error) {
 	}
 	p.mu.Unlock()
 	conn, err := p.db.Conn(ctx)
+	if err == nil {
+		var now bool
+		if now, err = certifies(ctx, conn); err == nil && now != p.certifies {
+			err = fmt.Errorf("%w: the server joined or left a cluster of Galera: restart this process", driver.ErrStoreChanged)
+		}
+		if err != nil {
+			err = errors.Join(err, conn.Close())
+		}
+	}
 	if err != nil {
 		<-p.slots
 		return nil, fmt.Errorf("tenure: connecting: %w", err)

@@ -22,6 +22,9 @@ import (
 // of a write (1 MiB), and ample room for what goes with them.
 const smallestPacket = 4 << 20
 
+// migrateTries is how often a migration begins that meets another one through another node of a cluster.
+const migrateTries = 10
+
 // Without its "@" or its "/" a DSN has a part of the password where these are, so no
 // error quotes them.
 var (
@@ -100,33 +103,50 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	return err
 }
 
-// prepareDatabase proves that the server and the tables can be used, migrates if
-// it may, and reports whether the server is MariaDB.
-func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (mariadb bool, err error) {
+// server is what connections depend on.
+type server struct{ mariadb, certifies bool }
+
+// settings are what each connection sets first, whatever the server's defaults are.
+func (s server) settings() []string {
+	list := []string{"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0"}
+	if s.certifies { // a node waits until it has what another one acknowledged
+		list = append(list, "SET SESSION wsrep_sync_wait = 7")
+	}
+	return list
+}
+
+// prepareDatabase proves that the server and the tables can be used, and migrates if
+// it may.
+func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (on server, err error) {
 	c := cfg.Clone()
 	c.MultiStatements = true // migrations have many statements
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return false, opening(err)
+		return on, opening(err)
 	}
 	db := stdsql.OpenDB(connector)
 	defer db.Close()
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return false, opening(err)
+		return on, opening(err)
 	}
 	defer conn.Close()
-	if mariadb, err = checkServer(ctx, conn); err != nil {
-		return false, opening(err)
+	if on, err = checkServer(ctx, conn); err != nil {
+		return on, opening(err)
+	}
+	for _, text := range on.settings() {
+		if _, err = conn.ExecContext(ctx, text); err != nil {
+			return on, opening(err)
+		}
 	}
 	sub, err := fs.Sub(files, "schema")
 	if err != nil {
-		return false, err
+		return on, err
 	}
 	m := sqlschema.Migrations{Files: sub, Prefix: tables(cfg, o)}
 	version, err := schemaVersion(ctx, conn, m)
 	if err != nil {
-		return false, opening(err)
+		return on, opening(err)
 	}
 	if err := m.Check(version, o.Migrate); err != nil {
 		if version == 0 && !o.Migrate {
@@ -135,12 +155,12 @@ func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (mariad
 				Make: "run Migrate with the user who is to create them", Err: driver.ErrUnsupported,
 			}
 		}
-		return false, err
+		return on, err
 	}
-	if o.Migrate {
+	for try := 0; o.Migrate && (try == 0 || number(err) == errDeadlock && try < migrateTries); try++ {
 		err = opening(migrate(ctx, conn, m))
 	}
-	return mariadb, err
+	return on, err
 }
 
 func opening(err error) error {
@@ -154,25 +174,30 @@ func opening(err error) error {
 }
 
 // checkServer refuses servers and settings under which a rule would not hold.
-func checkServer(ctx context.Context, conn *stdsql.Conn) (mariadb bool, err error) {
+func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) {
 	var version, format string
 	var readOnly, binlog bool
 	var flush, sync, packet int
 	err = conn.QueryRowContext(ctx, "SELECT version(), @@global.read_only, @@global.innodb_flush_log_at_trx_commit, @@global.log_bin, @@global.sync_binlog, @@global.binlog_format, @@max_allowed_packet").
 		Scan(&version, &readOnly, &flush, &binlog, &sync, &format, &packet)
+	if err == nil {
+		on.certifies, err = certifies(ctx, conn)
+	}
 	if err != nil {
-		return false, err
+		return on, err
 	}
-	refuse := func(format string, args ...any) (bool, error) {
-		return false, fmt.Errorf("tenure: %w: %s", driver.ErrUnsupported, fmt.Sprintf(format, args...))
+	refuse := func(format string, args ...any) (server, error) {
+		return on, fmt.Errorf("tenure: %w: %s", driver.ErrUnsupported, fmt.Sprintf(format, args...))
 	}
-	mariadb = strings.Contains(version, "MariaDB")
+	on.mariadb = strings.Contains(version, "MariaDB")
 	major, minor := parseVersion(version)
 	switch {
-	case mariadb && (major < 10 || major == 10 && minor < 6):
+	case on.mariadb && (major < 10 || major == 10 && minor < 6):
 		return refuse("the server has version %s: use MariaDB 10.6 or later", version)
-	case !mariadb && major < 8:
+	case !on.mariadb && major < 8:
 		return refuse("the server has version %s: use MySQL 8 or later", version)
+	case on.certifies && !on.mariadb:
+		return refuse("the server is a node of Galera, and is not MariaDB: use MariaDB, or a server without Galera")
 	case readOnly:
 		return refuse("the server is read-only: connect to the primary")
 	case flush == 0:
@@ -184,7 +209,30 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (mariadb bool, err erro
 	case packet < smallestPacket:
 		return refuse("max_allowed_packet is %d: set it to %d or more", packet, smallestPacket)
 	}
-	return mariadb, nil
+	return on, nil
+}
+
+// certifies reports whether the server is a node of Galera: there transactions of several nodes are certified when they
+// commit, by the rows that they changed, and a lock of one node is nothing to another one.
+func certifies(ctx context.Context, conn *stdsql.Conn) (bool, error) {
+	rows, err := conn.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	is := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return false, err
+		}
+		is[name] = value
+	}
+	if is["group_replication_single_primary_mode"] == "OFF" {
+		return false, fmt.Errorf("tenure: %w: group replication has several primaries, where a lock of one is nothing to another: "+
+			"set group_replication_single_primary_mode", driver.ErrUnsupported)
+	}
+	return is["wsrep_on"] == "ON" && is["wsrep_provider"] != "none" && is["wsrep_provider"] != "", rows.Err()
 }
 
 // parseVersion reads "10.11.6-MariaDB". Old replicas hide it behind "5.5.5-".

@@ -4,7 +4,8 @@
 //	err := mysql.Migrate(ctx, ownerDSN, nil) // once per release, by the user who may create tables
 //	b, err := mysql.Open(ctx, "app:secret@tcp(db.example:3306)/app?tls=true", "orders", nil)
 //
-// MariaDB 10.6 or later and MySQL 8; tested with MariaDB 10.11.
+// MariaDB 10.6 or later and MySQL 8; tested with MariaDB 10.11,
+// also as a cluster of Galera.
 // docs/backends/mysql.md has the recipe for the two users, and what to watch.
 //
 // # Fencing your own tables
@@ -39,8 +40,9 @@
 //     (I2). Members go on, and report commits that were acknowledged and are gone.
 //   - It does not notice an older copy that runs under the same server_id. Raise the
 //     floor ([Backend.RaiseFloor]) after a restore.
-//   - It does not know clusters that write on several nodes (Galera, group
-//     replication): let every process write to one node.
+//   - It does not work on group replication with several primaries, which Open refuses.
+//     On Galera processes may use different nodes: docs/backends/mysql.md says what
+//     your fenced transactions have to do there.
 //   - It does not keep time, and compares no clock, of the client or the server.
 //   - It does not help against a transaction of the application that is left open:
 //     one that holds a fence keeps its shard from being taken. Set MariaDB's

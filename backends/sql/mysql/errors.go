@@ -14,6 +14,7 @@ import (
 // The server's error numbers that are treated on their own.
 const (
 	errNoTable         = 1146
+	errNoSavepoint     = 1305
 	errLockWait        = 1205
 	errDeadlock        = 1213
 	errSnapshotChanged = 1020

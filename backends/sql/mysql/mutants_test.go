@@ -52,6 +52,14 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql", Old: "n.base + n.revision >= :seen)\nLOCK", New: "n.base >= 0 * :seen)\nLOCK"}}},
 		{Name: "F1: FenceTx locks nothing", Killer: "TestConformance/Fence/BegunBeforeTakeover", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: ">= :seen)\nLOCK IN SHARE MODE;", New: ">= :seen);"}}},
+		{Name: "F1: a fence on Galera is a lock of one node", Killer: "TestStaleWrites", Edits: []mutate.Edit{{
+			File: "../statements.go", In: "Statements.has", Old: "(s.certified || of != fenceChange && of != membersChange)",
+			New: "of != fenceChange && (s.certified || of != membersChange)"}}},
+		{Name: "A2: a grant on Galera is held by a lock of one node", Killer: "TestStaleWrites", Edits: []mutate.Edit{{
+			File: "../statements.go", In: "Statements.has", Old: "(s.certified || of != fenceChange && of != membersChange)",
+			New: "of != membersChange && (s.certified || of != fenceChange)"}}},
+		{Name: "I2: each node of Galera has a history of its own", Killer: "TestStaleWrites", Edits: []mutate.Edit{{
+			File: "store.go", In: "openStore", Old: "stmts.Certify(serverID, clusterID)", New: "stmts.Certify(serverID, serverID)"}}},
 		{Name: "O1: a read is handed out before it is durable", Killer: "TestReadIsDurable", Edits: []mutate.Edit{{
 			File: "../durable.go", In: "Backend.showsEarly", Old: "return b.stmts.has(barrierWrite)", New: "return false"}}},
 		{Name: "I2: a read shows what no replica has", Killer: "TestConformanceIsolated/AFTER_COMMIT/Chaos/IsolatedReads", Edits: []mutate.Edit{{
@@ -59,7 +67,7 @@ func TestMutants(t *testing.T) {
 		{Name: "O1: a barrier after every read", Killer: "TestBarriers", Edits: []mutate.Edit{{
 			File: "../durable.go", In: "Backend.settle", Old: "if !wrote && (s.floor", New: "if !wrote || (s.floor"}}},
 		{Name: "E4: heartbeats wait for statistics that are written to disk", Killer: "TestStatistics", Edits: []mutate.Edit{{
-			File: "schema/0001_tables.sql", Old: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB STATS_PERSISTENT = 0;", New: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB;"}}},
+			File: "schema/0001_tables.sql", Old: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;", New: "session) <= 64 AND version > 0)\n) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;"}}},
 		{Name: "M2: the version of a heartbeat that was taken back comes again", Killer: "TestHeartbeatTakenBack", Edits: []mutate.Edit{{
 			File: "../beat.go", In: "session.beat", Old: "version = max(version, s.tried.Load()) + 1", New: "version++"}}},
 		{Name: "E4: each connection that was lost costs a call", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{

@@ -21,7 +21,7 @@ var files embed.FS
 
 // Backend is a namespace in a MariaDB or MySQL database. It implements
 // driver.Backend; safe for concurrent use. Its FenceTx works on any connection to
-// the same server, whatever its default database. There a fence waits for
+// the same server or cluster, whatever its default database. There a fence waits for
 // commits of its shard, and they for it.
 type Backend struct {
 	*sql.Backend

@@ -99,10 +99,16 @@ func TestParseVersion(t *testing.T) {
 
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
-	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
+	migrateAtOnce(t, pool.Get(t, servers.MariaDB, nil).Database(t))
+}
+
+// migrateAtOnce has processes migrate at the same time through all of the doors.
+func migrateAtOnce(t *testing.T, doors ...servers.DSN) {
+	t.Helper()
 	const n = 6
 	ids := make(chan string, n)
-	for range n {
+	for i := range n {
+		dsn := doors[i%len(doors)]
 		go func() {
 			b, err := Open(t.Context(), dsn.Reveal(), "app", &Options{Create: true, Migrate: true, MaxConns: 1})
 			if err != nil {
@@ -447,5 +453,41 @@ func TestTooFewConnections(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "MaxConns and 6 more") {
 		t.Error(err)
+	}
+}
+
+// TestServerDefaults: what a server has for its sessions by default changes neither a migration nor what a backend does.
+func TestServerDefaults(t *testing.T) {
+	t.Parallel()
+	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true, Config: []string{
+		"sql-mode = ANSI", "innodb-default-row-format = compact", "innodb-strict-mode = OFF",
+	}})
+	dsn := server.Database(t)
+	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SET GLOBAL sql_safe_updates = 1")
+	b := open(t, dsn, Options{})
+	s, err := b.Join(t.Context(), driver.Member{Session: "0123456789abcdef0123456789abcdef", Node: "n", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Acquire(t.Context(), []driver.Claim{{Shard: driver.LockPrefix + "a"}, {Shard: "b"}})
+	if err != nil || got[0].Err != nil || got[1].Err != nil {
+		t.Fatal(err, got)
+	}
+	written, err := s.Commit(t.Context(), []driver.Write{{Fence: got[1].Fence, Number: 1, Nonce: 1,
+		Ops: []driver.Op{{Kind: driver.OpAppend, Value: []byte("x")}}}})
+	if err != nil || written[0].Err != nil {
+		t.Fatal(err, written)
+	}
+	floor, err := b.Floor(t.Context())
+	if err == nil {
+		err = b.RaiseFloor(t.Context(), floor, floor+1000)
+	}
+	if err := errors.Join(err, s.Release(t.Context(), []driver.Fence{got[0].Fence}), s.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	var compact int
+	if err := setup.DB(t, dsn).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.tables
+WHERE table_schema = database() AND table_type = 'BASE TABLE' AND row_format <> 'Dynamic'`).Scan(&compact); err != nil || compact > 0 {
+		t.Errorf("%d tables have another row format, %v", compact, err)
 	}
 }

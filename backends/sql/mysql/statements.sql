@@ -189,6 +189,10 @@ WHERE s.namespace = :namespace AND s.shard = :shard AND s.session = :session AND
     AND n.incarnation = CAST(@@global.server_id AS CHAR CHARACTER SET ascii) AND n.base + n.revision >= :seen)
 LOCK IN SHARE MODE;
 
+-- name: fence_change
+UPDATE tenure_shards SET touched = touched + 1
+WHERE namespace = :namespace AND shard = :shard AND session = :session AND token = :token;
+
 -- name: barrier_write
 -- Commits are visible before the redo log has them. This one is acknowledged when the
 -- log has it, and with it all that came before.
@@ -224,6 +228,11 @@ SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :s
 -- name: members_hold
 SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name LOCK IN SHARE MODE;
+
+-- name: members_change
+UPDATE JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name
+SET m.touched = m.touched + 1;
 
 -- name: member_lock
 SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta), draining, updates, supersede

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -27,12 +29,19 @@ const (
 	// sessionLimit ends a connection of MySQL, which has no limit for transactions.
 	// In seconds.
 	sessionLimit = 10
+	// certifyTries is how often a transaction begins that another node's changes abort.
+	certifyTries = 20
+	// serverID is the incarnation in all statements (I2), in place of which a node of Galera has clusterID: each node
+	// has its own server_id, and all have one history.
+	serverID  = "@@global.server_id"
+	clusterID = "(SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_state_uuid')"
 )
 
 // store runs the shared code's transactions, each on a connection of the connections it
 // belongs to.
 type store struct {
 	data, roster, reads, pings *connections
+	certifies                  bool // see certifies
 
 	wake dialect.Wake
 	life *dialect.Life
@@ -41,38 +50,40 @@ type store struct {
 var _ sql.Store = (*store)(nil)
 
 func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.Statements) (_ *store, err error) {
-	mariadb, err := prepareDatabase(ctx, cfg, o)
+	on, err := prepareDatabase(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
-	strict := "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+	if on.certifies {
+		stmts.Certify(serverID, clusterID)
+	}
 	limit := fmt.Sprintf("SET SESSION wait_timeout = %d", sessionLimit)
-	if mariadb {
+	if on.mariadb {
 		limit = fmt.Sprintf("SET SESSION idle_transaction_timeout = %d", idleLimit)
 	}
-	write := []string{strict, limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
+	write := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "SET SESSION autocommit = 0"}
 	// Each single read has a snapshot of its own, each transaction one for all.
 	// A barrier's write is one of them.
-	read := []string{strict, limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
+	read := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "SET SESSION autocommit = 1"}
-	s := &store{life: dialect.NewLife()}
+	s := &store{life: dialect.NewLife(), certifies: on.certifies}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.data, err = newConnections(cfg, stmts, o.MaxConns, write...); err != nil {
+	if s.data, err = newConnections(cfg, stmts, o.MaxConns, on, write...); err != nil {
 		return nil, err
 	}
-	if s.roster, err = newConnections(cfg, stmts, rosterConns, write...); err != nil {
+	if s.roster, err = newConnections(cfg, stmts, rosterConns, on, write...); err != nil {
 		return nil, err
 	}
 	s.roster.keep = rosterIdle
-	if s.reads, err = newConnections(cfg, stmts, readConns, read...); err != nil {
+	if s.reads, err = newConnections(cfg, stmts, readConns, on, read...); err != nil {
 		return nil, err
 	}
-	s.pings, err = newConnections(cfg, stmts, pingConns, read...)
+	s.pings, err = newConnections(cfg, stmts, pingConns, on, read...)
 	return s, err
 }
 
@@ -83,9 +94,39 @@ func (s *store) transaction(ctx context.Context, on *connections, fn func(contex
 		return err
 	}
 	defer done()
-	return dialect.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
+	return dialect.Cause(ctx, s.again(func() error { return s.begin(ctx, on, fn) }))
+}
+
+// again repeats a call that another node's changes aborted.
+func (s *store) again(call func() error) error {
+	for try := 1; ; try++ {
+		err := call()
+		if n := number(err); !s.certifies || n != errDeadlock && n != errNoSavepoint || try == certifyTries {
+			return err
+		}
+		time.Sleep(rand.N(time.Duration(try) * time.Millisecond)) // the rivals do so as well
+	}
+}
+
+// begin is one attempt at a transaction. MariaDB may not report that another node's changes aborted the transaction
+// between two statements, and begins another one: then it has no savepoint.
+func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
+	return on.with(ctx, func(l *connection) (bool, error) {
 		tx := sql.NewTx(l.prep, nil)
-		if err := fn(ctx, tx); err != nil {
+		mark := func(text string) (err error) {
+			if s.certifies {
+				_, err = l.conn.ExecContext(ctx, text)
+			}
+			return err
+		}
+		err := mark("SAVEPOINT tenure")
+		if err == nil {
+			err = fn(ctx, tx)
+		}
+		if err == nil {
+			err = mark("RELEASE SAVEPOINT tenure")
+		}
+		if err != nil {
 			_, ending := l.conn.ExecContext(ctx, "ROLLBACK")
 			if stale(err) {
 				return false, &staleError{notApplied(err)}
@@ -97,7 +138,7 @@ func (s *store) transaction(ctx context.Context, on *connections, fn func(contex
 		}
 		s.wake.Broadcast(tx.Woke() &^ sql.Watchers)
 		return true, nil
-	}))
+	})
 }
 
 func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
@@ -142,7 +183,11 @@ func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn 
 		return err
 	}
 	defer done()
-	return dialect.Cause(ctx, on.with(ctx, func(l *connection) (bool, error) {
+	return dialect.Cause(ctx, s.again(func() error { return s.read(ctx, on, snapshot, fn) }))
+}
+
+func (s *store) read(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
+	return on.with(ctx, func(l *connection) (bool, error) {
 		run := func(text string) error {
 			_, err := l.conn.ExecContext(ctx, text)
 			return err
@@ -165,7 +210,7 @@ func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn 
 			keep = run("COMMIT") == nil
 		}
 		return keep && ctx.Err() == nil, denied(err)
-	}))
+	})
 }
 
 func (s *store) Check() error { return nil }

@@ -75,6 +75,7 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 		}
 	} else {
 		maps.Copy(c.RuntimeParams, lockLimits)
+		c.RuntimeParams["row_security"] = "off"            // a policy that hides rows is an error
 		c.RuntimeParams["client_min_messages"] = "warning" // noticed depends on it
 	}
 	return cfg, nil
@@ -207,6 +208,9 @@ func prepareDatabase(ctx context.Context, cfg *pgxpool.Config, o *Options) (serv
 	if o.Migrate {
 		err = opening(migrate(ctx, db, m, o.Schema))
 	}
+	if err == nil {
+		err = checkPolicies(ctx, db, m.Prefix)
+	}
 	return server, err
 }
 
@@ -271,6 +275,24 @@ func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
 		return fmt.Errorf("tenure: %w: the server does not say its system identifier and timeline: grant the role EXECUTE on pg_control_system and pg_walfile_name, or read about NoIncarnation: %w", driver.ErrUnsupported, err)
 	}
 	return err
+}
+
+// policies lists the tables that row level security may hide rows of from the role. $1 begins their names.
+const policies = `array_to_string(ARRAY(SELECT name FROM unnest(ARRAY['schema', 'namespaces', 'shards', 'items', 'logs', 'tails', 'probes',
+  'rosters', 'nodes', 'members', 'beats', 'departures']) AS name WHERE row_security_active(to_regclass($1 || name)::oid)), ', ')`
+
+// policyRemedy says what to change about them.
+const policyRemedy = "row level security hides rows from this role, and what is hidden looks like what never was: " +
+	"ALTER TABLE ... DISABLE ROW LEVEL SECURITY"
+
+// checkPolicies refuses tables of which rows may be hidden.
+func checkPolicies(ctx context.Context, db *stdsql.DB, prefix string) error {
+	var tables string
+	err := db.QueryRowContext(ctx, "SELECT "+policies, prefix).Scan(&tables)
+	if err == nil && tables != "" {
+		return fmt.Errorf("tenure: %w: tables %s%s: %s", driver.ErrUnsupported, prefix, tables, policyRemedy)
+	}
+	return opening(err)
 }
 
 func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrations) (int, error) {

@@ -17,7 +17,7 @@ var _ driver.Examiner = (*Backend)(nil)
 const examination = `SELECT clock_timestamp(), current_user, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
   COALESCE((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1 || 'shards')), false),
   current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-  current_setting('synchronous_standby_names'),
+  current_setting('synchronous_standby_names'), ` + policies + `,
   ARRAY(SELECT n.priv || ' on tenure''s table ' || n.name FROM (VALUES
     ('schema', 'SELECT'), ('entries', 'SELECT'), ('namespaces', 'SELECT'), ('namespaces', 'INSERT'), ('namespaces', 'UPDATE'),
     ('shards', 'SELECT'), ('shards', 'INSERT'), ('shards', 'UPDATE'), ('shards', 'DELETE'), ('tails', 'SELECT'), ('tails', 'INSERT'), ('tails', 'UPDATE'),
@@ -48,7 +48,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var x examined
 	before := time.Now()
 	err = conn.QueryRow(ctx, examination, b.tables).Scan(&server, &x.role, &x.super, &x.owner, &x.fsync, &x.pages,
-		&x.synchronous, &x.standbys, &x.missing)
+		&x.synchronous, &x.standbys, &x.hidden, &x.missing)
 	if err != nil {
 		return nil, dialect.Cause(ctx, fmt.Errorf("tenure: reading settings and rights: %w", err))
 	}
@@ -60,6 +60,7 @@ type examined struct {
 	role                                string
 	super, owner                        bool
 	fsync, pages, synchronous, standbys string
+	hidden                              string // tables
 	missing                             []string
 }
 
@@ -91,6 +92,9 @@ func (x *examined) findings() []driver.Finding {
 		is.Remedy = "it may change and drop them: use the run-time role of docs/backends/postgres.md"
 	}
 	out = append(out, is)
+	if x.hidden != "" {
+		out = append(out, driver.Finding{Name: "row level security", Value: x.hidden, Remedy: policyRemedy})
+	}
 	if len(x.missing) > 0 {
 		out = append(out, driver.Finding{Name: "missing rights", Value: strings.Join(x.missing, ", "),
 			Remedy: "grant them as docs/backends/postgres.md has it"})

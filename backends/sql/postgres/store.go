@@ -46,6 +46,7 @@ type store struct {
 
 	stmts       *sql.Statements
 	write, read []string // what begins a transaction
+	single      []string // the same for single reads; none but with a pooler, which keeps no setting
 	wake        dialect.Wake
 	hints       *dialect.Hints // nil if changes are polled only
 	wait        waiting
@@ -70,7 +71,9 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 		read: []string{"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}}
 	if o.Pooler {
 		limit := fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", idleLimit.Milliseconds())
-		s.write = append(s.write, limit)
+		const shown = "SET LOCAL row_security = off"
+		s.write, s.read = append(s.write, limit, shown), append(s.read, shown)
+		s.single = s.write
 	}
 	defer func() {
 		if err != nil {
@@ -181,11 +184,11 @@ func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx
 }
 
 func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.reads, nil, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+	return s.reading(ctx, s.reads, s.single, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
 }
 
 func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.pings, nil, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+	return s.reading(ctx, s.pings, s.single, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
 }
 
 // reading runs fn on a connection of the pool, after the statements in begin.
@@ -202,7 +205,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin, wait: &s.wait}
 	if err = fn(ctx, sql.RunOn(r, s.stmts)); err == nil {
-		err = r.Flush(ctx)
+		err = r.commit(ctx)
 	}
 	r.rollback(ctx)
 	if err != nil {

@@ -48,6 +48,9 @@ type Options struct {
 	Steps        int           // faults of a run of the system suite. Default 10, at least 4
 	TTL          time.Duration // of the members. Default: at least 500 ms, by the round trip and the limits
 	Long, Serial bool          // of the conformance suite
+	// Doors are addresses of the same store beside the configured one: other nodes of its cluster. Every second process of a case
+	// uses them. Empty: the configured addresses in reverse, if there are several.
+	Doors []string
 	// Cases are the cases of the conformance suite to run. Nil: all, and the store is measured.
 	Cases *regexp.Regexp
 
@@ -95,6 +98,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &run{Options: o, settings: s, target: t, scrub: scrubber(append(s.secrets(), t.secrets...)),
 		root: beneath(s.text("namespace", ""))}
 	r.report = newReport(&o, t, s, r.root)
+	switch {
+	case len(o.Doors) > 0 && t.through == nil:
+		return nil, fmt.Errorf("tenure: %w: another address cannot be used: %s", driver.ErrInvalid, t.uncut)
+	case len(o.Doors) == 0 && len(t.addrs) > 1:
+		r.Doors = slices.Clone(t.addrs)
+		slices.Reverse(r.Doors)
+	}
 	removed, left, err := r.all(ctx)
 	if ctx.Err() != nil { // a phase may still have the report
 		return nil, scrubbed(fmt.Errorf("interrupted: removed %s; left: %s: %w", removed, left, ctx.Err()), r.scrub)
@@ -316,6 +326,9 @@ func (r *run) conformance(ctx context.Context) {
 		}
 	})
 	r.report.took(report, errs)
+	if len(r.Doors) == 0 {
+		r.report.skip("the conformance suite across two doors of the store", "one address is configured: --door names another one")
+	}
 }
 
 // name is a namespace of this run, to be removed.
@@ -351,6 +364,11 @@ func (r *run) store(t conformance.T) *conformance.Store {
 	}
 	if r.through == nil {
 		return s
+	}
+	if len(r.Doors) > 0 {
+		s.OpenOther = func(ctx context.Context) (driver.Backend, error) {
+			return r.target.through(r.Doors).in(r.name(suffix), true).open(ctx, r.Opener)
+		}
 	}
 	several := func(ctx context.Context) (driver.Backend, []*conformance.Wire, error) {
 		var addrs []string

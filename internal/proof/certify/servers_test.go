@@ -2,6 +2,7 @@ package certify
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,5 +81,28 @@ func TestServed(t *testing.T) {
 				t.Errorf("the namespace %s: %v", b.Info().Namespace, err)
 			}
 		})
+	}
+}
+
+// TestDoors: the cases go through two nodes of a cluster of Galera, and the report says where they went through one.
+func TestDoors(t *testing.T) {
+	t.Parallel()
+	servers.Short(t, servers.Galera)
+	members := servers.NewCluster(t, servers.Galera, 2, &servers.Options{NoSync: true}).Members()
+	dsn := members[0].Database(t)
+	settings := mysql.Settings{DSN: driver.Secret(dsn.Reveal()), Namespace: "team/orders", Options: mysql.Options{Migrate: true}}
+	for _, doors := range [][]string{{members[1].Addr()}, nil} {
+		o := quick(mysql.Opener(), settings)
+		o.Doors, o.Only = doors, []Phase{Conformance}
+		o.Cases = regexp.MustCompile("^Acquire/(Exclusive|ClaimRacesEvict)$|^Commit/FencedAfterTakeover$")
+		makeNamespace(t, o)
+		r := certify(t, o)
+		if r.Verdict != Held {
+			t.Errorf("got %s because of %q: %+v", r.Verdict, r.Why, r.Findings)
+		}
+		counted(t, r, "3 passed, 0 failed")
+		if said := slices.ContainsFunc(r.Skipped, func(s Skip) bool { return strings.Contains(s.What, "two doors") }); said != (doors == nil) {
+			t.Errorf("through %q: skipped %+v", doors, r.Skipped)
+		}
 	}
 }

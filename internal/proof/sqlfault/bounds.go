@@ -233,6 +233,8 @@ func Damage(what conformance.Tampering, name string, w Wide) (data, roster []str
 	case conformance.CorruptEntry:
 		return []string{fmt.Sprintf("UPDATE tenure_logs SET cuts = '{{{' WHERE shard = '%s' AND last_seq = 1 AND",
 			name)}, nil
+	case conformance.RemoveEntry:
+		return []string{fmt.Sprintf("DELETE FROM tenure_logs WHERE shard = '%s' AND last_seq = 1 AND", name)}, nil
 	case conformance.RewriteShard:
 		return []string{fmt.Sprintf("UPDATE tenure_shards SET token = token WHERE shard = '%s' AND", name)}, nil
 	case conformance.RemoveShard:

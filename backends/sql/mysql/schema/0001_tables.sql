@@ -9,7 +9,7 @@
 CREATE TABLE IF NOT EXISTS tenure_schema (
     id      INT NOT NULL PRIMARY KEY,
     version INT NOT NULL
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 INSERT INTO tenure_schema (id, version) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = id;
 
 -- One row per namespace, never deleted. A token is base + revision; the revision
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS tenure_namespaces (
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND octet_length(incarnation) <= 64 AND
         base >= 0 AND revision >= 0 AND trimmed >= 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- One row per shard, deleted only if it is a free lock without commits: who owns it, under which token, and the head
 -- of its commits and its log. session is '' when nobody holds it, and token stays
@@ -42,12 +42,13 @@ CREATE TABLE IF NOT EXISTS tenure_shards (
     oldest       BIGINT NOT NULL DEFAULT 0, -- first entry that is left
     nonce        BIGINT NOT NULL DEFAULT 0, -- of the last commit
     commit_token BIGINT NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    touched      BIGINT NOT NULL DEFAULT 0, -- raised by each fenced transaction, where the server certifies writes
     PRIMARY KEY (namespace, shard),
     INDEX revision (namespace, revision),
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(session) <= 64 AND
         token > 0 AND granted_from >= 0 AND revision >= 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- Keys and values written under leases. version is the number of the shard's
 -- commit that wrote the value.
@@ -61,7 +62,7 @@ CREATE TABLE IF NOT EXISTS tenure_items (
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(`key`) <= 512 AND
         octet_length(value) <= 1048576 AND version > 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- The decision logs: one row per commit that appended, with all its entries, whose
 -- numbers are first_seq to last_seq. They count from 1 without gaps in each shard.
@@ -84,7 +85,7 @@ CREATE TABLE IF NOT EXISTS tenure_logs (
         octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(cuts) <= 65536 AND
         octet_length(payloads) <= 1048576 AND first_seq > 0 AND last_seq >= first_seq AND token > 0 AND
         number > 0 AND bucket >= 0 AND position > 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- One row per entry, for people.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW tenure_entries AS
@@ -103,7 +104,7 @@ CREATE TABLE IF NOT EXISTS tenure_tails (
     CHECK (
         octet_length(namespace) <= 1040 AND bucket >= 0 AND position >= 0 AND
         (trimmed BETWEEN 0 AND position))
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- Scratch rows by which opening proves that conditions are honoured, and at most 64 that
 -- are written before what was just read is handed out.
@@ -112,7 +113,7 @@ CREATE TABLE IF NOT EXISTS tenure_probes (
     version BIGINT NOT NULL,
     CHECK (
         octet_length(id) <= 64 AND version > 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- One row per namespace: a copy of its identity, and a revision that is raised
 -- whenever a member joins or goes.
@@ -122,7 +123,7 @@ CREATE TABLE IF NOT EXISTS tenure_rosters (
     revision  BIGINT NOT NULL DEFAULT 0,
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(store_id) <= 64 AND revision >= 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- The session that joined last under each node label. Removed when many have no member.
 CREATE TABLE IF NOT EXISTS tenure_nodes (
@@ -132,7 +133,7 @@ CREATE TABLE IF NOT EXISTS tenure_nodes (
     PRIMARY KEY (namespace, node),
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(node) <= 128 AND octet_length(session) <= 64)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- The members that are alive: a session without a row here is dead for ever.
 CREATE TABLE IF NOT EXISTS tenure_members (
@@ -147,12 +148,13 @@ CREATE TABLE IF NOT EXISTS tenure_members (
     draining  BOOLEAN NOT NULL DEFAULT FALSE,
     updates   BIGINT  NOT NULL DEFAULT 0, -- the number of its latest change of itself
     revision  BIGINT  NOT NULL, -- of the roster, when it joined
+    touched   BIGINT  NOT NULL DEFAULT 0, -- raised by each grant to it, where the server certifies writes
     PRIMARY KEY (namespace, session),
     INDEX revision (namespace, revision),
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND octet_length(node) <= 128 AND
         octet_length(meta) <= 16384 AND ttl_ns > 0 AND weight >= 0 AND revision >= 0 AND updates >= 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- A counter per member, which its heartbeats raise. Narrow, and without an index
 -- on the counter.
@@ -163,7 +165,7 @@ CREATE TABLE IF NOT EXISTS tenure_beats (
     PRIMARY KEY (namespace, session),
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND version > 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- The sessions that ended lately.
 CREATE TABLE IF NOT EXISTS tenure_departures (
@@ -174,4 +176,4 @@ CREATE TABLE IF NOT EXISTS tenure_departures (
     INDEX revision (namespace, revision),
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(session) <= 64 AND revision >= 0)
-) ENGINE = InnoDB STATS_PERSISTENT = 0;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
