@@ -30,6 +30,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	p := &planner{
 		Assigner: m.o.Assigner, Specs: m.o.Shards, Keys: m.o.Keyspace, Takes: m.o.Takes, Zone: m.o.ZoneKey,
 		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty, Quarantine: m.o.Quarantine, PrepareBudget: m.o.PrepareBudget,
+		gone: m.gone.of,
 	}
 	size := partBytes
 	if limit := m.limits.WriteBytes; limit > 0 {
@@ -52,6 +53,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			continue
 		}
 		again := p.obey(v, time.Now())
+		p.wall = began.Add(time.Since(began)) // also when the clock is set
 		settled := m.settled(ctx, j.table, round)
 		lease.Progress()
 		again = told.look(ctx, v) || again
@@ -65,6 +67,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			if err := j.write(lease.Context(), lease, out.change, size); err != nil {
 				return err
 			}
+			tellQuarantine(out, j.table)
 			if m.o.OnPlan != nil {
 				m.o.OnPlan(out)
 			}

@@ -83,7 +83,10 @@ type Published struct {
 // Restart is a new assigner, which knows the assignments only, by a base in the log. The error says that
 // the base is not the table.
 func (s *Simulated) Restart() error {
-	s.planner = s.new()
+	last := s.planner
+	if s.planner = s.new(); last != nil {
+		s.planner.before = last.before // a member that is elected has seen the views
+	}
 	s.reader = loadReader{reports: map[core.SessionID]*report{}}
 	s.read = map[core.SessionID]time.Duration{}
 	if s.table.names == nil {
@@ -190,7 +193,7 @@ func (s *Simulated) Write(out *Outcome) *Published {
 	before := s.cautious
 	near := 0
 	for _, x := range next.suspects {
-		if s.quarantine.next(x) {
+		if s.quarantine.close(x, next.top()) {
 			near++
 		}
 	}
@@ -203,7 +206,7 @@ func (s *Simulated) Write(out *Outcome) *Published {
 	}
 	state := func(t *assignments, name string, cautious bool) [2]bool {
 		x := t.suspects[name]
-		return [2]bool{x.held(), x != nil && cautious && s.quarantine.next(x)}
+		return [2]bool{x.held(), x != nil && cautious && s.quarantine.close(x, t.top())}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		a, b := state(was, name, before), state(next, name, s.cautious)
@@ -254,7 +257,7 @@ func (s *Simulated) Waits(shard string, member core.SessionID) bool {
 	if x == nil || s.quarantine.Deaths < 0 {
 		return false
 	}
-	return x.held() || s.cautious && s.quarantine.next(x) && s.Owner(shard) != member
+	return x.held() || s.cautious && s.quarantine.close(x, s.table.top()) && s.Owner(shard) != member
 }
 
 // First is the range with which a shard begins that has noted none; false if the table lacks it.

@@ -28,6 +28,7 @@ type Manager struct {
 
 	watched chan struct{} // Picture was called
 	reads   atomic.Bool   // this member's assigner reads loads
+	gone    departures
 
 	mu      sync.Mutex
 	ran     bool
@@ -50,6 +51,7 @@ type Manager struct {
 	prefs     []core.Preference
 	contended []bool
 	suspects  []*suspicion
+	top       int  // deaths of a suspect
 	cautious  bool // heirs leave suspects alone: these are not the most of all shards
 	seen      []sight
 	aside     bool // the elector was told of shards that are set aside
@@ -234,6 +236,7 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 			return
 		}
 		v = next
+		m.gone.note(v, m.assigned())
 		select {
 		case views <- v:
 		case <-ctx.Done():
@@ -389,8 +392,9 @@ func (m *Manager) learn(t *assignments) error {
 	m.known, m.heirs = t, heirs(t.members, t.owner)
 	clear(m.suspects)
 	next := 0
+	m.top = t.top()
 	for name, s := range t.suspects {
-		if m.o.Quarantine.next(s) {
+		if m.o.Quarantine.close(s, m.top) {
 			next++
 		}
 		if i, ok := slices.BinarySearch(m.names, name); ok {

@@ -77,6 +77,7 @@ var rows = []row{
 	{pkg: "core/control", allow: []string{"core/driver"}},
 	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
 	{pkg: "core", allow: []string{"core/control", "core/driver", "internal/fsm", "internal/mark", "internal/trace", "internal/virtual"}},
+	{pkg: "internal/mark", allow: []string{"core/driver"}},
 	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
