@@ -61,6 +61,7 @@ type Manager struct {
 	plans     []planTime // when each was known, by the time since then
 	waiting   bool       // for a member that prepares a shard
 	assigning bool       // contends for the assigner's shard
+	shown     bool       // to the others, with the mark
 	draining  bool       // as the others were last told
 	leftAt    time.Time
 }
@@ -126,7 +127,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	parts.Go(func() { m.watch(work, views, failed) })
 	parts.Go(func() { m.tellLoad(work) })
 	parts.Go(func() { m.watchLoad(work) })
-	m.draining = true // by a Manager that ran before on this Elector
 	if err := m.show(false); err != nil {
 		return err
 	}
@@ -507,10 +507,10 @@ func (m *Manager) standForAssigner(want bool) error {
 // wait: the elector sends it until the store has it, and joins with it. The error says that the
 // member's metadata have no room for that.
 func (m *Manager) show(draining bool) error {
-	if m.draining == draining {
+	if m.shown && m.draining == draining {
 		return nil
 	}
-	m.draining = draining
+	m.shown, m.draining = true, draining
 	asked, cancel := context.WithCancel(mark.Allow(context.Background()))
 	cancel()
 	err := m.e.Update(asked, func(st *core.MemberState) {

@@ -58,7 +58,9 @@ type planner struct {
 	gone   func(core.SessionID) []string
 	lost   map[int32][]string // by slot of a member that is gone: shards that it had a lease of
 	before []record           // at the last plan
-	times  []planTime
+	// undecided are the shards that nobody gets before it is known whether a process joins again.
+	undecided []int32
+	times     []planTime
 }
 
 // flight is the token of a shard's record when its move was planned, and when that was.
@@ -145,9 +147,10 @@ func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []s
 	ch := out.change
 	held := map[int32]bool{}
 	if !fresh { // a base has neither; the next plan has
-		undecided, again := p.isolate(p.wall, t, v, ch)
+		var again bool
+		p.undecided, again = p.isolate(p.wall, t, v, ch)
 		out.again = out.again || again
-		for _, s := range undecided {
+		for _, s := range p.undecided {
 			held[s] = true
 		}
 		p.divide(t, out, ch, settled)

@@ -258,8 +258,7 @@ func (t *assignments) isolate(c *planChange) error {
 }
 
 // isolate adds to a plan which shards it puts into quarantine, and which it frees. It returns those
-// that nobody is to get before it is known whether the process that died last joins again, and whether
-// there is suspicion left, all of which ends by time.
+// that are undecided, and whether there is suspicion left, all of which ends by time.
 func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *planChange) (undecided []int32, again bool) {
 	q := p.Quarantine
 	if q.Deaths <= 0 {
@@ -439,6 +438,9 @@ func (d *departures) note(v *core.View, t *assignments) {
 	}
 	for i := range v.Members {
 		living[v.Members[i].Session] = true
+	}
+	for _, id := range v.Silent { // the member that evicts it sees its own claims first
+		delete(living, id)
 	}
 	went := false
 	for i := range t.members {
