@@ -30,7 +30,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	p := &planner{
 		Assigner: m.o.Assigner, Specs: m.o.Shards, Keys: m.o.Keyspace, Takes: m.o.Takes, Zone: m.o.ZoneKey,
 		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty, Quarantine: m.o.Quarantine, PrepareBudget: m.o.PrepareBudget,
-		gone: m.gone.of,
+		calm: m.calm.Load,
 	}
 	size := partBytes
 	if limit := m.limits.WriteBytes; limit > 0 {

@@ -3,8 +3,10 @@ package sharding
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -430,4 +432,30 @@ func TestBoundOfQuarantine(t *testing.T) {
 			t.Errorf("%d of 4 held and %d due: %d are held, want %d", c.held, c.due, n, c.want)
 		}
 	}
+}
+
+// The beginning and the end of a quarantine are lines at Warn. It sets slog.Default, so no test runs beside it.
+func TestQuarantineIsLogged(t *testing.T) {
+	var log lines
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	bubbleAlone(t, func(w *world) {
+		p := newPoison(w, 16, func(o *Options) { o.Quarantine.Deaths, o.Quarantine.For = 2, 30*time.Second })
+		p.setFatal(true)
+		for _, m := range w.members {
+			if m.node == w.owners()[p.shard] {
+				m.crash()
+				break
+			}
+		}
+		p.fell(10 * ttl)
+		p.setFatal(false)
+		time.Sleep(time.Minute)
+		for _, want := range []string{"tenure: sharding: shard in quarantine", "tenure: sharding: shard out of quarantine"} {
+			if n, line := log.of(want, p.shard); n != 1 || !strings.Contains(line, "level=WARN") {
+				w.Errorf("%d lines %q: %s", n, want, line)
+			}
+		}
+	})
 }

@@ -26,9 +26,9 @@ type Manager struct {
 	wake chan struct{} // something for the loop
 	news chan struct{} // something in the assigner's log
 
-	watched chan struct{} // Picture was called
-	reads   atomic.Bool   // this member's assigner reads loads
-	gone    departures
+	watched chan struct{}             // Picture was called
+	reads   atomic.Bool               // this member's assigner reads loads
+	calm    atomic.Pointer[core.View] // the last one in which every member of the table lived
 
 	mu      sync.Mutex
 	ran     bool
@@ -236,7 +236,9 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 			return
 		}
 		v = next
-		m.gone.note(v, m.assigned())
+		if m.assigned().calm(v) {
+			m.calm.Store(v)
+		}
 		select {
 		case views <- v:
 		case <-ctx.Done():

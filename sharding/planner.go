@@ -54,10 +54,9 @@ type planner struct {
 	repeat   map[int32]bool          // moves to be written again
 	// unprepared are the shards that stay, since their next owners could not prepare them.
 	unprepared map[int32]bool
-	// gone are the shards that a member which is gone had a lease of, as this process saw it; may be nil.
-	gone   func(core.SessionID) []string
-	lost   map[int32][]string // by slot of a member that is gone: shards that it had a lease of
-	before []record           // at the last plan
+	calm       func() *core.View  // the last one in which every member of the table lived; may be nil
+	lost       map[int32][]string // by slot of a member that is gone: shards that it had a lease of
+	before     []record           // at the last plan
 	// undecided are the shards that nobody gets before it is known whether a process joins again.
 	undecided []int32
 	times     []planTime
@@ -396,12 +395,6 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 	struck, busy := map[core.SessionID]bool{}, t.busy()
 	fixedFrom := p.cooling(now)
 	top := t.top()
-	var open []int32
-	for i := range c.Members {
-		if m := &c.Members[i]; !m.Drain && !m.Full && m.Weight > 0 {
-			open = append(open, int32(i))
-		}
-	}
 	var next []int32 // heirs by shard, as slots, once wanted
 	var near []*Shard
 	for i, name := range t.names {
@@ -413,14 +406,10 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 			to = assigned[o]
 		}
 		died := lost[name] || t.widowed(i, to)
-		suspect := p.near(t.suspects[name], died, top)
-		if suspect {
+		if p.near(t.suspects[name], died, top) {
 			near = append(near, s)
 		}
 		switch {
-		case to == None && has == None && t.owner[i] != None && suspect && len(open) > 0:
-			// Anybody: of shards that always move together nobody can tell which one kills.
-			s.Owner = open[rendezvous(fnv1a(name), fnv1a(string(t.session(i))))%uint64(len(open))]
 		case to == None && has == None && t.owner[i] != None:
 			if next == nil {
 				next = heirs(t.members, t.owner)
@@ -492,8 +481,12 @@ func (p *planner) orphan(t *assignments, records []record, assigned []int32) map
 			continue
 		}
 		slots[x.ID] = int32(slot)
-		if p.gone != nil {
-			p.lost[int32(slot)] = slices.Clone(p.gone(x.ID))
+	}
+	if len(slots) > 0 && p.calm != nil {
+		if v := p.calm(); v != nil {
+			for i := range v.Shards {
+				p.before = append(p.before, record{shard: v.Shards[i].Shard, from: v.Shards[i].Session})
+			}
 		}
 	}
 	for _, list := range [][]record{p.before, records} {

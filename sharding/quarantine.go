@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -272,19 +271,13 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 	after.die(ch)
 	_ = after.seat(ch) // made for this table
 	after.revive()
-	// Members that are dead count, so that few are not left of many; those that came instead do not.
-	all, nodes, members := after.died(), map[uint32]bool{}, 0
-	for d := range all {
-		nodes[uint32(d.of)] = true
-	}
+	members := 0
 	for i := range after.members {
-		if m := &after.members[i]; m.ID != "" {
-			nodes[uint32(identity(m))] = true
+		if after.members[i].ID != "" {
 			members++
 		}
 	}
-	members = max(members, min(len(nodes), len(after.members)), 3)
-	enough := func(n, all int) bool { return n >= q.Deaths+2*all/members }
+	enough := func(n, all int) bool { return n >= q.Deaths+2*all/max(members, 3) }
 	changed := len(is.Late) > 0 || len(after.suspects) != len(t.suspects)
 	var held []int32
 	for name, s := range after.suspects {
@@ -302,8 +295,7 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 			held = append(held, int32(i))
 		}
 	}
-	known := len(all)
-	due := p.due(&after, all, len(nodes), enough)
+	due := p.due(&after, enough)
 	if len(held)+len(due) > min(few(len(t.names)), len(t.names)/2) { // it is not the shards
 		is.Free, due = append(is.Free, held...), nil
 	}
@@ -320,9 +312,7 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 	}
 	slices.Sort(is.Hold)
 	slices.Sort(is.Free)
-	for is.Left = q.Deaths - 1; is.Left+1 < maxDeaths && !enough(is.Left+1, min(is.Left+1, known)); {
-		is.Left++
-	}
+	is.Left = q.Deaths - 1
 	if len(is.Hold) > 0 {
 		is.Versions = versions
 	}
@@ -332,61 +322,42 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 	return undecided, len(t.suspects)+len(after.suspects) > 0
 }
 
-// died are the known deaths of suspects' owners.
-func (t *assignments) died() map[death]bool {
-	all := map[death]bool{}
-	for _, s := range t.suspects {
-		for _, d := range s.list() {
-			if d.of != 0 {
-				all[d.key()] = true
-			}
-		}
-	}
-	return all
-}
-
-// due are the shards that kill their owners, as far as deaths tell. Such a shard has enough of the
-// deaths, of members with various labels, and no other shard was there each time. The deaths that a
-// shard explains do not count for the others.
-func (p *planner) due(t *assignments, all map[death]bool, nodes int, enough func(n, all int) bool) (out []int32) {
-	lists := map[string][]death{}
+// due are the shards that kill their owners, as far as deaths tell. Such a shard has enough of all
+// deaths, on more than one machine, and no other shard was there each time. The deaths that a shard
+// explains do not count for the others.
+func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32) {
+	lists, all, explained := map[string][]death{}, map[death]bool{}, map[death]bool{}
 	var names []string
 	for name, s := range t.suspects {
-		lists[name] = s.list()
-		for i, d := range lists[name] {
-			lists[name][i] = d.key()
+		list := s.list()
+		for i, d := range list {
+			list[i] = d.key()
+			all[list[i]] = d.of != 0
+			explained[list[i]] = explained[list[i]] || s.held()
 		}
+		lists[name] = list
 		if _, ok := indexOf(t, name); ok && !s.held() && len(s.Deaths) >= p.Quarantine.Deaths && !p.release[name] {
 			names = append(names, name)
-		}
-	}
-	explained := map[death]bool{}
-	explain := func(list []death) {
-		for _, d := range list {
-			explained[d] = true
-			delete(all, d)
-		}
-	}
-	for name, s := range t.suspects {
-		if s.held() {
-			explain(lists[name])
 		}
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(lists[b]), len(lists[a])), cmp.Compare(a, b))
 	})
 	for _, name := range names {
-		own, on := []death(nil), map[death]bool{}
+		known := 0
+		for d, is := range all {
+			if is && !explained[d] {
+				known++
+			}
+		}
+		own, machines := []death(nil), map[uint64]bool{}
 		for _, d := range lists[name] {
 			if !explained[d] {
 				own = append(own, d)
-				if d.of != 0 {
-					d = death{of: d.of & math.MaxUint32} // one for each label
-				}
-				on[d] = true
+				machines[d.of&math.MaxUint32+uint64(d.at)] = true
 			}
 		}
-		if len(own) < p.Quarantine.Deaths || !enough(len(own), len(all)) || len(on) < min(p.Quarantine.Deaths, nodes) {
+		if len(own) < p.Quarantine.Deaths || !enough(len(own), known) || len(machines) < min(2, len(own)) {
 			continue
 		}
 		alone := true
@@ -394,7 +365,9 @@ func (p *planner) due(t *assignments, all map[death]bool, nodes int, enough func
 			alone = alone && (other == name || slices.ContainsFunc(own, func(d death) bool { return !slices.Contains(list, d) }))
 		}
 		if i, _ := indexOf(t, name); alone {
-			explain(own)
+			for _, d := range own {
+				explained[d] = true
+			}
 			out = append(out, int32(i))
 		}
 	}
@@ -420,57 +393,16 @@ func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	}
 }
 
-// departures keeps the shards that members had a lease of when they were seen last.
-type departures struct {
-	mu   sync.Mutex
-	last *core.View
-	had  map[core.SessionID][]string
-}
-
-// note follows a view. It forgets members that live, or are not in the table.
-func (d *departures) note(v *core.View, t *assignments) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	from, living, had := d.last, map[core.SessionID]bool{}, map[core.SessionID][]string{}
-	d.last = v
-	if from == nil {
-		from = v
-	}
+// calm reports whether every member of the table lives, as far as a view tells.
+func (t *assignments) calm(v *core.View) bool {
+	living := map[core.SessionID]bool{"": true}
 	for i := range v.Members {
 		living[v.Members[i].Session] = true
 	}
 	for _, id := range v.Silent { // the member that evicts it sees its own claims first
 		delete(living, id)
 	}
-	went := false
-	for i := range t.members {
-		if id := t.members[i].ID; id != "" && !living[id] {
-			had[id] = d.had[id]
-			went = went || had[id] == nil
-		}
-	}
-	for i := range from.Shards {
-		if !went {
-			break
-		}
-		o := &from.Shards[i]
-		if _, gone := had[o.Session]; gone && d.had[o.Session] == nil {
-			had[o.Session] = append(had[o.Session], o.Shard)
-		}
-	}
-	for id, shards := range had {
-		if shards == nil {
-			had[id] = []string{}
-		}
-	}
-	d.had = had
-}
-
-// of are the shards that a member which is gone had a lease of.
-func (d *departures) of(id core.SessionID) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.had[id]
+	return !slices.ContainsFunc(t.members, func(m Member) bool { return !living[m.ID] })
 }
 
 // tellQuarantine logs which quarantines a plan began and ended.
@@ -480,7 +412,8 @@ func tellQuarantine(out *Outcome, t *assignments) {
 		slog.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", t.asideOf(shard).Why))
 	}
 	for _, i := range out.change.Isolation.Free {
-		slog.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", out.Cluster.Shards[i].Name))
+		shard := out.Cluster.Shards[i].Name
+		slog.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", out.Number))
 	}
 }
 
