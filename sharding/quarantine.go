@@ -16,16 +16,19 @@ import (
 // Quarantine says when a shard counts as one that kills the processes that own it, such as by a
 // request that crashes each of them. For handlers that return there is Options.Penalty.
 //
-// A shard is suspected when its owner dies: when its session ends without a drain. After Deaths
-// such deaths within Within it is in quarantine: nobody claims it, and everything else goes on.
-// Views, the board, metrics and the command tenure show it. It ends after For, by an operator's
-// rule (control.Release), or when a member comes whose metadata have another version;
-// then one more death is enough. Suspicion is in the assigner's log, and survives the assigner.
-// A shard for which one death more is enough is claimed by no heir: it waits for a plan, unless
-// that is so for most of all shards.
+// A shard is suspected when its owner dies: when a process that had a lease of it ends without a
+// drain. A process that joins again within a TTL, or later, did not die. After Deaths such deaths
+// within Within the shard is in quarantine: nobody claims it, and everything else goes on.
+// Views, the board, metrics, the log and the command tenure show it. It ends after For, by an operator's
+// rule (control.Release), when the processes turn out to live, or when a member comes whose metadata
+// have another version; then one more death is enough. Suspicion is in the assigner's log, and survives
+// the assigner. A shard for which one death more is enough is claimed by no heir: it waits for a plan,
+// unless that is so for most of all shards.
 //
-// Where more shards than a twentieth of all, and than three, have so many deaths, it is not the
-// shards: none of them is put into quarantine, unless few have twice as many deaths as the others.
+// Where members are few, more deaths are needed: 7 of three members'. A shard is not put into quarantine
+// if another one was there at each death, if all deaths were on one machine, or if half of few shards
+// would be held. Where more shards than a twentieth of all, and than three, are held or due, it is
+// not the shards: all are freed.
 type Quarantine struct {
 	Deaths     int           // default 3; below 0: no quarantine
 	Within     time.Duration // default 5 min, at least 1 s
