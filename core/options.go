@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // Options say how a member behaves. The zero value, and nil, work. No duration may
@@ -264,7 +265,7 @@ func (o *Options) machine() fsm.Config {
 	}
 	return fsm.Config{
 		Ineligible: why, Failback: o.Failback,
-		Member: o.member(""), NewSession: newSessionID,
+		Member: o.member(""), NewSession: sessionsOf(newSessionID()),
 		Interval: o.Heartbeat, Jitter: o.Jitter, Margin: o.Margin,
 		DrainBudget: o.DrainBudget, AbandonAfter: o.AbandonAfter,
 		Resync: o.Resync, CallTimeout: o.CallTimeout, RankDelay: o.RankDelay,
@@ -281,6 +282,12 @@ func def(d *time.Duration, v time.Duration) {
 
 func optErr(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w options: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// sessionsOf makes the session ids of a process: all begin as the first one, so that a member that
+// joins again is known to be the same process.
+func sessionsOf(first SessionID) func() SessionID {
+	return func() SessionID { return mark.Process(first) + newSessionID()[mark.ProcessLen:] }
 }
 
 // newSessionID makes up an id that is never used again (rule C3): 128 random

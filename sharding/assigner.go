@@ -37,6 +37,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	p := &planner{
 		Assigner: m.o.Assigner, Specs: m.o.Shards, Keys: m.o.Keyspace, Takes: m.o.Takes, Zone: m.o.ZoneKey,
 		Cooldown: m.o.Cooldown, Penalty: m.o.Penalty, Quarantine: m.o.Quarantine, PrepareBudget: m.o.PrepareBudget,
+		calm: m.calm.Load,
 	}
 	size := partSize(m.limits)
 	began := time.Now()
@@ -57,6 +58,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		}
 		j.form = m.formFor(v)
 		again := p.obey(v, time.Now())
+		p.wall = began.Add(time.Since(began)) // also when the clock is set
 		var settled []string
 		settled, p.untaken = m.settled(ctx, j.table, round)
 		lease.Progress()
@@ -71,6 +73,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			if err := j.write(lease.Context(), lease, out.change, size); err != nil {
 				return err
 			}
+			tellQuarantine(out, j.table)
 			if m.o.OnPlan != nil {
 				m.o.OnPlan(out)
 			}

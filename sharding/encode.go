@@ -133,8 +133,8 @@ func (c *planChange) set(b []byte) []byte {
 
 func (s *suspicion) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s.Deaths)))
-	for _, at := range s.Deaths {
-		b = binary.AppendUvarint(b, uint64(at))
+	for _, d := range s.list() {
+		b = binary.BigEndian.AppendUint64(binary.AppendUvarint(b, uint64(d.at)), d.of)
 	}
 	return appendStrings(binary.AppendUvarint(b, uint64(s.Until)), s.Versions)
 }
@@ -142,7 +142,7 @@ func (s *suspicion) append(b []byte) []byte {
 func (r *reader) suspicion() *suspicion {
 	s := &suspicion{}
 	for range r.length(maxDeaths) {
-		s.Deaths = append(s.Deaths, int64(r.num(maxNumber)))
+		s.Deaths, s.Of = append(s.Deaths, int64(r.num(maxNumber))), append(s.Of, r.hash())
 	}
 	s.Until, s.Versions = int64(r.num(maxNumber)), r.strings()
 	return s
@@ -154,7 +154,7 @@ func (x *isolation) append(b []byte) []byte {
 		return b
 	}
 	b = binary.AppendUvarint(b, uint64(x.Within))
-	b = appendShards(appendShards(appendShards(b, x.Late), x.Hold), x.Free)
+	b = appendShards(appendShards(appendShards(appendShards(b, x.Late), x.By), x.Hold), x.Free)
 	b = binary.AppendUvarint(b, uint64(x.Left))
 	return appendStrings(binary.AppendUvarint(b, uint64(x.Until)), x.Versions)
 }
@@ -164,7 +164,7 @@ func (r *reader) isolation() (x isolation) {
 		return x
 	}
 	x.Within = int64(r.num(maxNumber))
-	x.Late, x.Hold, x.Free = r.shards(maxShards), r.shards(maxShards), r.shards(maxShards)
+	x.Late, x.By, x.Hold, x.Free = r.shards(maxShards), r.shards(maxShards), r.shards(maxShards), r.shards(maxShards)
 	x.Left = int(r.num(maxDeaths))
 	x.Until, x.Versions = int64(r.num(maxNumber)), r.strings()
 	return x

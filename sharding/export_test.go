@@ -67,6 +67,8 @@ type Simulated struct {
 	cautious   bool
 	quarantine Quarantine
 	interval   time.Duration
+	undecided  map[string]bool // by the plan in force
+	next       map[string]bool // by the last one
 	reader     loadReader
 	read       map[core.SessionID]time.Duration
 	parts      assembly
@@ -83,7 +85,10 @@ type Published struct {
 // Restart is a new assigner, which knows the assignments only, by a base in the log. The error says that
 // the base is not the table.
 func (s *Simulated) Restart() error {
-	s.planner = s.new()
+	last := s.planner
+	if s.planner = s.new(); last != nil {
+		s.planner.before = last.before // a member that is elected has seen the views
+	}
 	s.reader = loadReader{reports: map[core.SessionID]*report{}}
 	s.read = map[core.SessionID]time.Duration{}
 	if s.table.names == nil {
@@ -166,6 +171,10 @@ func (s *Simulated) Next(now time.Duration, wall time.Time, v *core.View, settle
 	if err != nil {
 		panic(err) // the keyspace is valid
 	}
+	s.next = map[string]bool{}
+	for _, i := range s.planner.undecided {
+		s.next[s.table.names[i]] = true
+	}
 	return out, ruled || out.again || len(s.reader.reports) > 0
 }
 
@@ -190,7 +199,7 @@ func (s *Simulated) Write(out *Outcome) *Published {
 	before := s.cautious
 	near := 0
 	for _, x := range next.suspects {
-		if s.quarantine.next(x) {
+		if s.quarantine.close(x, next.top()) {
 			near++
 		}
 	}
@@ -202,8 +211,11 @@ func (s *Simulated) Write(out *Outcome) *Published {
 		}
 	}
 	state := func(t *assignments, name string, cautious bool) [2]bool {
-		x := t.suspects[name]
-		return [2]bool{x.held(), x != nil && cautious && s.quarantine.next(x)}
+		x, undecided := t.suspects[name], s.undecided
+		if t == next {
+			undecided = s.next
+		}
+		return [2]bool{x.held() || undecided[name], x != nil && cautious && s.quarantine.close(x, t.top())}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		a, b := state(was, name, before), state(next, name, s.cautious)
@@ -214,6 +226,7 @@ func (s *Simulated) Write(out *Outcome) *Published {
 			p.Freed = append(p.Freed, name)
 		}
 	}
+	s.undecided = s.next
 	return p
 }
 
@@ -245,8 +258,19 @@ func (s *Simulated) Heir(shard string) core.SessionID {
 // Shards are those of the table.
 func (s *Simulated) Shards() []string { return s.table.names }
 
-// Held reports whether a shard is in quarantine.
-func (s *Simulated) Held(shard string) bool { return s.table.suspects[shard].held() }
+// Held reports whether a shard is in quarantine, or will be unless a process joins again.
+func (s *Simulated) Held(shard string) bool { return s.table.suspects[shard].held() || s.next[shard] }
+
+// Tied reports whether another shard was there at each death of a shard's owners.
+func (s *Simulated) Tied(shard string) bool {
+	own := s.table.suspects[shard]
+	for name, x := range s.table.suspects {
+		if own != nil && name != shard && !slices.ContainsFunc(own.Of, func(d uint64) bool { return !slices.Contains(x.Of, d) }) {
+			return true
+		}
+	}
+	return false
+}
 
 // Waits is what Manager.waits says of a member and a shard.
 func (s *Simulated) Waits(shard string, member core.SessionID) bool {
@@ -254,7 +278,7 @@ func (s *Simulated) Waits(shard string, member core.SessionID) bool {
 	if x == nil || s.quarantine.Deaths < 0 {
 		return false
 	}
-	return x.held() || s.cautious && s.quarantine.next(x) && s.Owner(shard) != member
+	return x.held() || s.cautious && s.quarantine.close(x, s.table.top()) && s.Owner(shard) != member
 }
 
 // First is the range with which a shard begins that has noted none; false if the table lacks it.

@@ -3,6 +3,7 @@ package sharding
 import (
 	"container/heap"
 	"math"
+	"math/rand/v2"
 	"slices"
 )
 
@@ -39,6 +40,8 @@ func heirs(members []Member, owner []int32) []int32 {
 		if len(list) == 0 {
 			continue
 		}
+		// In a random order: of shards that always move together nobody can tell which one kills.
+		rand.New(rand.NewPCG(fnv1a(string(members[dead].ID)), 0)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		// Twice the share that a plan would give is a member's bound for its zone's sake, so
 		// that a death does not overload those who are left there.
 		near := deal(q[:0], members, dead, have, list, out, func(x *Member, even float64) int {
@@ -84,6 +87,7 @@ func deal(q bids, members []Member, dead int, have []int, list, out []int32, mos
 			continue
 		}
 		q[0].load += 1 / float64(members[m].Weight)
+		q[0].tie >>= 32 // so that as few as possible stay together
 		heap.Fix(&q, 0)
 	}
 	return len(list)

@@ -30,11 +30,12 @@ type Manager struct {
 	wake chan struct{} // something for the loop
 	news chan struct{} // something in the assigner's log
 
-	watched chan struct{} // Picture was called
-	reads   atomic.Bool   // this member's assigner reads loads
-	blind   atomic.Bool   // this member does not understand the plans
-	refused atomic.Int64  // until when it is not the assigner, since it did not understand them as such
-	form    byte          // of plans, the newest that it reads
+	watched chan struct{}             // Picture was called
+	reads   atomic.Bool               // this member's assigner reads loads
+	blind   atomic.Bool               // this member does not understand the plans
+	refused atomic.Int64              // until when it is not the assigner, since it did not understand them as such
+	form    byte                      // of plans, the newest that it reads
+	calm    atomic.Pointer[core.View] // the last one in which every member of the table lived
 
 	lines  rhythm.Rhythm // of what is tried again, by the kind of call
 	ranges rhythm.Rhythm // of changes of ranges, by the shard
@@ -60,6 +61,7 @@ type Manager struct {
 	prefs     []core.Preference
 	contended []bool
 	suspects  []*suspicion
+	top       int  // deaths of a suspect
 	cautious  bool // heirs leave suspects alone: these are not the most of all shards
 	seen      []sight
 	aside     bool // the elector was told of shards that are set aside
@@ -69,6 +71,7 @@ type Manager struct {
 	plans     []planTime // when each was known, by the time since then
 	waiting   bool       // for a member that prepares a shard
 	assigning bool       // contends for the assigner's shard
+	shown     bool       // to the others, with the mark
 	draining  bool       // as the others were last told
 	leftAt    time.Time
 }
@@ -141,7 +144,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	parts.Go(func() { m.watch(work, views, failed) })
 	parts.Go(func() { m.tellLoad(work) })
 	parts.Go(func() { m.watchLoad(work) })
-	m.draining = true // by a Manager that ran before on this Elector
 	if err := m.show(false); err != nil {
 		return err
 	}
@@ -251,6 +253,9 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 			return
 		}
 		v = next
+		if m.assigned().calm(v) {
+			m.calm.Store(v)
+		}
 		select {
 		case views <- v:
 		case <-ctx.Done():
@@ -447,8 +452,9 @@ func (m *Manager) learn(t *assignments) error {
 	m.known, m.heirs = t, heirs(t.members, t.owner)
 	clear(m.suspects)
 	next := 0
+	m.top = t.top()
 	for name, s := range t.suspects {
-		if m.o.Quarantine.next(s) {
+		if m.o.Quarantine.close(s, m.top) {
 			next++
 		}
 		if i, ok := slices.BinarySearch(m.names, name); ok {
@@ -561,10 +567,10 @@ func (m *Manager) standForAssigner(want bool) error {
 // wait: the elector sends it until the store has it, and joins with it. The error says that the
 // member's metadata have no room for that.
 func (m *Manager) show(draining bool) error {
-	if m.draining == draining {
+	if m.shown && m.draining == draining {
 		return nil
 	}
-	m.draining = draining
+	m.shown, m.draining = true, draining
 	asked, cancel := context.WithCancel(mark.Allow(context.Background()))
 	cancel()
 	err := m.e.Update(asked, func(st *core.MemberState) {

@@ -53,11 +53,30 @@ func TestMutants(t *testing.T) {
 		{Name: "an application sets the mark of a Manager", Killer: "TestMark", Edits: []mutate.Edit{{
 			File: "../core/elector.go", In: "Elector.changeState", Old: "if err := checkMeta(st.Meta); err != nil {", New: "if err := checkMeta(nil); err != nil {"}}},
 		{Name: "a shard that fells its owners is not held back", Killer: "TestQuarantine", Edits: []mutate.Edit{{
-			File: "quarantine.go", In: "planner.isolate", Old: "len(s.Deaths) >= q.Deaths && !p.release[name]", New: "false"}}},
+			File: "quarantine.go", In: "planner.due", Old: "len(s.Deaths) >= p.Quarantine.Deaths && !p.release[name]", New: "false"}}},
 		{Name: "an heir claims a shard that fells its owners", Killer: "TestQuarantine", Edits: []mutate.Edit{{
 			File: "reconcile.go", In: "Manager.waits", Old: "m.cautious && m.o", New: "false && m.o"}}},
-		{Name: "many shards are held back", Killer: "TestNoQuarantineOfMany", Edits: []mutate.Edit{{
-			File: "quarantine.go", In: "few", Old: "return max(3, shards/20)", New: "return shards"}}},
+		{Name: "the last of what works is held back", Killer: "TestBoundOfQuarantine", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "planner.isolate", Old: "min(few(len(t.names)), len(t.names)/2)", New: "len(t.names)"}}},
+		{Name: "the death of a process that goes on counts", Killer: "TestDeathIsTakenBack", Edits: []mutate.Edit{{
+			File: "table.go", In: "assignments.apply", Old: "		next.revive()\n", New: ""}, {
+			File: "quarantine.go", In: "planner.isolate", Old: "	after.revive()\n", New: ""}, {
+			File: "quarantine.go", In: "planner.deaths", Old: "if living[mark.Process", New: "if false && living[mark.Process"}}},
+		{Name: "nobody waits whether a process joins again", Killer: "TestDeathIsTakenBack", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "planner.isolate", Old: "if ttl > 0 &&", New: "if false &&"}}},
+		{Name: "a quarantine goes on though the deaths were none", Killer: "TestDeathIsTakenBack", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "planner.isolate", Old: "len(s.Deaths) < len(was.Deaths) &&", New: "false &&"}}},
+		{Name: "an owner without a lease dies of the shard", Killer: "TestDeathWithoutALease", Edits: []mutate.Edit{{
+			File: "planner.go", In: "planner.orphan", Old: "		slots[x.ID] = int32(slot)\n",
+			New: "		slots[x.ID] = int32(slot)\n		for i := range records {\n			if t.owner[i] == int32(slot) {\n				p.lost[int32(slot)] = append(p.lost[int32(slot)], t.names[i])\n			}\n		}\n"}}},
+		{Name: "the death of the assigner does not count", Killer: "TestDeathOfTheAssigner", Edits: []mutate.Edit{{
+			File: "assigner.go", In: "Manager.assign", Old: "calm: m.calm.Load,", New: ""}}},
+		{Name: "a clock that is ahead prolongs a quarantine", Killer: "TestClockAhead", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "assignments.die", Old: "min(s.Until, c.Isolation.Until)", New: "s.Until"}}},
+		{Name: "deaths of a clock that is ahead stay", Killer: "TestClockAhead", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "assignments.die", Old: "list[i].at -= ahead", New: "list[i].at -= 0 * ahead"}}},
+		{Name: "whatever died often is near", Killer: "TestQuarantineOfThree", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "Quarantine.close", Old: "&& 4*len(s.Deaths) >= 3*top", New: ""}}},
 		{Name: "an operator's release does not count", Killer: "TestRelease", Edits: []mutate.Edit{{
 			File: "operators.go", In: "planner.obey", Old: "			p.release[r.Shards] = true", New: "			_ = r"}}},
 		{Name: "an owner does not wait until its shard is prepared", Killer: "TestPrepare", Edits: []mutate.Edit{{
@@ -72,10 +91,14 @@ func TestMutants(t *testing.T) {
 			File: "prepare.go", In: "Manager.unready", Old: "return ready.lacks(m.known.names[k], plan)", New: "return false"}}},
 		{Name: "the assigner does not hear of failed preparations", Killer: "TestPrepareRequired", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.refused", Old: "case ready.lacks(name, plan), late", New: "case late"}}},
-		{Name: "one death more than others is enough", Killer: "TestStandsOut", Edits: []mutate.Edit{{
-			File: "quarantine.go", In: "planner.isolate", Old: "if most >= 2*next {", New: "if most > next {"}}},
+		{Name: "three deaths of few members are enough", Killer: "TestStandsOut", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "planner.isolate", Old: "n >= q.Deaths+2*all/max(members, 3) }", New: "n >= q.Deaths+0*all }"}}},
+		{Name: "a shard is held back though another was there each time", Killer: "TestStandsOut", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "planner.due", Old: "if i, _ := indexOf(t, name); alone {", New: "if i, _ := indexOf(t, name); alone || true {"}}},
+		{Name: "a machine that crashes again and again condemns its shard", Killer: "TestStandsOut", Edits: []mutate.Edit{{
+			File: "quarantine.go", In: "planner.due", Old: "|| len(machines) < min(2, len(own)) {", New: "|| len(machines) < 0 {"}}},
 		{Name: "shards that died with all others are not balanced", Killer: "TestOperators", Edits: []mutate.Edit{{
-			File: "planner.go", In: "planner.shards", Old: "if len(near) <= few(len(t.names)) {", New: "if true {"}}},
+			File: "planner.go", In: "planner.shards", Old: "if len(near) <= max(few(len(t.names)), len(t.names)/2) {", New: "if true {"}}},
 		{Name: "the heirs are not prepared", Killer: "TestStandby", Edits: []mutate.Edit{{
 			File: "prepare.go", In: "Manager.prepare", Old: "m.o.Standby > 0 &&", New: "false &&"}}},
 		{Name: "load is not told again when it changed", Killer: "TestLoadIsFollowed", Edits: []mutate.Edit{{
@@ -85,12 +108,12 @@ func TestMutants(t *testing.T) {
 		{Name: "an operator's split is said to be the assigner's", Killer: "TestOnRange", Edits: []mutate.Edit{{
 			File: "picture.go", In: "ruleOf", Old: "r.Kind == kind && at[h]", New: "r.Kind == kind && h == 0"}}},
 		{Name: "a death before the hand-over does not count", Killer: "TestDeathBeforeTheHandOver", Edits: []mutate.Edit{{
-			File: "planner.go", In: "planner.bury", Old: "	p.late = append(p.late, lateDeath{shard, of})\n", New: ""}}},
+			File: "planner.go", In: "planner.orphan", Old: "[][]record{p.before, records}", New: "[][]record{records}"}}},
 		{Name: "a shard near quarantine is moved for balance's sake", Killer: "TestNoMoveNearQuarantine", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.shards",
-			Old: "if p.near(t.suspects[name], died) {", New: "if p.near(t.suspects[name], died) && false {"}}},
+			Old: "if p.near(t.suspects[name], died, top) {", New: "if p.near(t.suspects[name], died, top) && false {"}}},
 		{Name: "a shard that comes free is held back at once", Killer: "TestFreeAfterManyDeaths", Edits: []mutate.Edit{{
-			File: "quarantine.go", In: "assignments.isolate", Old: "max(min(n-1, c.Isolation.Left), 0)", New: "max(n-1, 0)"}}},
+			File: "quarantine.go", In: "assignments.isolate", Old: "min(len(list)-1, c.Isolation.Left)", New: "len(list)-1"}}},
 		{Name: "ranges that are split off begin without deaths", Killer: "TestDeathsFollowTheRange", Edits: []mutate.Edit{{
 			File: "table.go", In: "assignments.split", Old: "		t.suspect(t.names[s.Shard], g.Shard)\n", New: ""}}},
 		{Name: "a shard is offered to the emptiest alone", Killer: "TestLargeShardToALargeMember", Edits: []mutate.Edit{{
@@ -109,7 +132,7 @@ func TestMutants(t *testing.T) {
 			File: "table.go", In: "assignments.base",
 			Old: "Changes: t.changes, Suspects: t.suspects}\n	for i, m", New: "Changes: t.changes}\n	for i, m"}}},
 		{Name: "in a day: a quarantine does not end by time", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
-			File: "quarantine.go", In: "planner.isolate", Old: "s.Until <= is.Time ||", New: "false ||"}}},
+			File: "quarantine.go", In: "planner.isolate", Old: "case s.Until <= is.Time, p", New: "case p"}}},
 		{Name: "in a day: members' capacities are not planned with", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.members", Old: "Capacity: capacityOf(m)}", New: "Capacity: 0}"}}},
 		{Name: "in a day: reports are written though nothing changed", Killer: "TestLoadedDay", Edits: []mutate.Edit{{
@@ -133,7 +156,7 @@ func TestMutants(t *testing.T) {
 			File: "planner.go", In: "planner.bar",
 			Old: "\t\t\tp.strike(now, m.ID)\n\t\t}\n\t\tif p.barred", New: "\t\t}\n\t\tif p.barred"}}},
 		{Name: "C12: a Manager leaves the member drained", Killer: "TestManagerAgain", Edits: []mutate.Edit{{
-			File: "manager.go", In: "Manager.Run", Old: "	m.draining = true // by", New: "	m.draining = false // by"}}},
+			File: "manager.go", In: "Manager.show", Old: "st.Draining = draining", New: "st.Draining = st.Draining || draining"}}},
 		{Name: "the operators' rules are not planned with", Killer: "TestOperators", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.next", Old: "Rules: p.Rules,", New: "Rules: Rules{},"}}},
 		{Name: "an operator's rule does not end", Killer: "TestOperators", Edits: []mutate.Edit{{

@@ -54,28 +54,23 @@ type planner struct {
 	repeat   map[int32]bool          // moves to be written again
 	// unprepared are the shards that stay, since their next owners could not prepare them.
 	unprepared map[int32]bool
-	late       []lateDeath
-	untaken    []string             // shards that do not take what they were given
-	rests      map[string]time.Time // until then the range of a shard that did not take or give is left as it is
-	times      []planTime
+	calm       func() *core.View  // the last one in which every member of the table lived; may be nil
+	lost       map[int32][]string // by slot of a member that is gone: shards that it had a lease of
+	before     []record           // at the last plan
+	// undecided are the shards that nobody gets before it is known whether a process joins again.
+	undecided []int32
+	untaken   []string             // shards that do not take what they were given
+	rests     map[string]time.Time // until then the range of a shard that did not take or give is left as it is
+	times     []planTime
 }
 
 // restsFor is how long it is left so, because another attempt may fail likewise, and refuses the keys again.
 const restsFor = 10 * time.Minute
 
-// flight is the token of a shard's record when its move was planned, when that was, and the session
-// in the record.
+// flight is the token of a shard's record when its move was planned, and when that was.
 type flight struct {
 	token core.Token
 	since time.Duration
-	from  core.SessionID
-}
-
-// lateDeath is of a shard that a plan had given to another member, and was not handed over when the
-// former one was gone.
-type lateDeath struct {
-	shard int32
-	of    core.SessionID
 }
 
 // lost is after how many penalties a move that did not happen is written again:
@@ -155,11 +150,16 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 // ranges adds to the change what becomes of the ranges and of suspected shards.
 func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []string, fresh bool) {
 	ch := out.change
+	held := map[int32]bool{}
 	if !fresh { // a base has neither; the next plan has
-		out.again = p.isolate(p.wall, t, v, ch) || out.again
+		var again bool
+		p.undecided, again = p.isolate(p.wall, t, v, ch)
+		out.again = out.again || again
+		for _, s := range p.undecided {
+			held[s] = true
+		}
 		p.divide(t, out, ch, settled)
 	}
-	held := map[int32]bool{}
 	for name, s := range t.suspects {
 		if i, ok := indexOf(t, name); ok && s.held() {
 			held[int32(i)] = true
@@ -406,12 +406,13 @@ func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 // shards fills in who is to be taken for the owner of each shard, and returns the
 // records of them: token and session.
 func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
-	loads measured, out *Outcome) []flight {
+	loads measured, out *Outcome) []record {
 	records, owners := recordsOf(t, v, index)
-	p.late = p.late[:0]
+	lost := p.orphan(t, records, assigned)
 	c.Shards = make([]Shard, len(t.names))
 	struck, busy := map[core.SessionID]bool{}, t.busy()
 	fixedFrom := p.cooling(now)
+	top := t.top()
 	var next []int32 // heirs by shard, as slots, once wanted
 	var near []*Shard
 	for i, name := range t.names {
@@ -422,8 +423,8 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 		if o := t.owner[i]; o != None {
 			to = assigned[o]
 		}
-		died := p.bury(int32(i), name, records[i].from, has != None, index) || t.widowed(i, to)
-		if p.near(t.suspects[name], died) {
+		died := lost[name] || t.widowed(i, to)
+		if p.near(t.suspects[name], died, top) {
 			near = append(near, s)
 		}
 		switch {
@@ -442,14 +443,14 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 		default:
 			out.again = true
 			member, _ := v.Member(c.Members[to].ID)
-			if s.Owner = to; p.refused(now, name, int32(i), records[i], &member, t.moved[i]) {
+			if s.Owner = to; p.refused(now, name, int32(i), &records[i], &member, t.moved[i]) {
 				s.Owner, s.Moved = has, t.number+1
 				p.strikeOnce(now, &c.Members[to], struck)
 			}
 		}
 		out.again = out.again || s.Fixed
 	}
-	if len(near) <= few(len(t.names)) { // else it is not the shards
+	if len(near) <= max(few(len(t.names)), len(t.names)/2) { // else it is not the shards
 		for _, s := range near {
 			s.Fixed, out.again = true, true
 		}
@@ -460,12 +461,19 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 	return records
 }
 
-// recordsOf are the records of the table's shards, token and session, and which members these are.
-func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (records []flight, owners []int32) {
-	records, owners = make([]flight, len(t.names)), make([]int32, len(t.names))
+// record is that of a shard.
+type record struct {
+	shard string
+	token core.Token
+	from  core.SessionID
+}
+
+// recordsOf are the records of the table's shards, and which members their owners are.
+func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (records []record, owners []int32) {
+	records, owners = make([]record, len(t.names)), make([]int32, len(t.names))
 	at := 0
 	for i, name := range t.names {
-		owners[i] = None
+		owners[i], records[i].shard = None, name
 		for at < len(v.Shards) && v.Shards[at].Shard < name {
 			at++
 		}
@@ -480,29 +488,50 @@ func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (re
 	return records, owners
 }
 
-// bury notes the death of the member that a shard's record names, or named when the shard's move was
-// planned, if it is gone, and reports whether it is. Only a plan that sets that member's slot free
-// makes a death of it.
-func (p *planner) bury(shard int32, name string, has core.SessionID, lives bool, index map[core.SessionID]int32) bool {
-	of := has
-	if f, moving := p.inFlight[name]; moving && (lives || of == "") {
-		of = f.from
-		_, lives = index[of]
+// orphan works out which shards members had a lease of that are gone: by the records, now and at the last
+// plan, and by what this process saw. It returns the shards whose owner did not drain.
+func (p *planner) orphan(t *assignments, records []record, assigned []int32) map[string]bool {
+	slots, lost := map[core.SessionID]int32{}, map[string]bool{}
+	p.lost = map[int32][]string{}
+	for slot, m := range assigned {
+		x := &t.members[slot]
+		if m != None || x.ID == "" || x.Drain {
+			continue
+		}
+		slots[x.ID] = int32(slot)
 	}
-	if of == "" || lives {
-		return false
+	if len(slots) > 0 && p.calm != nil {
+		if v := p.calm(); v != nil {
+			for i := range v.Shards {
+				p.before = append(p.before, record{shard: v.Shards[i].Shard, from: v.Shards[i].Session})
+			}
+		}
 	}
-	p.late = append(p.late, lateDeath{shard, of})
-	return true
+	for _, list := range [][]record{p.before, records} {
+		for i := range list {
+			if slot, ok := slots[list[i].from]; ok {
+				p.lost[slot] = append(p.lost[slot], list[i].shard)
+			}
+		}
+	}
+	p.before = records
+	for slot, names := range p.lost {
+		slices.Sort(names)
+		p.lost[slot] = slices.Compact(names)
+		for _, name := range p.lost[slot] {
+			lost[name] = true
+		}
+	}
+	return lost
 }
 
 // refused follows the move of a shard that another member than the assigned one has, whose record
 // that is. It reports whether the move, of a plan, has ended there: the shard was with the
 // assigned member, or was refused, and another one took it; or that member could not prepare it.
-func (p *planner) refused(now time.Duration, name string, shard int32, record flight, to *core.Member, plan int64) bool {
+func (p *planner) refused(now time.Duration, name string, shard int32, record *record, to *core.Member, plan int64) bool {
 	f, moving := p.inFlight[name]
 	if !moving {
-		f = flight{record.token, now, record.from}
+		f = flight{record.token, now}
 		p.inFlight[name] = f
 	}
 	ready, prepares := readinessOf(to)
@@ -518,7 +547,7 @@ func (p *planner) refused(now time.Duration, name string, shard int32, record fl
 		p.unprepared[shard] = true
 	default:
 		if late {
-			p.inFlight[name], p.repeat[shard] = flight{f.token, now, f.from}, true
+			p.inFlight[name], p.repeat[shard] = flight{f.token, now}, true
 		}
 		return false
 	}
@@ -607,7 +636,7 @@ func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) [
 
 // change is the change that makes the table follow the plan.
 func (p *planner) change(
-	now time.Duration, t *assignments, out *Outcome, assigned []int32, records []flight, fresh bool,
+	now time.Duration, t *assignments, out *Outcome, assigned []int32, records []record, fresh bool,
 ) *planChange {
 	c, plan := out.Cluster, out.Plan
 	out.Number = t.number + 1
@@ -643,7 +672,7 @@ func (p *planner) change(
 		ch.Moves = append(ch.Moves, slotMove{Shard: int32(i), To: to, Plan: ch.Number, Why: reason})
 		out.Moves = append(out.Moves, Move{Shard: int32(i), From: was, To: o, Why: reason})
 		if c.Shards[i].Owner != None && o != c.Shards[i].Owner {
-			p.inFlight[t.names[i]] = flight{records[i].token, now, records[i].from}
+			p.inFlight[t.names[i]] = flight{records[i].token, now}
 			out.again = true // no view tells of a move that does not happen
 		}
 	}

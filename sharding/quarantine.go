@@ -1,27 +1,34 @@
 package sharding
 
 import (
+	"cmp"
 	"fmt"
+	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // Quarantine says when a shard counts as one that kills the processes that own it, such as by a
 // request that crashes each of them. For handlers that return there is Options.Penalty.
 //
-// A shard is suspected when its owner dies: when its session ends without a drain. After Deaths
-// such deaths within Within it is in quarantine: nobody claims it, and everything else goes on.
-// Views, the board, metrics and the command tenure show it. It ends after For, by an operator's
-// rule (control.Release), or when a member comes whose metadata have another version;
-// then one more death is enough. Suspicion is in the assigner's log, and survives the assigner.
-// A shard for which one death more is enough is claimed by no heir: it waits for a plan, unless
-// that is so for most of all shards.
+// A shard is suspected when its owner dies: when a process that had a lease of it ends without a
+// drain. A process that joins again within a TTL, or later, did not die. After Deaths such deaths
+// within Within the shard is in quarantine: nobody claims it, and everything else goes on.
+// Views, the board, metrics, the log and the command tenure show it. It ends after For, by an operator's
+// rule (control.Release), when the processes turn out to live, or when a member comes whose metadata
+// have another version; then one more death is enough. Suspicion is in the assigner's log, and survives
+// the assigner. A shard for which one death more is enough is claimed by no heir: it waits for a plan,
+// unless that is so for most of all shards.
 //
-// Where more shards than a twentieth of all, and than three, have so many deaths, it is not the
-// shards: none of them is put into quarantine, unless few have twice as many deaths as the others.
+// Where members are few, more deaths are needed: 7 of three members'. A shard is not put into quarantine
+// if another one was there at each death, if all deaths were on one machine, or if half of few shards
+// would be held. Where more shards than a twentieth of all, and than three, are held or due, it is
+// not the shards: all are freed.
 type Quarantine struct {
 	Deaths     int           // default 3; below 0: no quarantine
 	Within     time.Duration // default 5 min, at least 1 s
@@ -55,8 +62,20 @@ func (q Quarantine) resolve() (Quarantine, error) {
 // next reports whether one death more is enough.
 func (q Quarantine) next(s *suspicion) bool { return len(s.Deaths) >= q.Deaths-1 }
 
+// close reports whether one death more may be enough, where top is the most deaths of any shard: one
+// that kills is at the top.
+func (q Quarantine) close(s *suspicion, top int) bool { return q.next(s) && 4*len(s.Deaths) >= 3*top }
+
+// top is the most deaths of any suspect.
+func (t *assignments) top() (n int) {
+	for _, s := range t.suspects {
+		n = max(n, len(s.Deaths))
+	}
+	return n
+}
+
 const (
-	maxDeaths   = 16 // that are kept of a shard
+	maxDeaths   = 64 // that are kept of a shard
 	maxVersions = 16 // that are kept of a quarantine
 	maxVersion  = 64 // bytes of one
 )
@@ -65,8 +84,55 @@ const (
 // clocks.
 type suspicion struct {
 	Deaths   []int64  // the newest ones, oldest first
+	Of       []uint64 // of the last len(Of) deaths: identity of the member
 	Until    int64    // end of the quarantine; 0: it is in none
 	Versions []string // of the members when it began
+}
+
+// death is one of a member's process, which has one identity and dies once.
+type death struct {
+	at int64
+	of uint64 // identity; 0: not known
+}
+
+// key is the same for all shards that the member owned.
+func (d death) key() death {
+	if d.of != 0 {
+		d.at = 0
+	}
+	return d
+}
+
+// identity has hashes of a member's process, in the upper half, and of its label.
+func identity(m *Member) uint64 {
+	return fnv1a(string(mark.Process(m.ID)))<<32 | fnv1a(m.Node)&math.MaxUint32
+}
+
+func (s *suspicion) list() []death {
+	out := make([]death, len(s.Deaths))
+	for i, at := range s.Deaths {
+		if out[i].at = at; i >= len(s.Deaths)-len(s.Of) {
+			out[i].of = s.Of[i-len(s.Deaths)+len(s.Of)]
+		}
+	}
+	return out
+}
+
+// with is a copy with other deaths.
+func (s *suspicion) with(list []death) *suspicion {
+	x := &suspicion{Until: s.Until, Versions: s.Versions}
+	for _, d := range list[max(0, len(list)-maxDeaths):] {
+		x.Deaths, x.Of = append(x.Deaths, d.at), append(x.Of, d.of)
+	}
+	return x
+}
+
+// newest is the time of the last death; 0 without one.
+func (s *suspicion) newest() int64 {
+	if len(s.Deaths) == 0 {
+		return 0
+	}
+	return s.Deaths[len(s.Deaths)-1]
 }
 
 // held reports whether the shard is in quarantine.
@@ -79,52 +145,75 @@ func (s *suspicion) without(version string) bool { return !slices.Contains(s.Ver
 type isolation struct {
 	Time     int64   // when it was made; 0 if nothing follows from that
 	Within   int64   // deaths before that are forgotten
-	Late     []int32 // shards whose owner died before it handed them over to the assigned one
+	Late     []int32 // shards whose owner died
+	By       []int32 // its slot, for each of Late
 	Hold     []int32
-	Until    int64
+	Until    int64 // end of a quarantine that begins now
 	Versions []string
 	Free     []int32
 	Left     int // deaths that count of a shard which comes free, at most
 }
 
-// die notes the deaths of the members in slots that are set free, unless they drained.
+// die notes the deaths of shards' owners. Times that are ahead of the plan's are by a clock that was
+// wrong, and are moved back.
 func (t *assignments) die(c *planChange) {
 	if c.Isolation.Time == 0 {
 		return
 	}
-	dead := map[int32]bool{}
-	for _, slot := range c.Gone {
-		if slot >= 0 && int(slot) < len(t.members) && t.members[slot].ID != "" && !t.members[slot].Drain {
-			dead[slot] = true
-		}
-	}
 	next := make(map[string]*suspicion, len(t.suspects))
 	for name, s := range t.suspects {
-		old := *s
-		if old.Deaths = slices.Clone(s.Deaths); !old.held() {
-			old.Deaths = slices.DeleteFunc(old.Deaths, func(at int64) bool { return at < c.Isolation.Time-c.Isolation.Within })
+		list, ahead := s.list(), max(0, s.newest()-c.Isolation.Time)
+		for i := range list {
+			list[i].at -= ahead
 		}
-		if len(old.Deaths) > 0 {
-			next[name] = &old
+		if !s.held() {
+			list = slices.DeleteFunc(list, func(d death) bool { return d.at < c.Isolation.Time-c.Isolation.Within })
+		}
+		if len(list) == 0 && !s.held() {
+			continue
+		}
+		next[name] = s.with(list)
+		if s.held() && c.Isolation.Until > 0 {
+			next[name].Until = min(s.Until, c.Isolation.Until)
 		}
 	}
-	late := map[int32]bool{}
-	for _, i := range c.Isolation.Late {
-		late[i] = true
-	}
-	for i, o := range t.owner {
-		if (o == None || !dead[o]) && !late[int32(i)] {
+	for k, i := range c.Isolation.Late {
+		d := death{at: c.Isolation.Time}
+		if k < len(c.Isolation.By) {
+			if slot := c.Isolation.By[k]; slot >= 0 && int(slot) < len(t.members) {
+				d.of = identity(&t.members[slot])
+			}
+		}
+		if i < 0 || int(i) >= len(t.names) {
 			continue
 		}
 		s := next[t.names[i]]
 		if s == nil {
 			s = &suspicion{}
-			next[t.names[i]] = s
 		}
-		s.Deaths = append(s.Deaths, c.Isolation.Time)
-		s.Deaths = s.Deaths[max(0, len(s.Deaths)-maxDeaths):]
+		list := slices.DeleteFunc(s.list(), func(x death) bool { return x.of>>32 == d.of>>32 && d.of != 0 })
+		next[t.names[i]] = s.with(append(list, d))
 	}
 	t.suspects = next
+}
+
+// revive takes back the deaths of processes that are members again.
+func (t *assignments) revive() {
+	living := map[uint64]bool{}
+	for i := range t.members {
+		if t.members[i].ID != "" {
+			living[identity(&t.members[i])>>32] = true
+		}
+	}
+	for name, s := range t.suspects {
+		list := slices.DeleteFunc(s.list(), func(d death) bool { return d.of != 0 && living[d.of>>32] })
+		switch {
+		case len(list) == 0 && !s.held():
+			delete(t.suspects, name)
+		case len(list) < len(s.Deaths):
+			t.suspects[name] = s.with(list)
+		}
+	}
 }
 
 // suspect counts the deaths of a shard's owners for one that gets a range of it as well, if that has
@@ -135,7 +224,7 @@ func (t *assignments) suspect(from, to string) {
 		return
 	}
 	if old := t.suspects[to]; old == nil || len(old.Deaths) < len(s.Deaths) {
-		t.suspects[to] = &suspicion{Deaths: s.Deaths}
+		t.suspects[to] = &suspicion{Deaths: s.Deaths, Of: s.Of}
 	}
 }
 
@@ -151,7 +240,7 @@ func (t *assignments) isolate(c *planChange) error {
 		}
 		x := &suspicion{Until: c.Isolation.Until, Versions: c.Isolation.Versions}
 		if old := t.suspects[t.names[s]]; old != nil {
-			x.Deaths = old.Deaths
+			x.Deaths, x.Of = old.Deaths, old.Of
 		}
 		t.suspects[t.names[s]] = x
 		t.owner[s] = None
@@ -160,78 +249,175 @@ func (t *assignments) isolate(c *planChange) error {
 		if s < 0 || int(s) >= len(t.names) || !t.suspects[t.names[s]].held() {
 			return fmt.Errorf("sharding: plan %d ends a quarantine of shard %d", c.Number, s)
 		}
-		n := len(t.suspects[t.names[s]].Deaths)
-		x := &suspicion{}
-		for range max(min(n-1, c.Isolation.Left), 0) {
-			x.Deaths = append(x.Deaths, c.Isolation.Time)
+		list := t.suspects[t.names[s]].list()
+		list = list[len(list)-max(min(len(list)-1, c.Isolation.Left), 0):]
+		for i := range list {
+			list[i].at = c.Isolation.Time
 		}
-		t.suspects[t.names[s]] = x
+		t.suspects[t.names[s]] = (&suspicion{}).with(list)
 	}
 	return nil
 }
 
-// isolate adds to a plan which shards it puts into quarantine, and which it frees. It reports
-// whether there is suspicion left, all of which ends by time.
-func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *planChange) (again bool) {
+// isolate adds to a plan which shards it puts into quarantine, and which it frees. It returns those
+// that are undecided, and whether there is suspicion left, all of which ends by time.
+func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *planChange) (undecided []int32, again bool) {
 	q := p.Quarantine
 	if q.Deaths <= 0 {
-		return false
+		return nil, false
 	}
 	versions := p.versions(v)
 	is := &ch.Isolation
-	is.Time, is.Within = wall.Unix(), int64(q.Within/time.Second)
-	for _, d := range p.late {
-		if slices.ContainsFunc(ch.Gone, func(slot int32) bool { return t.members[slot].ID == d.of && !t.members[slot].Drain }) {
-			is.Late = append(is.Late, d.shard)
-		}
-	}
+	is.Time, is.Within, is.Until = wall.Unix(), int64(q.Within/time.Second), wall.Add(q.For).Unix()
+	p.deaths(t, v, ch)
 	after := assignments{names: t.names, owner: t.owner, members: t.members, suspects: t.suspects}
 	after.die(ch)
-	counts := map[int][]int32{} // shards by deaths
-	most, due := 0, 0
-	for name, s := range after.suspects {
-		i, ok := indexOf(t, name)
-		if !ok {
-			continue
-		}
-		switch {
-		case s.held() && (s.Until <= is.Time || p.release[name] || slices.ContainsFunc(versions, s.without)):
-			is.Free = append(is.Free, int32(i))
-		case s.held():
-		case len(s.Deaths) >= q.Deaths && !p.release[name]:
-			counts[len(s.Deaths)] = append(counts[len(s.Deaths)], int32(i))
-			most = max(most, len(s.Deaths))
-			due++
+	_ = after.seat(ch) // made for this table
+	after.revive()
+	members := 0
+	for i := range after.members {
+		if after.members[i].ID != "" {
+			members++
 		}
 	}
-	switch {
-	case due == 0:
-	case due <= few(len(t.names)):
-		for _, list := range counts {
-			is.Hold = append(is.Hold, list...)
+	enough := func(n, all int) bool { return n >= q.Deaths+2*all/max(members, 3) }
+	changed := len(is.Late) > 0 || len(after.suspects) != len(t.suspects)
+	var held []int32
+	for name, s := range after.suspects {
+		i, ok := indexOf(t, name)
+		was := t.suspects[name]
+		if was != nil {
+			changed = changed || was.newest() > is.Time || was.Until > is.Until
 		}
-	case len(counts[most]) <= few(len(t.names)):
-		next := 0
-		for n := range counts {
-			if n < most {
-				next = max(next, n)
-			}
+		switch {
+		case !ok || !s.held():
+		case s.Until <= is.Time, p.release[name], slices.ContainsFunc(versions, s.without),
+			len(s.Deaths) < len(was.Deaths) && !enough(len(s.Deaths), len(was.Deaths)):
+			is.Free = append(is.Free, int32(i))
+		default:
+			held = append(held, int32(i))
 		}
-		if most >= 2*next { // in a crash loop of all members counts differ by one or two
-			is.Hold = counts[most]
+	}
+	due := p.due(&after, enough)
+	if len(held)+len(due) > min(few(len(t.names)), len(t.names)/2) { // it is not the shards
+		is.Free, due = append(is.Free, held...), nil
+	}
+	ttl := time.Duration(0)
+	for i := range v.Members {
+		ttl = max(ttl, v.Members[i].TTL)
+	}
+	for _, i := range due {
+		if ttl > 0 && is.Time-after.suspects[t.names[i]].newest() <= int64((ttl+time.Second-1)/time.Second) {
+			undecided = append(undecided, i)
+		} else {
+			is.Hold = append(is.Hold, i)
 		}
 	}
 	slices.Sort(is.Hold)
 	slices.Sort(is.Free)
 	is.Left = q.Deaths - 1
 	if len(is.Hold) > 0 {
-		is.Until, is.Versions = wall.Add(q.For).Unix(), versions
+		is.Versions = versions
 	}
-	died := slices.ContainsFunc(ch.Gone, func(slot int32) bool { return !t.members[slot].Drain })
-	if len(is.Hold)+len(is.Free) == 0 && !died && len(after.suspects) == len(t.suspects) {
+	if len(is.Hold)+len(is.Free) == 0 && !changed {
 		*is = isolation{}
 	}
-	return len(t.suspects)+len(after.suspects) > 0
+	return undecided, len(t.suspects)+len(after.suspects) > 0
+}
+
+// due are the shards that kill their owners, as far as deaths tell. Such a shard has enough of all
+// deaths, on more than one machine, and no other shard was there each time. The deaths that a shard
+// explains do not count for the others.
+func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32) {
+	lists, all, explained := map[string][]death{}, map[death]bool{}, map[death]bool{}
+	var names []string
+	for name, s := range t.suspects {
+		list := s.list()
+		for i, d := range list {
+			list[i] = d.key()
+			all[list[i]] = d.of != 0
+			explained[list[i]] = explained[list[i]] || s.held()
+		}
+		lists[name] = list
+		if _, ok := indexOf(t, name); ok && !s.held() && len(s.Deaths) >= p.Quarantine.Deaths && !p.release[name] {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(lists[b]), len(lists[a])), cmp.Compare(a, b))
+	})
+	for _, name := range names {
+		known := 0
+		for d, is := range all {
+			if is && !explained[d] {
+				known++
+			}
+		}
+		own, machines := []death(nil), map[uint64]bool{}
+		for _, d := range lists[name] {
+			if !explained[d] {
+				own = append(own, d)
+				machines[d.of&math.MaxUint32+uint64(d.at)] = true
+			}
+		}
+		if len(own) < p.Quarantine.Deaths || !enough(len(own), known) || len(machines) < min(2, len(own)) {
+			continue
+		}
+		alone := true
+		for other, list := range lists {
+			alone = alone && (other == name || slices.ContainsFunc(own, func(d death) bool { return !slices.Contains(list, d) }))
+		}
+		if i, _ := indexOf(t, name); alone {
+			for _, d := range own {
+				explained[d] = true
+			}
+			out = append(out, int32(i))
+		}
+	}
+	return out
+}
+
+// deaths adds to a plan the deaths of the members whose slots it sets free, of the shards that they had a
+// lease of. One whose process is a member did not die.
+func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
+	living := map[core.SessionID]bool{}
+	for i := range v.Members {
+		living[mark.Process(v.Members[i].Session)] = true
+	}
+	for _, slot := range ch.Gone {
+		if living[mark.Process(t.members[slot].ID)] {
+			continue
+		}
+		for _, name := range p.lost[slot] {
+			if i, ok := indexOf(t, name); ok {
+				ch.Isolation.Late, ch.Isolation.By = append(ch.Isolation.Late, int32(i)), append(ch.Isolation.By, slot)
+			}
+		}
+	}
+}
+
+// calm reports whether every member of the table lives, as far as a view tells.
+func (t *assignments) calm(v *core.View) bool {
+	living := map[core.SessionID]bool{"": true}
+	for i := range v.Members {
+		living[v.Members[i].Session] = true
+	}
+	for _, id := range v.Silent { // the member that evicts it sees its own claims first
+		delete(living, id)
+	}
+	return !slices.ContainsFunc(t.members, func(m Member) bool { return !living[m.ID] })
+}
+
+// tellQuarantine logs which quarantines a plan began and ended.
+func tellQuarantine(out *Outcome, t *assignments) {
+	for _, i := range out.change.Isolation.Hold {
+		shard := out.Cluster.Shards[i].Name
+		slog.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", t.asideOf(shard).Why))
+	}
+	for _, i := range out.change.Isolation.Free {
+		shard := out.Cluster.Shards[i].Name
+		slog.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", out.Number))
+	}
 }
 
 // widowed reports whether the i-th shard's owner died, if to is the member that it is now: None if it is
@@ -247,7 +433,7 @@ func few(shards int) int { return max(3, shards/20) }
 // near reports whether one death more of a shard's owners is enough, with the one that this plan
 // counts. Then it is not moved for balance's sake: the assigned member would claim it before the plan
 // that counts the next death.
-func (p *planner) near(s *suspicion, died bool) bool {
+func (p *planner) near(s *suspicion, died bool, top int) bool {
 	if p.Quarantine.Deaths <= 0 || s == nil && !died {
 		return false
 	}
@@ -259,12 +445,15 @@ func (p *planner) near(s *suspicion, died bool) bool {
 	if died {
 		now.Deaths = append(now.Deaths, p.wall.Unix())
 	}
-	return p.Quarantine.next(&now)
+	return p.Quarantine.close(&now, top)
 }
 
 // versions are those that members have in their metadata, without doubles.
 func (p *planner) versions(v *core.View) (out []string) {
 	for i := range v.Members {
+		if p.Takes != nil && !p.Takes(v.Members[i]) {
+			continue
+		}
 		x := v.Members[i].Meta[p.Quarantine.VersionKey]
 		x = strings.ToValidUTF8(x[:min(len(x), maxVersion)], "")
 		if x != "" && len(out) < maxVersions && !slices.Contains(out, x) {

@@ -3,6 +3,7 @@ package sharding
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,7 +95,7 @@ func (p *poison) living() *member {
 // A shard that kills whoever serves it fells three of 50 members. Then it is held back, visibly,
 // and every other shard has an owner all the time, but for a takeover.
 func TestQuarantine(t *testing.T) {
-	members := share.Of(t, "members", 50, 10)
+	members := share.Of(t, "members", 50, 25)
 	bubble(t, func(w *world) {
 		p := newPoison(w, members, func(o *Options) { o.Quarantine.For = 30 * time.Second })
 		var without time.Duration // the longest, of any other shard
@@ -133,7 +134,8 @@ func TestQuarantine(t *testing.T) {
 		close(stop)
 		<-watched
 		v := p.living()
-		if why := p.aside(v); dead != 3 || !strings.Contains(why, "3 of its owners died") {
+		// A shard that three owners took along is not to be told from the one that killed them.
+		if why := p.aside(v); dead < 3 || dead > 4 || !strings.Contains(why, fmt.Sprint(dead, " of its owners died")) {
 			w.Errorf("%d members died, and the shard is set aside for %q", dead, why)
 		}
 		if n, _ := v.e.View().Unowned(); n != 0 {
@@ -146,7 +148,7 @@ func TestQuarantine(t *testing.T) {
 		w.Logf("%d of %d members died; the others' shards were without an owner for %v at most", dead, members, without)
 		// It ends by time, and the first owner that it fells is enough then.
 		time.Sleep(40 * time.Second)
-		if again := p.fell(10 * ttl); again != 1 || p.aside(p.living()) == "" {
+		if again := p.fell(10 * ttl); again < 1 || again > 2 || p.aside(p.living()) == "" {
 			w.Errorf("%d members died after the quarantine, and the shard is set aside for %q", again, p.aside(p.living()))
 		}
 		// A member without a version, as the command tenure is one, ends nothing; one of another
@@ -439,31 +441,64 @@ func TestDeathsFollowTheRange(t *testing.T) {
 }
 
 // In a crash loop of all members the deaths of shards differ by one or two, which says nothing about
-// the shards. One with twice as many stands out.
+// the shards. One that was there at most of the deaths, as no other shard was, stands out.
 func TestStandsOut(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
-	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
-	for most, held := range map[int]bool{3: false, 4: false, 5: false, 6: true} {
-		p := &planner{Assigner: Balance{}, Specs: []string{"s-00..39"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
-		out, err := p.next(0, &assignments{}, v, measured{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		table, err := (&assignments{}).apply(out.change)
-		if err != nil {
-			t.Fatal(err)
-		}
-		table.suspects = map[string]*suspicion{}
-		for _, name := range table.names {
-			table.suspects[name] = &suspicion{Deaths: []int64{900, 910, 920}}
-		}
-		table.suspects["s-07"] = &suspicion{Deaths: []int64{900, 910, 920, 930, 940, 950}[:most]}
-		if out, err = p.next(time.Second, table, v, measured{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got := out.change != nil && len(out.change.Isolation.Hold) > 0; got != held {
-			t.Errorf("%d deaths, where all others have 3: in quarantine is %v, want %v", most, got, held)
-		}
+	v := &core.View{}
+	for _, name := range []string{"a", "b", "c"} {
+		v.Members = append(v.Members, core.Member{Session: core.SessionID(name), Node: name, MemberState: core.MemberState{Weight: 1}})
+	}
+	for _, c := range []struct {
+		name          string
+		most, without int // deaths that it has, and that only others have
+		node          string
+		second        int // shards that have all of its deaths, too
+		held          bool
+	}{
+		{"one more than the others", 4, 0, "", 0, false},
+		{"two rounds of all three members", 6, 0, "", 0, false},
+		{"one more", 7, 0, "", 0, true},
+		{"a round without it", 7, 3, "", 0, false},
+		{"most of many", 12, 1, "", 0, true},
+		{"another shard was there each time", 12, 0, "", 1, false},
+		{"it is one machine", 12, 0, "a", 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &planner{Assigner: Balance{}, Specs: []string{"s-00..39"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
+			out, err := p.next(0, &assignments{}, v, measured{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			table, err := (&assignments{}).apply(out.change)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []death
+			for i := range c.most + c.without {
+				node := c.node
+				if node == "" {
+					node = string("abc"[i%3])
+				}
+				all = append(all, death{at: int64(900 + i), of: identity(&Member{ID: core.SessionID(fmt.Sprint("died", i)), Node: node})})
+			}
+			table.suspects = map[string]*suspicion{}
+			for _, name := range table.names {
+				table.suspects[name] = (&suspicion{}).with(all[c.most-3:])
+			}
+			for i := range 1 + c.second {
+				table.suspects[fmt.Sprintf("s-%02d", 7+i)] = (&suspicion{}).with(all[:c.most])
+			}
+			if out, err = p.next(time.Second, table, v, measured{}, nil); err != nil {
+				t.Fatal(err)
+			}
+			var held []int32
+			if out.change != nil {
+				held = out.change.Isolation.Hold
+			}
+			if c.held != (len(held) > 0) || c.held && !slices.Equal(held, []int32{7}) {
+				t.Errorf("held %v, want %v of s-07", held, c.held)
+			}
+		})
 	}
 }

@@ -147,7 +147,7 @@ func (m *Manager) waits(v *core.View, i int) bool {
 		return false
 	}
 	k := m.at[i]
-	return s.held() || m.cautious && m.o.Quarantine.next(s) && k != None && m.known.session(int(k)) != v.Session
+	return s.held() || m.cautious && m.o.Quarantine.close(s, m.top) && k != None && m.known.session(int(k)) != v.Session
 }
 
 // carryOut asks the elector for the steps. What becomes of a hand-over or a withdrawal

@@ -240,6 +240,9 @@ func (t *assignments) apply(c *planChange) (*assignments, error) {
 	if err := next.seat(c); err != nil {
 		return nil, err
 	}
+	if len(c.Seats) > 0 {
+		next.revive()
+	}
 	for _, m := range c.Moves {
 		if m.Shard < 0 || int(m.Shard) >= len(next.names) || m.To < None || int(m.To) >= len(next.members) {
 			return nil, fmt.Errorf("sharding: plan %d moves shard %d to slot %d", c.Number, m.Shard, m.To)

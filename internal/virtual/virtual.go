@@ -19,6 +19,7 @@ type Host interface {
 type Process struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
+	id     uint64        // that its sessions begin with
 	missed time.Duration // in suspensions that are over
 	since  time.Time     // of the one under way; zero: none is
 }
@@ -26,11 +27,15 @@ type Process struct {
 // NewProcess returns a process. No two of a test have the same seed.
 func NewProcess(seed uint64) *Process { return &Process{rnd: rand.New(rand.NewPCG(seed, 0))} }
 
-// SessionID is a new session's id.
+// SessionID is a new session's id. Those of one process begin alike.
 func (p *Process) SessionID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return fmt.Sprintf("%016x%016x", p.rnd.Uint64(), p.rnd.Uint64())
+	process, session := p.rnd.Uint64(), p.rnd.Uint64()
+	if p.id == 0 {
+		p.id = process
+	}
+	return fmt.Sprintf("%016x%016x", p.id, session)
 }
 
 // Int64N is a number from 0 to n-1.

@@ -26,7 +26,7 @@ var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
 	{{"core/driver", "internal/errtext", "internal/keyspace", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
-	{{"internal/fsm", "core/control"}},
+	{{"internal/fsm", "internal/mark", "core/control"}},
 	// What the machine was given and did, written and checked.
 	{{"internal/trace"}},
 	// The runner. It knows no store; rows keeps stores from it.
@@ -79,6 +79,7 @@ var rows = []row{
 	{pkg: "core", allow: []string{
 		"core/control", "core/driver", "internal/fsm", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
 	}},
+	{pkg: "internal/mark", allow: []string{"core/driver"}},
 	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
