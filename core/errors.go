@@ -54,8 +54,8 @@ var (
 	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
 	// ErrShutdown: the context of Run ended. The lease is still held.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
-	// ErrIneligible: this member is not eligible, and another one is (Options.Eligible). The
-	// error has the reason. The lease is still held.
+	// ErrIneligible: this member is not eligible (Options.Eligible, or since the store denies its
+	// commits), and another one is. The error has the reason. The lease is still held.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
 	// ErrFailback: a member with a higher priority has lived for Options.Failback. The
 	// lease is still held.

@@ -213,6 +213,39 @@ func TestDeniedReleases(t *testing.T) {
 	})
 }
 
+// C18: where the store denies a leader everything, heartbeats included, another member leads within three
+// TTLs. Ten minutes of it cost few lines.
+func TestDeniedEverything(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ra, rb rights
+		a, b := ra.member(w, "a"), rb.member(w, "b")
+		var la, lb leases
+		w.must(a.Contend(la.append, "s"))
+		la.await(w, 1)
+		w.must(b.Contend(lb.append, "s"))
+		w.eventually("b sees a", func() bool { return b.owner("s") == "a" && len(a.View().Members) == 2 })
+		all := []intercept.Op{intercept.Observe, intercept.ReadLog, intercept.TailLog, intercept.Get, intercept.List, intercept.Join,
+			intercept.Beat, intercept.Acquire, intercept.Transfer, intercept.Release, intercept.Commit, intercept.Update, intercept.Evict}
+		ra.take(all...)
+		time.Sleep(ttl)
+		synctest.Wait()
+		if ra.lines("tenure: store refuses calls") == 0 || !strings.Contains(a.View().Trouble, "42501") {
+			t.Errorf("a TTL later the view says %q", a.View().Trouble)
+		}
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		if b.owner("s") != "b" {
+			t.Errorf("three TTLs later s belongs to %q", b.owner("s"))
+		}
+		time.Sleep(10 * time.Minute)
+		if n := ra.lines("level="); n > 50 {
+			t.Errorf("%d lines in ten minutes", n)
+		}
+		ra.take()
+		w.eventually("a takes part", func() bool { return a.View().Trusted && a.View().Trouble == "" && a.View().Ineligible == "" })
+	})
+}
+
 // Calls of each kind that the store refuses are told, denied or not, once a TTL has passed.
 func TestRefusedCallsAreTold(t *testing.T) {
 	for _, op := range []intercept.Op{intercept.Beat, intercept.Acquire, intercept.Update, intercept.Observe} {
