@@ -90,8 +90,8 @@ mutants-ci: ## Those that a change since CI_BASE concerns, then others in an ord
 	$(LESS_GC) go run ./internal/proof/mutate/some -for=5m
 follower-long: ## Followers killed 10 times, over 100,000 entries, blocked for a minute; on every store
 	$(GOTEST) -v -timeout=30m ./follower/stores -args -all -kills=10 -entries=100000 -lagfor=5s -blocked=60s
-divide-long: ## Ranges split and merged 145 times on each store, under kill -9 and stops
-	.ci/named '^TestDivide$$' -timeout=20m ./sharding/stores -args -changes=145
+divide-long: ## Ranges of 10,000 items split and merged 200 times on each store, with 20,000 effects, under kill -9 and stops
+	.ci/named '^TestDivide$$' -timeout=60m ./sharding/stores -args -changes=200 -items=10000 -effects=20000
 effects-long: ## 20,000 effects in each mode on each store, under 12 faults; the figure for 100,000: -effects=100000
 	.ci/named '^TestEffects$$' -timeout=40m ./effect/stores -args -full -effects=20000 -faults=12 -latency=20ms
 locks-long: ## Locks under the system suite's faults, 50 runs on each store, 20 without the fence; 100,000 names used once

@@ -860,7 +860,7 @@ func TestTake(t *testing.T) {
 		if out, err := w.do(m, "go/open", bank.pay("open")); out != "open" || err != nil {
 			w.Errorf("open: %q, %v", out, err)
 		}
-		if n := bank.count(ID("test/one", "go/open")); n != 1 || bank.calls != 4 {
+		if n := bank.count(ID("test/one", "go/open")); n != 1 || bank.calls != 4 || len(bank.charges) != 3 {
 			w.Errorf("%d charges of the open one, %d calls: %v", n, bank.calls, bank.charges)
 		}
 		time.Sleep(2 * time.Hour) // what ended is trimmed in the new shard, too

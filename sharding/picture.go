@@ -114,7 +114,7 @@ func (m *Manager) watchLoad(ctx context.Context) {
 type RangeEvent struct {
 	Plan  int64    // that it began with
 	From  string   // the shard that gives ranges; after a merge it has none
-	To    []string // the shards that get them; none where From has again what nobody could take
+	To    []string // the shards that get them; From, where it has again what nobody could take
 	Merge bool
 	Ended bool
 	// Rule, at the beginning, is the operators' rule that asked for it, as far as this member has
@@ -128,7 +128,7 @@ func (e RangeEvent) String() string {
 	if e.Merge {
 		what = "merge"
 	}
-	if len(e.To) == 0 {
+	if slices.Contains(e.To, e.From) {
 		what = "return of a range that could not be taken"
 	}
 	switch {
@@ -150,6 +150,9 @@ func (m *Manager) tellRanges(before, after *assignments) {
 	}
 	var events []RangeEvent
 	add := func(c rangeChange, ended bool, rule *control.Rule) {
+		if len(c.Gifts) == 0 {
+			c.Gifts = []gift{{Shard: c.From}}
+		}
 		events = append(events, RangeEvent{Plan: c.Number, From: c.From, To: named(c.Gifts), Merge: c.Rest.Empty(), Ended: ended, Rule: rule})
 	}
 	for _, c := range before.changes {

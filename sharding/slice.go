@@ -516,9 +516,13 @@ func (s *Slice) receive(c *rangeChange, g *gift) error {
 	if time.Since(f.since) < takeBudget || errors.Is(err, core.ErrUnknown) {
 		return err
 	}
+	why := "not taken: " + err.Error() // never empty
+	if err := s.refuse(c, strings.ToValidUTF8(why[:min(len(why), maxRefused)], "")); err != nil {
+		return err
+	}
 	s.log.Warn("tenure: sharding: a range that cannot be taken goes back", slog.String("range", g.Range.String()),
 		slog.String("from", c.From), slog.Any("error", err))
-	return s.refuse(c, strings.ToValidUTF8(err.Error()[:min(len(err.Error()), maxRefused)], ""))
+	return nil
 }
 
 // turn waits until the shard that gets the next higher range has noted it, or that it refused it. So the

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 	"github.com/tenure-go/tenure/sharding"
@@ -27,6 +28,8 @@ import (
 
 var (
 	changes = flag.Int("changes", 12, "how many splits and merges are made on each store")
+	items   = flag.Int("items", 1000, "how many items the ranges have, besides those of the keys")
+	effects = flag.Int("effects", 20, "how many effects are made on each store, at least")
 	window  = flag.Duration("window", time.Second, "for how long writes are measured without splits")
 )
 
@@ -34,19 +37,24 @@ const (
 	keys   = 60
 	shards = 3
 	most   = 8 // shards, from where on ranges are merged
+	every  = 5 // bookings of a key have an effect
 )
 
 func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 
 // setting is what a child is told.
 type setting struct {
-	Divide bool // its assigner splits and merges
-	Seed   uint64
+	Divide  bool // its assigner splits and merges
+	Seed    uint64
+	Items   int  // it writes so many, and books nothing
+	Honours bool // the provider of effects makes each once for each idempotency key
 }
 
 func keyspace() sharding.Keyspace { return sharding.Keyspace{Name: "k", Shards: shards} }
 
 func key(i int) string { return fmt.Sprintf("key-%d", i) }
+
+func payment(key string, count int) string { return fmt.Sprintf("pay/%s/%d", key, count) }
 
 // booking is an entry of a log, and an item.
 type booking struct {
@@ -95,7 +103,7 @@ func child(ctx context.Context, b core.Backend, o *core.Options, set setting) er
 		so.Assigner = &divider{rng: rand.New(rand.NewPCG(set.Seed, 1))}
 	}
 	var m *sharding.Manager
-	m, err = sharding.NewManager(b, e, func(ctx context.Context, l *core.Lease) error { return serve(ctx, m, b, l) }, so)
+	m, err = sharding.NewManager(b, e, func(ctx context.Context, l *core.Lease) error { return serve(ctx, m, b, l, set) }, so)
 	if err != nil {
 		return err
 	}
@@ -109,13 +117,16 @@ func child(ctx context.Context, b core.Backend, o *core.Options, set setting) er
 
 var out sync.Mutex // of lines on stdout
 
-func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lease) error {
+func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lease, set setting) error {
 	s, err := m.OpenSlice(ctx, l, func(ctx context.Context, from string, r sharding.Range) ([]core.Op, error) {
 		items, err := b.List(ctx, core.ShardID(from), "k/", 0)
 		if err != nil {
 			return nil, err
 		}
-		var ops []core.Op
+		ops, err := effect.Take(ctx, b, l, from, func(key string) bool { return r.Has(keyspace().Of(strings.Split(key, "/")[1])) })
+		if err != nil {
+			return nil, err
+		}
 		for _, it := range items {
 			if r.Has(keyspace().Of(strings.TrimPrefix(it.Key, "k/"))) {
 				ops = append(ops, core.Put(it.Key, it.Value))
@@ -127,9 +138,21 @@ func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lea
 		return err
 	}
 	defer s.Close()
+	if set.Items > 0 {
+		if err := fill(ctx, s, l, set.Items); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	}
+	paid, err := effect.Open(ctx, l, &effect.Options{Repeatable: set.Honours, OnError: func(error) {}})
+	if err != nil {
+		return err
+	}
+	defer paid.Close()
 	for ctx.Err() == nil {
 		for i := range keys {
-			_ = s.Do(key(i), func() error { return book(l, key(i)) })
+			_ = s.Do(key(i), func() error { return book(l, paid, key(i)) })
 			if l.Err() != nil {
 				return l.Err()
 			}
@@ -142,7 +165,42 @@ func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lea
 	return nil
 }
 
-func book(l *core.Lease, key string) error {
+func item(i int) string { return fmt.Sprintf("item-%d", i) }
+
+// fill writes the items of the shard's range, and says so.
+func fill(ctx context.Context, s *sharding.Slice, l *core.Lease, n int) error {
+	r, _ := s.Range()
+	var ops []core.Op
+	for i := range n {
+		if r.Has(keyspace().Of(item(i))) {
+			ops = append(ops, core.Put("k/"+item(i), []byte(item(i))))
+		}
+	}
+	for part := range slices.Chunk(ops, 50) {
+		if _, err := l.Commit(ctx, part...); err != nil {
+			return err
+		}
+	}
+	return say("filled", l.Shard())
+}
+
+func say(words ...any) error {
+	out.Lock()
+	defer out.Unlock()
+	_, err := fmt.Println(words...)
+	return err
+}
+
+// pay makes an effect: a line.
+func pay(l *core.Lease, paid *effect.Ledger, key string) error {
+	_, err := paid.Do(l.Context(), key, func(_ context.Context, id string) ([]byte, error) { return nil, say("paid", key, id) })
+	if errors.Is(err, effect.ErrInDoubt) && l.Err() == nil {
+		return say("doubt", key)
+	}
+	return err
+}
+
+func book(l *core.Lease, paid *effect.Ledger, key string) error {
 	item, err := l.Get(l.Context(), "k/"+key)
 	if err != nil {
 		return err
@@ -150,6 +208,11 @@ func book(l *core.Lease, key string) error {
 	at := booking{Key: key}
 	if item != nil {
 		if err := json.Unmarshal(item.Value, &at); err != nil {
+			return err
+		}
+	}
+	if at.Count > 0 && at.Count%every == 0 { // before the next booking, so that none is forgotten
+		if err := pay(l, paid, payment(key, at.Count)); err != nil {
 			return err
 		}
 	}
@@ -161,10 +224,7 @@ func book(l *core.Lease, key string) error {
 	if _, err := l.Commit(l.Context(), core.Put("k/"+key, value), core.Append(value)); err != nil {
 		return err
 	}
-	out.Lock()
-	defer out.Unlock()
-	_, err = fmt.Printf("%s %d\n", key, at.Count)
-	return err
+	return say(key, at.Count)
 }
 
 // chaos is the children of one test, and what they acknowledged.
@@ -175,22 +235,41 @@ type chaos struct {
 	acked map[string]int  // the highest count, by key
 	lines map[string]bool // that were printed
 	twice []string
+
+	honours bool
+	filled  map[string]bool
+	made    map[string]map[string]int // by effect, and by idempotency key
+	doubt   map[string]bool
 }
 
 func (f *chaos) start(divide bool) {
 	f.Helper()
-	f.Start(setting{divide, f.Rand.Uint64()})
+	f.Start(setting{Divide: divide, Seed: f.Rand.Uint64(), Honours: f.honours})
 }
 
 // take notes a line that a child printed.
 func (f *chaos) take(line string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch words := strings.Fields(line); {
+	case len(words) == 2 && words[0] == "filled":
+		f.filled[words[1]] = true
+		return
+	case len(words) == 2 && words[0] == "doubt":
+		f.doubt[words[1]] = true
+		return
+	case len(words) == 3 && words[0] == "paid":
+		if f.made[words[1]] == nil {
+			f.made[words[1]] = map[string]int{}
+		}
+		f.made[words[1]][words[2]]++
+		return
+	}
 	var key string
 	var count int
 	if n, _ := fmt.Sscan(line, &key, &count); n != 2 {
 		return // it was killed in the middle of a line
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	// A process that is stopped after a commit prints it late, so the order says nothing.
 	if f.lines[line] {
 		f.twice = append(f.twice, line)
@@ -212,8 +291,12 @@ func TestDivide(t *testing.T) {
 				t.Logf("-short: %d splits and merges of %d", enough, *changes)
 			}
 			seed := rand.Uint64()
-			f := &chaos{Fleet: fleet.New(t, p.New(t), "test", seed), acked: map[string]int{}, lines: map[string]bool{}}
+			f := &chaos{Fleet: fleet.New(t, p.New(t), "test", seed), acked: map[string]int{}, lines: map[string]bool{},
+				honours: seed%2 == 0, filled: map[string]bool{}, made: map[string]map[string]int{}, doubt: map[string]bool{}}
 			f.Take = f.take
+			f.Start(setting{Items: *items})
+			ample.Wait(t, "the items are not written", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return len(f.filled) == shards })
+			f.LeaveAll()
 			for range 3 {
 				f.start(true)
 			}
@@ -227,7 +310,8 @@ func TestDivide(t *testing.T) {
 			f.settle(b)
 			f.LeaveAll()
 			entries := f.check(b)
-			t.Logf("%d splits and merges, %d entries of %d keys, seed %d", made, entries, keys, seed)
+			t.Logf("%d splits and merges of %d items, %d entries of %d keys, %d effects, %d in doubt, keys honoured %v, seed %d",
+				made, *items, entries, keys, len(f.made), len(f.doubt), f.honours, seed)
 		})
 	}
 }
@@ -264,7 +348,7 @@ func (f *chaos) repair(b core.Backend) {
 func (f *chaos) disturb(b core.Backend, enough int) (made int) {
 	const patience = 300
 	kinds := f.Rand.Perm(4)
-	for before, since := "", 0; made < enough || len(kinds) > 0; since++ {
+	for before, since := "", 0; made < enough || len(kinds) > 0 || f.effects() < *effects; since++ {
 		if since == patience {
 			f.Fatalf("no split or merge in %d rounds, after %d", patience, made)
 		}
@@ -299,6 +383,12 @@ func (f *chaos) disturb(b core.Backend, enough int) (made int) {
 		f.Pause(50, 300)
 	}
 	return made
+}
+
+func (f *chaos) effects() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.made)
 }
 
 // shapeOf is the boundaries of a map.
@@ -354,6 +444,30 @@ func (f *chaos) settle(b core.Backend) {
 	}
 }
 
+// whole looks whether each item is at the shard that the map names.
+func (f *chaos) whole(b core.Backend) {
+	m, err := sharding.ReadMap(f.Context(), b)
+	if err != nil {
+		f.Fatal(err)
+	}
+	has := map[string]bool{}
+	for shard := range m.All() {
+		list, err := b.List(f.Context(), core.ShardID(shard), "k/item-", 0)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, it := range list {
+			name := strings.TrimPrefix(it.Key, "k/")
+			has[name] = has[name] || m.Shard(name) == shard && string(it.Value) == name
+		}
+	}
+	for i := range *items {
+		if !has[item(i)] {
+			f.Errorf("%s is not at %s", item(i), m.Shard(item(i)))
+		}
+	}
+}
+
 // check compares what stands in the logs with what was acknowledged.
 func (f *chaos) check(b core.Backend) (entries int) {
 	written := map[string][]int{}
@@ -381,6 +495,7 @@ func (f *chaos) check(b core.Backend) (entries int) {
 			}
 		}
 	}
+	f.whole(b)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range keys {
@@ -394,6 +509,17 @@ func (f *chaos) check(b core.Backend) (entries int) {
 		}
 		if len(counts) < f.acked[key(i)] {
 			f.Errorf("%s: %d written, %d acknowledged: an entry is lost", key(i), len(counts), f.acked[key(i)])
+		}
+		for n := every; n < len(counts); n += every {
+			x, times := payment(key(i), n), len(f.made[payment(key(i), n)])
+			for _, k := range f.made[x] {
+				if !f.honours {
+					times += k - 1
+				}
+			}
+			if times > 1 || times == 0 && !f.doubt[x] {
+				f.Errorf("the effect %s was made %v times; keys honoured %v, in doubt %v", x, f.made[x], f.honours, f.doubt[x])
+			}
 		}
 	}
 	for _, x := range f.twice {
