@@ -54,27 +54,29 @@ type Elector struct {
 
 	updating sync.Mutex // while a MemberState is changed; locked before mu
 
-	mu        sync.Mutex
-	m         *fsm.Machine
-	phase     phase
-	queue     []fsm.Input // not yet stepped
-	armed     fsm.Instant // when the timer fires
-	contended map[ShardID]Handler
-	runs      map[ShardID]*run
-	changed   signal          // runs, stored, or the phase
-	stored    driver.UpdateNo // what Machine.Updated said last
-	sessions  map[SessionID]driver.Session
-	claiming  fsm.CallID            // the claims that were sent last, if they have no answer
-	former    map[ShardID]SessionID // who had their shards; a view may show a grant before the answer
-	trust     *trust
-	halted    error
-	closeErr  error
-	leaving   time.Time          // when a planned stop began; zero: none has
-	observing context.CancelFunc // of the Observe call under way
-	reading   bool               // that call reads in full, and is left to end
-	unread    fsm.Instant        // when Observe failed last, until it is answered
-	heard     fsm.Instant        // the last news from the store; Never before the first
-	resync    bool
+	mu             sync.Mutex
+	m              *fsm.Machine
+	phase          phase
+	queue          []fsm.Input // not yet stepped
+	armed          fsm.Instant // when the timer fires
+	contended      map[ShardID]Handler
+	runs           map[ShardID]*run
+	changed        signal          // runs, stored, or the phase
+	stored         driver.UpdateNo // what Machine.Updated said last
+	sessions       map[SessionID]driver.Session
+	claiming       fsm.CallID            // the claims that were sent last, if they have no answer
+	former         map[ShardID]SessionID // who had their shards; a view may show a grant before the answer
+	trust          *trust
+	halted         error
+	closeErr       error
+	leaving        time.Time          // when a planned stop began; zero: none has
+	observing      context.CancelFunc // of the Observe call under way
+	reading        bool               // that call reads in full, and is left to end
+	certificateEnd func() time.Time   // of the client, to the store
+
+	unread fsm.Instant // when Observe failed last, until it is answered
+	heard  fsm.Instant // the last news from the store; Never before the first
+	resync bool
 
 	floor      Token // of the newest full view (I2)
 	floorKnown bool
@@ -126,6 +128,10 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	}
 	e.note.heed = e.heed
 	e.commits.e = e
+	e.certificateEnd = func() time.Time { return time.Time{} }
+	if c, ok := b.(interface{ CertificateEnd() time.Time }); ok {
+		e.certificateEnd = c.CertificateEnd
+	}
 	cfg := c.machine()
 	if h, ok := b.(virtual.Host); ok {
 		p := h.Process()

@@ -76,12 +76,13 @@ func (e *Elector) View() *View {
 	if e.damages.forget(time.Now()) {
 		e.snap.bump()
 	}
-	if v := e.snap.last; v != nil && v.gen == e.snap.gen && slices.Equal(v.Silent, silent) {
+	end := e.certificateEnd()
+	if v := e.snap.last; v != nil && v.gen == e.snap.gen && slices.Equal(v.Silent, silent) && v.CertificateEnd.Equal(end) {
 		e.mu.Unlock()
 		return v
 	}
 	v, states := e.copyState()
-	v.Silent = silent
+	v.Silent, v.CertificateEnd = silent, end
 	aside := e.aside
 	e.mu.Unlock()
 

@@ -26,6 +26,8 @@ type View struct {
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
 	Stopped bool // Run hands everything back, or has ended
+	// CertificateEnd is the end of the client certificate to the store that was read last; zero without one.
+	CertificateEnd time.Time
 
 	Members   []Member    // that live, this one included, by node and session
 	Silent    []SessionID // of Members: no heartbeat was seen for the TTL, and nobody evicted them yet; see Unowned

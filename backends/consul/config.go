@@ -42,18 +42,23 @@ func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*B
 	if o != nil {
 		opts = *o
 	}
-	all, err := c.slots(opts.Insecure)
+	cert := &driver.Certificate{}
+	all, err := c.slots(opts.Insecure, cert)
 	if err != nil {
 		return nil, err
 	}
 	if c.TokenFile != "" && opts.Token == nil {
 		opts.Token = tokenFile(c.TokenFile)
 	}
-	return open(ctx, all, namespace, &opts)
+	b, err := open(ctx, all, namespace, &opts)
+	if err == nil {
+		b.Certificate = cert
+	}
+	return b, err
 }
 
 // slots are those to each address. Each has a client, with one connection.
-func (c *Config) slots(insecure bool) ([]*slots, error) {
+func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error) {
 	addresses := c.Addresses
 	switch {
 	case len(addresses) == 0:
@@ -77,7 +82,7 @@ func (c *Config) slots(insecure bool) ([]*slots, error) {
 		} else {
 			socket = ""
 		}
-		renewed, err := renewed(cfg)
+		renewed, err := renewed(cfg, cert)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +107,7 @@ func (c *Config) slots(insecure bool) ([]*slots, error) {
 
 // renewed reads the files of TLS for each connection; nil without TLS. Connections through a proxy are
 // not dialed by it, and have the files as they were at the beginning.
-func renewed(cfg *api.Config) (driver.TLSReader, error) {
+func renewed(cfg *api.Config, cert *driver.Certificate) (driver.TLSReader, error) {
 	if cfg.Scheme != "https" {
 		return nil, nil
 	}
@@ -111,7 +116,7 @@ func renewed(cfg *api.Config) (driver.TLSReader, error) {
 			return nil, err
 		}
 		return api.SetupTLSConfig(&cfg.TLSConfig)
-	}).Renewed()
+	}).Renewed(cert)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
 	}

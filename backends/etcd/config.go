@@ -164,6 +164,8 @@ type Settings struct {
 	ServerName string `json:"server_name" yaml:"server_name"`
 	Namespace  string `json:"namespace" yaml:"namespace"` // such as "orders"
 	Options    `yaml:",inline"`
+
+	certificate *driver.Certificate // by files of TLS
 }
 
 // Opener opens this backend by name, "etcd", from configuration.
@@ -174,7 +176,11 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return OpenConfig(ctx, c, s.Namespace, &s.Options)
+	b, err := OpenConfig(ctx, c, s.Namespace, &s.Options)
+	if err == nil {
+		b.Certificate = s.certificate
+	}
+	return b, err
 }
 
 func (s *Settings) config() (clientv3.Config, error) {
@@ -193,8 +199,9 @@ func (s *Settings) config() (clientv3.Config, error) {
 	if (c.Username == "") != (c.Password == "") {
 		return wrong("username", errors.New("it goes with a password, and a password with it"))
 	}
+	s.certificate = &driver.Certificate{}
 	files := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}
-	read, first, err := driver.TLSReader(files.Config).Renewed()
+	read, first, err := driver.TLSReader(files.Config).Renewed(s.certificate)
 	if err != nil {
 		return wrong("files of TLS", err)
 	}

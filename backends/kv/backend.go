@@ -16,6 +16,8 @@ var _ driver.Backend = (*Backend)(nil)
 
 // Backend is a driver.Backend on a Store. Safe for concurrent use.
 type Backend struct {
+	*driver.Certificate // nil without files of TLS; set before the first use
+
 	store    Store
 	keys     kvkeys.Keys
 	info     driver.Info

@@ -39,6 +39,8 @@ type Settings struct {
 
 	Namespace string `json:"namespace" yaml:"namespace"` // such as "orders"
 	Options   `yaml:",inline"`
+
+	certificate *driver.Certificate // by files of TLS
 }
 
 // Opener opens this backend by name, "redis", from configuration.
@@ -49,7 +51,11 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, c, s.Namespace, &s.Options)
+	b, err := Open(ctx, c, s.Namespace, &s.Options)
+	if err == nil {
+		b.Certificate = s.certificate
+	}
+	return b, err
 }
 
 func (s *Settings) config() (*goredis.UniversalOptions, error) {
@@ -84,8 +90,9 @@ func (s *Settings) config() (*goredis.UniversalOptions, error) {
 	if !s.TLS && s.CAFile == "" && s.CertFile == "" && s.KeyFile == "" {
 		return c, nil
 	}
+	s.certificate = &driver.Certificate{}
 	files := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}
-	read, first, err := driver.TLSReader(files.Config).Renewed()
+	read, first, err := driver.TLSReader(files.Config).Renewed(s.certificate)
 	if err != nil {
 		return wrong("files of TLS", err)
 	}

@@ -36,6 +36,8 @@ type Config struct {
 // Backend is a namespace in an SQL database. It implements driver.Backend; safe
 // for concurrent use.
 type Backend struct {
+	*driver.Certificate // nil without files of TLS; set before the first use
+
 	store   Store
 	stmts   *Statements
 	name    string

@@ -24,6 +24,8 @@ type Settings struct {
 	// in the servers' certificates, where it is not the host
 	ServerName string `json:"server_name" yaml:"server_name"`
 	Options    `yaml:",inline"`
+
+	certificate *driver.Certificate // by files of TLS
 }
 
 // Opener opens this backend by name, "zookeeper", from configuration.
@@ -34,7 +36,11 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, s.Servers, s.Namespace, o)
+	b, err := Open(ctx, s.Servers, s.Namespace, o)
+	if err == nil {
+		b.Certificate = s.certificate
+	}
+	return b, err
 }
 
 func (s *Settings) options() (*Options, error) {
@@ -50,8 +56,9 @@ func (s *Settings) options() (*Options, error) {
 		return o, nil
 	}
 	var err error
+	s.certificate = &driver.Certificate{}
 	files := driver.TLSFiles{CA: s.CAFile, Cert: s.CertFile, Key: s.KeyFile, ServerName: s.ServerName}
-	if o.files, o.TLS, err = driver.TLSReader(files.Config).Renewed(); err != nil {
+	if o.files, o.TLS, err = driver.TLSReader(files.Config).Renewed(s.certificate); err != nil {
 		return nil, fmt.Errorf("tenure: %w: %w", driver.ErrInvalid, err)
 	}
 	return o, nil

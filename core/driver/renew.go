@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,19 +15,19 @@ type TLSReader func() (*tls.Config, error)
 
 // Renewed returns a TLSReader for files that may be replaced, and the first configuration. While the
 // files cannot be read, such as in the middle of a replacement, the reader returns the newest
-// configuration until the client's certificate in it has ended.
-func (read TLSReader) Renewed() (TLSReader, *tls.Config, error) {
+// configuration until the client's certificate in it has ended. It notes the end in cert.
+func (read TLSReader) Renewed(cert *Certificate) (TLSReader, *tls.Config, error) {
 	first, err := read()
 	if err != nil {
 		return nil, nil, err
 	}
-	end, last := NoteCertificate(first), first
+	end, last := cert.Note(first), first
 	var mu sync.Mutex
 	return func() (*tls.Config, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if c, err := read(); err == nil {
-			end, last = NoteCertificate(c), c
+			end, last = cert.Note(c), c
 		} else if !end.IsZero() && time.Now().After(end) {
 			return nil, err
 		}
@@ -64,33 +65,22 @@ func (read TLSReader) Dial(dial Dialer) Dialer {
 	}
 }
 
-var (
-	endsMu sync.Mutex
-	ends   = map[string]time.Time{} // of client certificates, by subject
-)
+// Certificate has the end of a backend's client certificate. Safe for concurrent use; nil has none.
+type Certificate struct{ end atomic.Pointer[time.Time] }
 
-// NoteCertificate returns the end of the client's certificate, which CertificateEnd then counts; the
-// zero time if there is no certificate.
-func NoteCertificate(c *tls.Config) (end time.Time) {
-	if c == nil || len(c.Certificates) == 0 || c.Certificates[0].Leaf == nil {
-		return end
+// Note notes and returns the end of the client's certificate; the zero time if there is no certificate.
+func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
+	if cfg != nil && len(cfg.Certificates) > 0 && cfg.Certificates[0].Leaf != nil {
+		end = cfg.Certificates[0].Leaf.NotAfter
 	}
-	endsMu.Lock()
-	defer endsMu.Unlock()
-	leaf := c.Certificates[0].Leaf
-	ends[leaf.Subject.String()] = leaf.NotAfter
-	return leaf.NotAfter
+	c.end.Store(&end)
+	return end
 }
 
-// CertificateEnd returns the earliest end of the client certificates that this process connects to
-// stores with; the zero time if there are none.
-func CertificateEnd() (earliest time.Time) {
-	endsMu.Lock()
-	defer endsMu.Unlock()
-	for _, end := range ends {
-		if earliest.IsZero() || end.Before(earliest) {
-			earliest = end
-		}
+// CertificateEnd returns the end that was noted last; the zero time if there is none.
+func (c *Certificate) CertificateEnd() (end time.Time) {
+	if c != nil && c.end.Load() != nil {
+		end = *c.end.Load()
 	}
-	return earliest
+	return end
 }

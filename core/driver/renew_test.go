@@ -57,20 +57,21 @@ func TestRenewed(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := driver.TLSReader(f.Config).Renewed(); err == nil {
+	var end driver.Certificate
+	if _, _, err := driver.TLSReader(f.Config).Renewed(&end); err == nil {
 		t.Error("files that do not exist are read")
 	}
 	cert, key, first := selfSigned(t, time.Now().Add(time.Hour), nil)
 	write(cert, key)
-	read, _, err := driver.TLSReader(f.Config).Renewed()
+	read, _, err := driver.TLSReader(f.Config).Renewed(&end)
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := func(want tls.Certificate) {
 		t.Helper()
 		c, err := read()
-		if err != nil || !c.Certificates[0].Leaf.Equal(want.Leaf) || !driver.CertificateEnd().Equal(want.Leaf.NotAfter) {
-			t.Errorf("another certificate, or end, %v: %v", driver.CertificateEnd(), err)
+		if err != nil || !c.Certificates[0].Leaf.Equal(want.Leaf) || !end.CertificateEnd().Equal(want.Leaf.NotAfter) {
+			t.Errorf("another certificate, or end, %v: %v", end.CertificateEnd(), err)
 		}
 	}
 	has(first)
@@ -118,7 +119,7 @@ func TestDialChecksTheServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if read == nil {
-			if read, _, err = driver.TLSReader(driver.TLSFiles{CA: ca}.Config).Renewed(); err != nil {
+			if read, _, err = driver.TLSReader(driver.TLSFiles{CA: ca}.Config).Renewed(&driver.Certificate{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -61,7 +61,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
@@ -354,7 +353,7 @@ func (t *Telemetry) Watch(e Elector) error {
 
 func (t *Telemetry) observe(o metric.Observer, v *core.View, trust time.Duration) {
 	o.ObserveFloat64(t.remaining, trust.Seconds(), metric.WithAttributes(t.own...))
-	if end := driver.CertificateEnd(); !end.IsZero() {
+	if end := v.CertificateEnd; !end.IsZero() {
 		o.ObserveFloat64(t.certificate, float64(end.Unix()), metric.WithAttributes(t.own...))
 	}
 	for state, is := range map[string]bool{

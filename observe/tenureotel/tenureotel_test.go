@@ -106,6 +106,8 @@ func run(t *testing.T, c *collected, f func(t *testing.T, l *core.Lease, link *k
 		if err != nil {
 			t.Fatal(err)
 		}
+		b.Certificate = &driver.Certificate{}
+		b.Certificate.Note(&tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: time.Unix(2_000_000_000, 0)}}}})
 		e, err := core.NewElector(b, &core.Options{
 			Node: "a", TTL: ttl, CallTimeout: ttl, Hooks: c.Hooks(), Logger: slog.New(slog.DiscardHandler),
 		})
@@ -241,7 +243,6 @@ func TestMetrics(t *testing.T) {
 	if err := c.Effects(stats); err != nil {
 		t.Fatal(err)
 	}
-	driver.NoteCertificate(&tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: time.Unix(2_000_000_000, 0)}}}})
 	var during map[string]float64
 	run(t, c, func(t *testing.T, l *core.Lease, _ *kvfault.Link) {
 		waitingEffect(t, l, stats)

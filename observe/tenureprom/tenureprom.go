@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/fence"
 	"github.com/tenure-go/tenure/follower"
@@ -341,7 +340,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	gauge(ch, m.eligible, truth(v.Ineligible == ""))
 	gauge(ch, m.joined, truth(v.Session != ""))
 	gauge(ch, m.remaining, trust.Seconds())
-	if end := driver.CertificateEnd(); !end.IsZero() {
+	if end := v.CertificateEnd; !end.IsZero() {
 		gauge(ch, m.certificate, float64(end.Unix()))
 	}
 	if self, ok := v.Member(v.Session); ok {

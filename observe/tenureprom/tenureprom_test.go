@@ -47,10 +47,12 @@ func start(t *testing.T, store *memory.Store, node string, h core.Handler, shard
 	t.Helper()
 	p := &process{m: tenureprom.New(nil), reg: prometheus.NewPedanticRegistry(), link: &kvfault.Link{}}
 	p.reg.MustRegister(p.m)
-	var err error
-	if p.backend, err = memory.Open(t.Context(), store, "test", &memory.Options{Wrap: p.link.Wrap}); err != nil {
+	b, err := memory.Open(t.Context(), store, "test", &memory.Options{Wrap: p.link.Wrap})
+	if err != nil {
 		t.Fatal(err)
 	}
+	p.backend, b.Certificate = b, &driver.Certificate{}
+	b.Certificate.Note(&tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: time.Unix(2_000_000_000, 0)}}}})
 	p.Elector, err = core.NewElector(p.backend, &core.Options{
 		Node: node, TTL: ttl, CallTimeout: ttl, DrainBudget: ttl, Hooks: p.m.Hooks(), Logger: slog.New(slog.DiscardHandler),
 	})
@@ -155,7 +157,7 @@ func TestMetricsOfACluster(t *testing.T) {
 		if got := value(t, a.reg, "tenure_shards_quarantined"); got != 0 {
 			t.Errorf("%v in quarantine, want 0", got)
 		}
-		end := certificate()
+		end := time.Unix(2_000_000_000, 0)
 		if got := value(t, a.reg, "tenure_client_certificate_end_timestamp_seconds"); got != float64(end.Unix()) {
 			t.Errorf("the certificate ends at %v", got)
 		}
@@ -276,7 +278,7 @@ func (b big) Lags() []follower.Lag {
 }
 
 func bigView(shards int) big {
-	v := &core.View{Node: "a", Session: "S", Trusted: true, Contended: shards}
+	v := &core.View{Node: "a", Session: "S", Trusted: true, Contended: shards, CertificateEnd: time.Unix(2_000_000_000, 0)}
 	for i := range shards {
 		name := fmt.Sprintf("s-%05d", i)
 		v.Shards = append(v.Shards, core.Ownership{Shard: name, Session: "S", Token: 7, Node: "a"})
@@ -368,14 +370,8 @@ func TestSeries(t *testing.T) {
 }
 
 // The package comment names every metric, and no other.
-// certificate has the process read a client's certificate.
-func certificate() (end time.Time) {
-	return driver.NoteCertificate(&tls.Config{Certificates: []tls.Certificate{{Leaf: &x509.Certificate{NotAfter: time.Unix(2_000_000_000, 0)}}}})
-}
-
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	certificate()
 	_, names := gather(t, &tenureprom.Options{PerShard: true}, 1)
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

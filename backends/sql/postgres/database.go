@@ -48,12 +48,12 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	if severalHosts(c) {
 		several = &hosts{patient: c.ConnectTimeout != 0}
 	}
-	driver.NoteCertificate(c.TLSConfig)
+	o.certificate.Note(c.TLSConfig)
 	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
 		if c.TLSConfig != nil { // its files may have been replaced; while they cannot be read the former ones are used
 			if now, err := pgconn.ParseConfig(dsn); err == nil {
 				c.TLSConfig, c.Fallbacks = now.TLSConfig, now.Fallbacks
-				driver.NoteCertificate(c.TLSConfig)
+				o.certificate.Note(c.TLSConfig)
 			}
 		}
 		if several != nil {

@@ -89,6 +89,8 @@ type Options struct {
 	// the DSN's: for passwords that change. It must be safe for concurrent
 	// use.
 	Password func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
+
+	certificate *driver.Certificate // by withDefaults
 }
 
 var identifier = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
@@ -99,6 +101,7 @@ func (o *Options) withDefaults() (*Options, error) {
 	if o != nil {
 		c = *o
 	}
+	c.certificate = &driver.Certificate{}
 	if c.PollPeriod == 0 {
 		c.PollPeriod = DefaultPollPeriod
 	}

@@ -71,6 +71,7 @@ func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, err
 	if err != nil {
 		return nil, err
 	}
+	shared.Certificate = opts.certificate
 	return &Backend{Backend: shared, pg: st, tables: opts.tables()}, nil
 }
 
