@@ -241,6 +241,7 @@ func (t *assignments) apply(c *planChange) (*assignments, error) {
 		return nil, err
 	}
 	if len(c.Seats) > 0 {
+		next.suspects = maps.Clone(next.suspects) // a base may share it
 		next.revive()
 	}
 	for _, m := range c.Moves {
