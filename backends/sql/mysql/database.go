@@ -22,9 +22,6 @@ import (
 // of a write (1 MiB), and ample room for what goes with them.
 const smallestPacket = 4 << 20
 
-// migrateTries is how often a migration begins that meets another one through another node of a cluster.
-const migrateTries = 10
-
 // Without its "@" or its "/" a DSN has a part of the password where these are, so no
 // error quotes them.
 var (
@@ -157,7 +154,16 @@ func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (on ser
 		}
 		return on, err
 	}
-	for try := 0; o.Migrate && (try == 0 || number(err) == errDeadlock && try < migrateTries); try++ {
+	if o.Migrate && on.certifies && m.Check(version, false) != nil {
+		if err = opening(claimMigration(ctx, conn, m.Prefix, o.TablePrefix)); err != nil {
+			return on, err
+		}
+		defer func() {
+			_, ending := conn.ExecContext(ctx, "DROP TABLE IF EXISTS "+m.Prefix+"migration")
+			err = errors.Join(err, ending)
+		}()
+	}
+	if o.Migrate {
 		err = opening(migrate(ctx, conn, m))
 	}
 	return on, err
@@ -258,6 +264,28 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 		return 0, nil
 	}
 	return version, err
+}
+
+// claimMigration has one migration at a time in a cluster, by a table: the lock of migrate is one node's, and a node of MariaDB
+// hangs that makes a view which another node makes as well. A claim that is a minute old is that of a process that died.
+func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables string) error {
+	for {
+		_, err := conn.ExecContext(ctx, "CREATE TABLE "+prefix+"migration (id INT PRIMARY KEY) ENGINE = InnoDB")
+		if number(err) != errTableExists {
+			return err
+		}
+		var left bool
+		err = conn.QueryRowContext(ctx, "SELECT COALESCE(MAX(create_time) < NOW() - INTERVAL 1 MINUTE, FALSE) "+
+			"FROM information_schema.tables WHERE table_schema = database() AND table_name = ?", tables+"migration").Scan(&left)
+		if err == nil && left {
+			_, err = conn.ExecContext(ctx, "DROP TABLE IF EXISTS "+prefix+"migration")
+		} else if err == nil {
+			_, err = conn.ExecContext(ctx, "DO SLEEP(0.1)")
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // migrate looks at the version again under a lock: another process may have

@@ -13,6 +13,7 @@ import (
 
 // The server's error numbers that are treated on their own.
 const (
+	errTableExists     = 1050
 	errNoTable         = 1146
 	errNoSavepoint     = 1305
 	errLockWait        = 1205
