@@ -459,3 +459,22 @@ func TestQuarantineIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// Shards that all died together are balanced: it is not the shards.
+func TestBalanceAfterDeathsOfAll(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1, 4)
+	s.table.suspects = map[string]*suspicion{}
+	for _, name := range s.table.names {
+		s.table.suspects[name] = &suspicion{Deaths: []int64{s.p.wall.Unix() - 2, s.p.wall.Unix() - 1}}
+	}
+	s.join(1, 1)
+	s.plan()
+	owners := map[core.SessionID]int{}
+	for i := range s.table.names {
+		owners[s.table.session(i)]++
+	}
+	if owners[session(1, 1)] != 2 {
+		t.Errorf("shared %v", owners)
+	}
+}

@@ -380,7 +380,14 @@ func TestFreeAfterManyDeaths(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
 	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second, Quarantine: q, wall: time.Unix(1000, 0)}
-	v := &core.View{Members: []core.Member{{Session: "a", Node: "a", MemberState: core.MemberState{Weight: 1}}}}
+	v := &core.View{}
+	var list []death
+	for i := range 5 {
+		id := fmt.Sprint("n", i)
+		v.Members = append(v.Members, core.Member{Session: core.SessionID(id), Node: id, MemberState: core.MemberState{Weight: 1}})
+		v.Members = append(v.Members, core.Member{Session: core.SessionID(id + "b"), Node: id, MemberState: core.MemberState{Weight: 1}})
+		list = append(list, death{int64(700 + 10*i), identity(&Member{ID: "dead" + core.SessionID(id), Node: id})})
+	}
 	table := &assignments{}
 	next := func(now time.Duration) *planChange {
 		out, err := p.next(now, table, v, measured{}, nil)
@@ -397,7 +404,7 @@ func TestFreeAfterManyDeaths(t *testing.T) {
 		return out.change
 	}
 	next(0)
-	table.suspects = map[string]*suspicion{"s-0": {Deaths: []int64{700, 710, 720, 730, 740}, Until: 999}}
+	table.suspects = map[string]*suspicion{"s-0": (&suspicion{Until: 999}).with(list)}
 	if c := next(time.Second); c == nil || len(c.Isolation.Free) != 1 || table.suspects["s-0"].held() {
 		t.Fatalf("%+v, want a shard that comes free", c)
 	}
