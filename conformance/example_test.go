@@ -31,7 +31,6 @@ func ExampleCheck() {
 	fmt.Println(report)
 	// Output:
 	// memory: 2 passed, 0 failed, 1 skipped
-	//   through one door of the store: the harness lacks OpenOther
 	//   skipped Chaos/WipeStore
 	//       the harness lacks Wipe
 }

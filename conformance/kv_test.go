@@ -38,5 +38,4 @@ func ExampleKVFaults() {
 	fmt.Println(report)
 	// Output:
 	// mystore: 2 passed, 0 failed, 0 skipped
-	//   through one door of the store: the harness lacks OpenOther
 }

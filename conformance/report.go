@@ -91,9 +91,6 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, " (%s)", about)
 	}
 	fmt.Fprintf(&b, ": %d passed, %d failed, %d skipped", len(r.With(Passed)), len(failed), len(skipped))
-	if r.Doors != "" {
-		fmt.Fprintf(&b, "\n  %s", r.Doors)
-	}
 	for _, res := range slices.Concat(failed, skipped) {
 		fmt.Fprintf(&b, "\n  %s %s", res.Outcome, res.Case)
 		for _, m := range res.Messages {

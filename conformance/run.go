@@ -174,7 +174,7 @@ func run(t T, h Harness, cases []Case) *Report {
 		})
 		start = end
 	}
-	t.Logf("%v", report)
+	t.Logf("%v\n%s", report, report.Doors)
 	return report
 }
 
