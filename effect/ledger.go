@@ -71,9 +71,9 @@ type outcome struct {
 // decides about it if Options.Resolve is set; a Do with such a key waits for that. A lease has one
 // Ledger at a time. Ctx is the handler's, and bounds Open only.
 //
-// The error matches core.ErrInvalid for options outside their bounds, for a lock's lease
-// (package lock), since effects outlast it, and where Options.Scope must be set; core.ErrLost if the lease is over; else the store
-// could not be read.
+// The error matches core.ErrInvalid for options outside their bounds, for a Scope that names a shard of
+// a keyspace, and for a lock's lease (package lock), because effects outlast it. It matches core.ErrLost
+// if the lease is over. Otherwise the store could not be read.
 func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if lease == nil {
 		return nil, invalid("the lease is nil: call Open in a handler")

@@ -780,10 +780,14 @@ func TestScopeOfAKeyspace(t *testing.T) {
 		bank, ran := newProvider(true), 0
 		for _, w.shard = range []string{"orders-0000", "orders-0002"} {
 			p := w.lead("a")
-			if _, err := Open(context.Background(), p.lease, &Options{Repeatable: true}); !errors.Is(err, core.ErrInvalid) {
-				w.Errorf("opened without a scope: %v", err)
+			handler := keyspace.With(context.Background(), "orders")
+			if _, err := Open(handler, p.lease, &Options{Scope: "test/" + w.shard}); !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("opened with the shard's own scope: %v", err)
 			}
-			l, err := Open(keyspace.With(context.Background(), "orders"), p.lease, &Options{Repeatable: true})
+			if w.shard == "orders-0002" {
+				handler = context.Background() // the name tells
+			}
+			l, err := Open(handler, p.lease, &Options{Repeatable: true})
 			if err != nil {
 				w.Fatal(err)
 			}

@@ -25,10 +25,11 @@ const (
 // Options say how a Ledger treats effects. The zero value, and nil, work: an effect whose
 // outcome nobody knows stays in doubt.
 type Options struct {
-	// Scope is what idempotency keys are unique in. Default: the namespace and the shard,
-	// joined by "/"; in the handler of a sharding.Manager with a Keyspace, that one's name is
-	// in place of the shard's, since effects go on in another shard when a range is split (Take).
-	// In any other handler a shard with a name like orders-0000 needs a Scope.
+	// Scope is what idempotency keys are unique in. Default: the namespace and the shard, joined by
+	// "/". The name of the keyspace replaces that of a shard in a sharding.Keyspace, because effects
+	// continue in another shard when a range is split (see Take). If ctx is not that of a
+	// sharding.Manager's handler, a shard with a name like orders-0000 counts as one of the keyspace
+	// orders. Set Scope if two such shards have effects with the same key.
 	Scope string
 
 	// Repeatable says that the other side honours idempotency keys: it makes the effect once
@@ -83,8 +84,8 @@ type Options struct {
 	Stats *Stats
 }
 
-// ofKeyspace matches the names of a keyspace's shards.
-var ofKeyspace = regexp.MustCompile(`-[0-9]{4,}$`)
+// number matches what the names of a keyspace's shards end in.
+var number = regexp.MustCompile(`-[0-9]{4,}$`)
 
 // resolve returns a copy with the defaults filled in.
 func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) {
@@ -93,11 +94,11 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 		c = *o
 	}
 	l, shard := lease.Limits(), lease.Shard()
-	if c.Scope == "" && keyspace == "" && ofKeyspace.MatchString(shard) {
-		return nil, invalid("shard %.60q may be one of a keyspace, whose effects go on in other shards, and ctx is not that of "+
-			"a sharding.Manager's handler: pass that one, or set Scope, to %[2]q if no range is split", shard, lease.Namespace()+"/"+shard)
+	if keyspace != "" && keyspace != shard && strings.Contains(c.Scope, shard) {
+		return nil, invalid("Scope %.60q names the shard, and effects of the keyspace %q continue in other shards: leave Scope empty",
+			c.Scope, keyspace)
 	}
-	c.Scope = cmp.Or(c.Scope, lease.Namespace()+"/"+cmp.Or(keyspace, shard))
+	c.Scope = cmp.Or(c.Scope, lease.Namespace()+"/"+cmp.Or(keyspace, number.ReplaceAllString(shard, ""), shard))
 	c.Concurrent = cmp.Or(c.Concurrent, 64)
 	c.MaxInDoubt = cmp.Or(c.MaxInDoubt, 1000)
 	c.MaxResult = cmp.Or(c.MaxResult, 4096)
