@@ -198,6 +198,16 @@ func TestRollingForm(t *testing.T) {
 			} else if n == 2 && form < want {
 				w.Errorf("all members read form %d, and the plans have form %d", want, form)
 			}
+			if n == 1 { // the next assigner writes both forms itself
+				to := live[2].e.View()
+				for _, m := range live[:2] {
+					if o, _ := to.Owner(assigner); o.Node == m.e.View().Node {
+						if err := m.e.HandOver(w.Context(), to.Session, assigner); err != nil {
+							w.Error(err)
+						}
+					}
+				}
+			}
 		}
 		time.Sleep(2 * time.Minute)
 		for h := range uint64(64) {

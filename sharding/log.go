@@ -190,6 +190,7 @@ func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, s
 	}
 	j.table, j.parts = next, assembly{}
 	j.since += bytes
+	j.highest = max(j.highest, j.form)
 	if c.Base {
 		j.gap, j.base, j.since, j.highest = nil, bytes, 0, j.form
 		if first > 1 {

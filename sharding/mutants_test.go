@@ -193,6 +193,8 @@ func TestMutants(t *testing.T) {
 			File: "assigner.go", In: "Manager.formFor", Old: "form = max(min(form, n), formVersion)", New: "_ = n"}}},
 		{Name: "plans of a newer form stay when an older version joins", Killer: "TestRollingForm", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.write", Old: "j.highest > j.form ||", New: "false ||"}}},
+		{Name: "an assigner forgets the form of what it wrote", Killer: "TestRollingForm", Edits: []mutate.Edit{{
+			File: "log.go", In: "journal.write", Old: "j.highest = max(j.highest, j.form)", New: "_ = j.form"}}},
 		{Name: "what was given and not taken is lost by a repair", Killer: "TestGather", Edits: []mutate.Edit{{
 			File: "repair.go", In: "planChange.gather", Old: "c.Changes = append(c.Changes, rangeChange{", New: "_ = append(c.Changes, rangeChange{"}}},
 		{Name: "a repair takes notes that leave a hole", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
