@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/conformance"
@@ -23,6 +24,7 @@ type model struct {
 	bug   bug
 	takes int  // items in one call; 0: any number
 	hoard bool // the store keeps every entry ever, as one without compaction does
+	deny  atomic.Bool
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
@@ -245,6 +247,10 @@ func (m *model) commit(w driver.Write) driver.CommitResult {
 	fenced := s.owner != (driver.Owner{Session: w.Fence.Session, Token: w.Fence.Token})
 	conflict := m.conflict(s, w)
 	switch {
+	case m.deny.Load() && m.bug == denialIsRetry:
+		return driver.CommitResult{Err: fmt.Errorf("tenure: %w: a right is missing", driver.ErrRetry)}
+	case m.deny.Load():
+		return driver.CommitResult{Err: fmt.Errorf("tenure: %w: %w", driver.ErrRetry, driver.ErrDenied)}
 	case s.corrupt, s.badHead && !fenced && m.bug != badHeadUsed:
 		return driver.CommitResult{Err: m.damaged("shard/"+string(w.Fence.Shard), w.Fence.Shard)}
 	case fenced && conflict != nil && m.bug == conflictBeforeFence:
@@ -692,6 +698,10 @@ func (m *model) fixture() *conformance.Store {
 			m.store.tailed += int64(len(m.store.tail))
 			m.store.tail = nil
 			return nil
+		},
+		Deny: func(context.Context) (func(context.Context) error, error) {
+			m.deny.Store(true)
+			return func(context.Context) error { m.deny.Store(false); return nil }, nil
 		},
 		Tamper: func(_ context.Context, what conformance.Tampering, name string) error { return m.tamper(what, name) },
 		Wipe: func(context.Context) error {

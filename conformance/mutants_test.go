@@ -96,6 +96,7 @@ const (
 	lockDropsHead
 	lockVanishes
 	locksStay
+	denialIsRetry
 
 	lying bug = 1 << 16
 )
@@ -122,6 +123,7 @@ func mutants() []mutant {
 		{lockDropsHead, "removes what was committed under a lock", "Locks/CommitsStay", "R2"},
 		{lockVanishes, "does not report that a lock was released", "Locks/ReleaseIsSeen", "R2"},
 		{locksStay, "keeps a record of every lock for ever", "Locks/RecordsAreBounded", "R2"},
+		{denialIsRetry, "does not tell a missing right from what may be tried again", "Errors/RightTakenAway", "E5"},
 		{livesCheckedApart, "looks whether the claimer lives, and writes after", "Acquire/ClaimRacesEvict", "M1"},
 		{livesCheckedApart, "looks whether the target lives, and writes after", "Release/TransferRacesEvict", "A5"},
 		{evictIgnoresVersion, "evicts a record of any version", "Membership/EvictExactVersionOnly", "M2"},
