@@ -73,7 +73,9 @@ func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
 	if cfg != nil && len(cfg.Certificates) > 0 && cfg.Certificates[0].Leaf != nil {
 		end = cfg.Certificates[0].Leaf.NotAfter
 	}
-	c.end.Store(&end)
+	if c != nil {
+		c.end.Store(&end)
+	}
 	return end
 }
 
