@@ -16,7 +16,7 @@ LOAD ?= 8
 
 # Folders whose tests start servers.
 SERVED := ./backends/sql/postgres ./backends/sql/mysql ./backends/etcd ./backends/zookeeper ./backends/consul ./backends/redis
-STORES ?= $(SERVED) ./.../stores ./conformance/containers ./internal/proof/servers
+STORES ?= $(SERVED) ./.../stores ./conformance/containers ./internal/proof/servers ./internal/proof/rotate
 PROGRAMS := ./cmd/tenure ./deploy/... ./internal/proof/certify ./internal/proof/doctest
 EMBEDDED := ./backends/memory ./backends/sql/sqlite
 MUTATED = $(patsubst %/,./%,$(dir $(shell git grep -l mutate.Flag -- '*/mutants_test.go')))

@@ -120,6 +120,45 @@ func main() {
 }
 `
 
+// takeProgram makes an effect in a shard, and takes it along into another one.
+const takeProgram = `package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/sharding"
+)
+` + must + `
+func main() {
+	background, from := context.Background(), "orders-0000"
+	keys, r := sharding.Keyspace{Name: "orders", Shards: 2, Hash: "fnv1a"}, sharding.Range{}
+	backend, err := memory.Open(background, memory.New(), "shop", nil)
+	must(err)
+	defer backend.Close()
+	ran := 0
+	pay := func(ctx context.Context, lease *core.Lease) error {
+		ledger, err := effect.Open(ctx, lease, nil)
+		must(err)
+		defer ledger.Close()
+		_, err = ledger.Do(ctx, "pay/1", func(context.Context, string) ([]byte, error) { ran++; return nil, nil })
+		return err
+	}
+	must(core.RunSingleton(background, backend, from, pay, nil))
+	must(core.RunSingleton(background, backend, "orders-0002", func(ctx context.Context, lease *core.Lease) error {
+` + marker + `
+		must(err)
+		_, err = lease.Commit(ctx, effects...)
+		must(err)
+		return pay(ctx, lease)
+	}, nil))
+	check(ran == 1, "the effect is made again")
+}
+`
+
 // boardProgram gets the board's page from where it is mounted.
 const boardProgram = `package main
 
@@ -230,6 +269,7 @@ func wrappers() []wrapper {
 	return []wrapper{
 		{page: "docs/board.md", has: "tenurehttp.Handler(", text: boardProgram},
 		{page: "docs/effects.md", has: "effect.Stats{}", text: effectsProgram},
+		{page: "docs/effects.md", has: "effect.Take(", text: takeProgram},
 		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
 		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
 		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
