@@ -108,7 +108,9 @@ func TestPlansNotUnderstood(t *testing.T) {
 				a := formed(w, "a", d, &kept, false)
 				split(w, a)
 				d.ask(map[string][]uint64{"orders-0001": {1<<63 + 1}}, nil)
-				a.e.Withdraw(w.Context(), assigner)
+				if err := a.e.Withdraw(w.Context(), assigner); err != nil {
+					w.Error(err)
+				}
 				foreign(w, c.payload, c.trimAll)
 				before, err := a.b.ReadLog(w.Context(), assigner, 0, 10)
 				_ = err // it is trimmed

@@ -94,7 +94,7 @@ func TestMutants(t *testing.T) {
 		{Name: "a shard is held back though another was there each time", Killer: "TestStandsOut", Edits: []mutate.Edit{{
 			File: "quarantine.go", In: "planner.due", Old: "if i, _ := indexOf(t, name); alone {", New: "if i, _ := indexOf(t, name); alone || true {"}}},
 		{Name: "a machine that crashes again and again condemns its shard", Killer: "TestStandsOut", Edits: []mutate.Edit{{
-			File: "quarantine.go", In: "planner.due", Old: "|| len(machines) < min(2, len(own)) {", New: "|| len(machines) < 0 {"}}},
+			File: "quarantine.go", In: "planner.due", Old: "|| machines(own) < min(2, len(own)) {", New: "|| machines(own) < 0 {"}}},
 		{Name: "shards that died with all others are not balanced", Killer: "TestBalanceAfterDeathsOfAll", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.shards", Old: "if len(near) <= max(few(len(t.names)), len(t.names)/2) {", New: "if true {"}}},
 		{Name: "the heirs are not prepared", Killer: "TestStandby", Edits: []mutate.Edit{{
@@ -197,10 +197,12 @@ func TestMutants(t *testing.T) {
 			File: "log.go", In: "journal.write", Old: "j.highest = max(j.highest, j.form)", New: "_ = j.form"}}},
 		{Name: "what was given and not taken is lost by a repair", Killer: "TestGather", Edits: []mutate.Edit{{
 			File: "repair.go", In: "planChange.gather", Old: "c.Changes = append(c.Changes, rangeChange{", New: "_ = append(c.Changes, rangeChange{"}}},
+		{Name: "a repair counts a refused range as taken", Killer: "TestRepairOfARefusal", Edits: []mutate.Edit{{
+			File: "repair.go", In: "planChange.gather", Old: "&& x.Refused == \"\"", New: ""}}},
 		{Name: "a repair takes notes that leave a hole", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
-			File: "repair.go", In: "planChange.gather", Old: "if p.Range.From != at || n", New: "if p.Range.From < at || n"}}},
+			File: "repair.go", In: "planChange.divides", Old: "if p.Range.From != at || n", New: "if p.Range.From < at || n"}}},
 		{Name: "a repair takes notes that overlap", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
-			File: "repair.go", In: "planChange.gather", Old: "if p.Range.From != at || n", New: "if p.Range.From > at || n"}}},
+			File: "repair.go", In: "planChange.divides", Old: "if p.Range.From != at || n", New: "if p.Range.From > at || n"}}},
 		{Name: "plans that are understood are repaired", Killer: "TestRepair", Edits: []mutate.Edit{{
 			File: "repair.go", In: "rebuild", Old: "newer || j.blind(k) == nil {", New: "newer {"}}},
 		{Name: "every failure in an outage is logged", Killer: "TestOutageLines/AllRefused", Edits: []mutate.Edit{{

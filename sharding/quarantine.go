@@ -353,14 +353,8 @@ func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32
 				known++
 			}
 		}
-		own, machines := []death(nil), map[uint64]bool{}
-		for _, d := range lists[name] {
-			if !explained[d] {
-				own = append(own, d)
-				machines[d.of&math.MaxUint32+uint64(d.at)] = true
-			}
-		}
-		if len(own) < p.Quarantine.Deaths || !enough(len(own), known) || len(machines) < min(2, len(own)) {
+		own := slices.DeleteFunc(slices.Clone(lists[name]), func(d death) bool { return explained[d] })
+		if len(own) < p.Quarantine.Deaths || !enough(len(own), known) || machines(own) < min(2, len(own)) {
 			continue
 		}
 		alone := true
@@ -375,6 +369,15 @@ func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32
 		}
 	}
 	return out
+}
+
+// machines counts the node labels of deaths.
+func machines(list []death) int {
+	labels := map[uint64]bool{}
+	for _, d := range list {
+		labels[d.of&math.MaxUint32+uint64(d.at)] = true
+	}
+	return len(labels)
 }
 
 // deaths adds to a plan the deaths of the members whose slots it sets free, of the shards that they had a

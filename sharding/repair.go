@@ -11,12 +11,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Repair rebuilds the plans of a keyspace from the notes of its shards, where the plans cannot be
-// understood, for tools. Ranges and owners stay as they are. With the options of a member it writes:
-// it takes the lease of AssignerShard, and replaces the plans. With nil it only reads.
+// Repair rebuilds the plans of a keyspace from the notes of its shards, for tools. It is for plans that
+// cannot be understood. Ranges and owners stay as they are. With the options of a member Repair takes
+// the lease of AssignerShard, which is not granted while a member plans, and replaces the plans. With
+// nil it only reads.
 //
-// The error matches core.ErrConflict if the plans are understood, or a member of a newer version
-// lives. While a member plans the lease is not granted. The error matches core.ErrInvalid, and names the shards, if the notes do not divide the keyspace.
+// The error matches core.ErrConflict if the plans are understood, or if a member of a newer version
+// lives. It matches core.ErrInvalid, and names the shards, if the notes do not divide the keyspace.
 func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options) (m *Map, err error) {
 	if write == nil {
 		_, _, m, err = rebuild(ctx, b, k)
@@ -104,7 +105,7 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 		n, open, t := notes[i], false, assignments{changes: c.Changes}
 		for _, g := range n.Gave {
 			to, err := k.index(g.Shard)
-			if err == nil && notes[to].Map >= n.Map {
+			if x := notes[to]; err == nil && (x.Map > n.Map || x.Map == n.Map && x.Refused == "") {
 				continue // it was taken
 			}
 			r, ok := has[to]
@@ -127,6 +128,12 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 			c.Ranges = append(c.Ranges, numbered{i, has[i]})
 		}
 	}
+	return c.divides()
+}
+
+// divides reports, as an error, whether the ranges of a base do not divide the keyspace.
+func (c *planChange) divides() error {
+	k := c.Keys
 	pieces := slices.DeleteFunc(slices.Clone(c.Ranges), func(p numbered) bool { return p.Range.Empty() })
 	slices.SortFunc(pieces, func(a, b numbered) int { return cmp.Compare(a.Range.From, b.Range.From) })
 	at, before := uint64(0), "the beginning"

@@ -30,7 +30,9 @@ func TestRepair(t *testing.T) {
 		refused(w, a.b, ordersTwo, core.ErrConflict, "understood")
 		d.ask(nil, nil)
 		before, held := fmt.Sprint(a.Map().from, a.Map().shards), a.e.View().Leases
-		a.e.Withdraw(w.Context(), assigner)
+		if err := a.e.Withdraw(w.Context(), assigner); err != nil {
+			w.Error(err)
+		}
 		refused(w, a.b, ordersTwo, core.ErrConflict, "understood")
 		foreign(w, []byte{formVersion + 1, 9}, false)
 		foreign(w, []byte{formVersion, 9, 0, 2, 1}, false) // as a repair that was killed leaves the log
@@ -92,7 +94,9 @@ func TestRepairBetweenSteps(t *testing.T) {
 					return err == nil && len(n.Gave) > 0
 				})
 				d.ask(nil, nil)
-				a.e.Withdraw(w.Context(), assigner)
+				if err := a.e.Withdraw(w.Context(), assigner); err != nil {
+					w.Error(err)
+				}
 				if restart {
 					a.crash()
 				}
@@ -323,5 +327,28 @@ func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 			t.Fatalf("the notes %s make a map that does not divide the keyspace: %v", text, table.ranges)
 		}
 		at = x.To
+	}
+}
+
+// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have yet again, is not
+// lost. It stays given until the next plan returns it.
+func TestRepairOfARefusal(t *testing.T) {
+	t.Parallel()
+	k := Keyspace{Name: "k", Shards: 1}
+	rest, given := Range{0, 1 << 62}, gift{k.shard(1), Range{1 << 62, 0}}
+	notes := map[int]note{0: {Map: 5, Range: &rest, Gave: []gift{given}}, 1: {Map: 5, Refused: "no room"}}
+	c := &planChange{Base: true, Keys: k}
+	if err := c.gather(notes, true); err != nil {
+		t.Fatal(err)
+	}
+	table, err := (&assignments{}).apply(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table, err = table.apply(&planChange{Number: table.number + 1, Refused: []int32{1}}); err != nil {
+		t.Fatal(err)
+	}
+	if len(table.changes) != 1 || len(table.changes[0].Gifts) != 0 || table.changes[0].Rest != (Range{}) {
+		t.Errorf("the range does not go back: %+v", table.changes)
 	}
 }

@@ -47,7 +47,7 @@ func classified(err error) error {
 	case notSent != nil, errors.Is(err, goredis.ErrPoolTimeout):
 		return fmt.Errorf("tenure: %w: nothing was sent to Redis: %w", driver.ErrRetry, err)
 	case unknownCommand(err):
-		err = fmt.Errorf("Redis lacks a command: give it its name again (rename-command), or use Redis 7.0 or later: %w", err)
+		err = fmt.Errorf("redis lacks a command: give it its name again (rename-command), or use Redis 7.0 or later: %w", err)
 		if text, _ := reply(err); strings.HasPrefix(text, "ERR unknown") {
 			err = fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
 		}
