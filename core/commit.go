@@ -88,7 +88,7 @@ type committer struct {
 	flying []*pending // in flight
 	busy   bool       // waits for its turn (see outbox), or has a write in flight
 	closed bool       // the lease ended, or its handler returned
-	err    error      // why nothing can be sent any more although not closed
+	err    error      // why nothing can be sent although not closed
 	idle   signal
 
 	untraced trace.Acks // commits that are not traced yet

@@ -78,8 +78,8 @@ func (e *Elector) obeyRules(ctx context.Context) {
 }
 
 // readRules reads the rules where they may have changed; false if that failed. Those read
-// last count on meanwhile. What is wrong is logged in a rhythm, as anybody with the right to
-// write to the store can cause it, and as a store that is away says so itself.
+// last still count. A rhythm bounds the lines, because anybody with the right to write to the store can
+// cause them.
 func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
 	b := e.rules

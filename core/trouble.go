@@ -77,7 +77,7 @@ func (e *Elector) heed(kind string, err error) {
 	poke(t.wake)
 }
 
-// outdated reports whether a refusal tells nothing any more: two back-offs have passed without a call.
+// outdated reports whether a refusal is too old to count: two back-offs have passed without a call.
 func (e *Elector) outdated(r *refusal, now time.Time) bool {
 	return now.Sub(r.last) >= 2*e.o.BackoffMax+e.o.TTL
 }

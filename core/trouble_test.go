@@ -246,7 +246,7 @@ func TestDeniedEverything(t *testing.T) {
 	})
 }
 
-// Calls of each kind that the store refuses are told, denied or not, once a TTL has passed.
+// Each kind of call that the store refuses is logged and shown after a TTL, denied or not.
 func TestRefusedCallsAreTold(t *testing.T) {
 	for _, op := range []intercept.Op{intercept.Beat, intercept.Acquire, intercept.Update, intercept.Observe} {
 		t.Run(string(op), func(t *testing.T) {

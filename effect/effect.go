@@ -249,7 +249,7 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 		return Effect{}, damaged("its state %.40q is not known", s.State)
 	}
 	if len(s.ID) > MaxKey || clean(s.ID) != s.ID {
-		return Effect{}, damaged("its idempotency key %.40q is none", s.ID)
+		return Effect{}, damaged("its idempotency key %.40q is not valid", s.ID)
 	}
 	s.Reason, s.Author = clean(s.Reason), clean(s.Author)
 	e := Effect(s)

@@ -15,7 +15,7 @@ import (
 //		return r.Has(keys.Of(strings.TrimPrefix(key, "pay/")))
 //	})
 //
-// Do is called in Slice.Do of the key, so that the range is not given up meanwhile.
+// Call Do in Slice.Do of the key, so that the shard keeps the range until Do returns.
 func Take(ctx context.Context, b core.Backend, lease *core.Lease, from string, has func(key string) bool) ([]core.Op, error) {
 	theirs, err := b.List(ctx, core.ShardID(from), Prefix, 0)
 	if err != nil {

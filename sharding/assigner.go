@@ -26,7 +26,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		m.tried("read the plans", err)
 	}
 	if err := j.blind(m.o.Keyspace); err != nil {
-		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // before it returns: it is not contended for meanwhile
+		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // before it returns, so that reconcile does not contend
 		signal(m.wake)
 		if !m.blind.Load() { // else follow says so
 			m.o.OnError(err)

@@ -134,7 +134,7 @@ func TestQuarantine(t *testing.T) {
 		close(stop)
 		<-watched
 		v := p.living()
-		// A shard that three owners took along is not to be told from the one that killed them.
+		// Nothing distinguishes a shard that three owners took along from the one that killed them.
 		if why := p.aside(v); dead < 3 || dead > 4 || !strings.Contains(why, fmt.Sprint(dead, " of its owners died")) {
 			w.Errorf("%d members died, and the shard is set aside for %q", dead, why)
 		}

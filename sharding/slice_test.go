@@ -990,7 +990,7 @@ func TestRangeGoesBack(t *testing.T) {
 					w.Errorf("30 s later: %d ranges, all served %v", n, all)
 				}
 				if !slices.Contains(events, "return of a range that could not be taken ended") {
-					w.Errorf("nobody is told: %q", events)
+					w.Errorf("no event: %q", events)
 				}
 				works.Store(true)
 				if d.ask(nil, c.merges); c.splits != nil {

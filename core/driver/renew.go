@@ -79,7 +79,7 @@ func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
 	return end
 }
 
-// CertificateEnd returns the end that was noted last; the zero time if there is none.
+// CertificateEnd returns the end that was noted last. Without a certificate it is the zero time.
 func (c *Certificate) CertificateEnd() (end time.Time) {
 	if c != nil && c.end.Load() != nil {
 		end = *c.end.Load()

@@ -236,7 +236,7 @@
 //   - C18: a member whose commits the store denies (E5) for two thirds of its TTL, without a success
 //     between, is not eligible (C15) until a commit succeeds.
 //
-//     The runner measures it. Its own commits fail at once from then on, and it tries one under a
+//     The runner measures it. Its own commits then fail without being sent, and it tries one under a
 //     lock, at most once in BackoffMax. So leases do not circle where nobody may commit. If the
 //     store also denies releases, the member sends no heartbeat while it holds a lease and
 //     another member is eligible: the others evict it.
