@@ -176,7 +176,7 @@ func TestEnvPrefix(t *testing.T) {
 	t.Setenv("ORDERS_BACKENDS__SQLITE__PATH", filepath.Join(t.TempDir(), "test.db"))
 	t.Setenv("ORDERS_BACKENDS__SQLITE__NAMESPACE", "test")
 	t.Setenv("ORDERS_OPEN_WAIT", "2h")
-	p := &place{t, path}
+	p := &place{t: t, path: path}
 	p.bad(exitUsage, "this command has consul", "status")
 	p.bad(exitNotFound, "tenure init", "status", "--env-prefix", "ORDERS_")
 	p.run(exitOK, "init", "--env-prefix", "ORDERS_")

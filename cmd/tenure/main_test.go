@@ -67,8 +67,9 @@ func TestMain(m *testing.M) {
 
 // place is a configuration of a store.
 type place struct {
-	t    *testing.T
-	path string
+	t       *testing.T
+	path    string
+	members []*core.Elector // that manage started
 }
 
 const limit = ample.Time // for one command
@@ -76,7 +77,7 @@ const limit = ample.Time // for one command
 // newPlace writes a configuration; backend is its part below backends.
 func newPlace(t *testing.T, backend string) *place {
 	t.Helper()
-	p := &place{t, filepath.Join(t.TempDir(), "tenure.yaml")}
+	p := &place{t: t, path: filepath.Join(t.TempDir(), "tenure.yaml")}
 	text := "tenure:\n  node: tool-test\n  ttl: 5s\n  backends:\n    " + backend + "\n"
 	if err := os.WriteFile(p.path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// manage serves the keyspace k of four ranges in this process, until the test ends or stop is called.
-func (p *place) manage(node string) (stop func()) {
+// manage serves the keyspace k of four ranges in this process, until the test ends, or stop or crash is called.
+func (p *place) manage(node string) (stop, crash func()) {
 	p.t.Helper()
 	a := &app{path: p.path, key: "tenure", timeout: limit}
 	b, err := a.open(p.t.Context())
@@ -48,21 +48,34 @@ func (p *place) manage(node string) (stop func()) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	p.members = append(p.members, e)
 	ctx, end := context.WithCancel(context.Background())
 	work, leave := context.WithCancel(ctx)
 	done, managed := make(chan error, 1), make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
 	go func() { managed <- m.Run(work) }()
-	stop = sync.OnceFunc(func() {
+	ended := sync.OnceValue(func() error {
 		leave()
 		err := <-managed
 		end()
-		if err := errors.Join(err, <-done, b.Close()); err != nil {
+		return errors.Join(err, <-done, b.Close())
+	})
+	stop = func() {
+		if err := ended(); err != nil {
 			p.t.Error(err)
 		}
+	}
+	crashed := false
+	p.t.Cleanup(func() {
+		if !crashed {
+			stop()
+		}
 	})
-	p.t.Cleanup(stop)
-	return stop
+	return stop, func() {
+		crashed = true
+		_ = b.Close()    // first, so that nothing is given back
+		p.t.Log(ended()) // the store is closed
+	}
 }
 
 // layout waits until the keyspace has the ranges, each as a shard and its beginning, and each has
@@ -187,11 +200,24 @@ func (p *place) await(what string, is func() bool) {
 	ample.Wait(p.t, "not in time: "+what, is)
 }
 
-// quarantine has a member lose its session, whose shards are set aside for that here.
+// quarantine has a member die that owns one shard, which is set aside for that here.
 func (p *place) quarantine() {
 	p.t.Helper()
+	_, crash := p.manage("c")
 	var who shardOut
-	p.decode(&who, "who", "k-0003")
+	p.await("a third member owns a shard, and the others know", func() bool {
+		var shards []shardOut
+		p.decode(&shards, "shards")
+		i := slices.IndexFunc(shards, func(s shardOut) bool { return s.Node == "c" && strings.HasPrefix(string(s.Shard), "k-") })
+		if i >= 0 {
+			who = shards[i]
+		}
+		return i >= 0 && !slices.ContainsFunc(p.members, func(e *core.Elector) bool {
+			o, _ := e.View().Owner(string(who.Shard))
+			return o.Node != "c"
+		})
+	})
+	crash()
 	p.await("its session ends", func() bool { // and not by the command that saw it before a heartbeat
 		code, _, errs := p.exec("evict", string(who.Session), "--yes")
 		if code != exitOK && (code != exitRefused || !strings.Contains(errs, "is alive, its version is")) {

@@ -20,7 +20,7 @@ func TestRepair(t *testing.T) {
 	p.run(exitOK, "init")
 	const q1, q2, q3 = "0x4000000000000000", "0x8000000000000000", "0xc000000000000000"
 	want := []string{"k-0000 0x0000000000000000", "k-0004 0x2000000000000000", "k-0001 " + q1, "k-0002 " + q2, "k-0003 " + q3}
-	stop := p.manage("a")
+	stop, _ := p.manage("a")
 	p.layout(want[0], want[2], want[3], want[4])
 	p.run(exitOK, "split", "k-0000", "--at", "0x2000000000000000", "-y")
 	p.layout(want...)

@@ -17,7 +17,7 @@ func TestVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &place{t, "/nonexistent"}
+	p := &place{t: t, path: "/nonexistent"}
 	var got versionOut
 	if p.decode(&got, "version"); got != built(info, true) || got.Go == "" || got.Commit == "" {
 		t.Errorf("got %+v, want %+v", got, built(info, true))
