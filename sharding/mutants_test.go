@@ -198,7 +198,7 @@ func TestMutants(t *testing.T) {
 		{Name: "what was given and not taken is lost by a repair", Killer: "TestGather", Edits: []mutate.Edit{{
 			File: "repair.go", In: "planChange.gather", Old: "c.Changes = append(c.Changes, rangeChange{", New: "_ = append(c.Changes, rangeChange{"}}},
 		{Name: "a repair counts a refused range as taken", Killer: "TestRepairOfARefusal", Edits: []mutate.Edit{{
-			File: "repair.go", In: "planChange.gather", Old: "&& x.Refused == \"\"", New: ""}}},
+			File: "repair.go", In: "planChange.reopen", Old: "&& x.Refused == \"\"", New: ""}}},
 		{Name: "a repair takes notes that leave a hole", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
 			File: "repair.go", In: "planChange.divides", Old: "if p.Range.From != at || n", New: "if p.Range.From < at || n"}}},
 		{Name: "a repair takes notes that overlap", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{

@@ -102,23 +102,11 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 	}
 	c.Number, c.Next = c.Number+1, max(c.Next, k.Shards)
 	for _, i := range slices.Sorted(maps.Keys(notes)) {
-		n, open, t := notes[i], false, assignments{changes: c.Changes}
-		for _, g := range n.Gave {
-			to, err := k.index(g.Shard)
-			if x := notes[to]; err == nil && (x.Map > n.Map || x.Map == n.Map && x.Refused == "") {
-				continue // it was taken
-			}
-			r, ok := has[to]
-			if !ok {
-				r = empty
-			}
-			meets := r.Empty() || r.To == g.Range.From && r.To != 0 || g.Range.To == r.From && r.From != 0
-			if err != nil || !meets || t.change(g.Shard) != nil || t.change(k.shard(i)) != nil {
-				return fmt.Errorf("shard %q has noted that it gave %v to %q, which has %v and cannot take it", k.shard(i), g.Range, g.Shard, r)
-			}
-			has[to], c.Next, open = join(r, g.Range), max(c.Next, to+1), true
+		open, err := c.reopen(i, notes, has)
+		if err != nil {
+			return err
 		}
-		if open {
+		if n := notes[i]; open {
 			c.Changes = append(c.Changes, rangeChange{Number: n.Map, From: k.shard(i), Rest: n.has(), Gifts: n.Gave})
 			ends[i] = n.Range == nil
 		}
@@ -129,6 +117,27 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 		}
 	}
 	return c.divides()
+}
+
+// reopen gives the takers of the i-th shard's gifts, in has, what they have not taken. It reports whether there is any.
+func (c *planChange) reopen(i int, notes map[int]note, has map[int]Range) (open bool, err error) {
+	k, n, t := c.Keys, notes[i], assignments{changes: c.Changes}
+	for _, g := range n.Gave {
+		to, err := k.index(g.Shard)
+		if x := notes[to]; err == nil && (x.Map > n.Map || x.Map == n.Map && x.Refused == "") {
+			continue // it was taken
+		}
+		r, ok := has[to]
+		if !ok {
+			r = empty
+		}
+		meets := r.Empty() || r.To == g.Range.From && r.To != 0 || g.Range.To == r.From && r.From != 0
+		if err != nil || !meets || t.change(g.Shard) != nil || t.change(k.shard(i)) != nil {
+			return false, fmt.Errorf("shard %q has noted that it gave %v to %q, which has %v and cannot take it", k.shard(i), g.Range, g.Shard, r)
+		}
+		has[to], c.Next, open = join(r, g.Range), max(c.Next, to+1), true
+	}
+	return open, nil
 }
 
 // divides reports, as an error, whether the ranges of a base do not divide the keyspace.
