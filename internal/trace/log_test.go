@@ -94,7 +94,8 @@ func TestRotation(t *testing.T) {
 			l.Acked(trace.Acks{Fence: driver.Fence{Shard: "s", Token: 1}, From: driver.WriteNo(2 * n), To: driver.WriteNo(2 * n)})
 		}
 		names, size := files(t, dir)
-		if len(names) > 3 || size > 3*most {
+		// A file ends after a flush of all that waited, which is more on a busy machine.
+		if len(names) > 3 || size > 10*most {
 			t.Fatalf("%q have %d bytes", names, size)
 		}
 		return strings.Contains(strings.Join(names, " "), "-0003")
