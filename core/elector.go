@@ -686,6 +686,9 @@ func checkShards(shards []string) error {
 		if err := driver.CheckShard(ShardID(s)); err != nil {
 			return err
 		}
+		if ShardID(s) == probeLock {
+			return fmt.Errorf("tenure: %w: the lock %q is Tenure's own (C18): use another name", ErrInvalid, s)
+		}
 		if _, dup := seen[s]; dup {
 			return fmt.Errorf("tenure: %w: shard %q is named twice", ErrInvalid, s)
 		}

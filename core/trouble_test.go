@@ -300,3 +300,10 @@ func TestStuckIsPublished(t *testing.T) {
 		w.eventually("b knows the end", func() bool { return returned.Load() && trouble() == "" && a.View().Trouble == "" })
 	})
 }
+
+// An application cannot contend for the lock under which a member tries its rights.
+func TestProbeLockIsReserved(t *testing.T) {
+	if err := checkShards([]string{"a", string(probeLock)}); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
