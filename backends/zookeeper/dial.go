@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -46,6 +49,9 @@ func (o *Options) link() linker {
 			return nil, err
 		}
 		conn, err := dial(ctx, server)
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			return nil, fmt.Errorf("%w: %w", errRefusedSession, err) // ended before the dialler looked
+		}
 		if err != nil {
 			return nil, err
 		}

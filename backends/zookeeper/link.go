@@ -85,7 +85,11 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-var errEnded = errors.New("the connection has ended")
+var (
+	errEnded          = errors.New("the connection has ended")
+	errRefusedSession = errors.New("the server ended the connection while the session began: it may have too many from this host " +
+		"(maxClientCnxns, a process needs 4), or no leader")
+)
 
 // newLink begins a session on a connection, which it owns from then on.
 func newLink(
@@ -124,8 +128,7 @@ func newLink(
 	select {
 	case <-l.up:
 	case <-l.down:
-		err = errors.New("the server ended the connection while the session began: it may have too many from this host " +
-			"(maxClientCnxns, a process needs 4), or no leader")
+		err = errRefusedSession
 	case <-ctx.Done():
 		err = fmt.Errorf("no session: %w", ctx.Err())
 	}

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -370,9 +373,18 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// TestTooFewConnections: where the server ends connections, an error names the bound that may be the reason.
+// TestTooFewConnections: where the server ends connections, an error names the bound that may be the reason. The
+// kernel reports an end that came while it connected as an error of connecting.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
+	for _, errno := range []syscall.Errno{syscall.EPIPE, syscall.ECONNRESET} {
+		o := &Options{dial: func(context.Context, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errno)}
+		}}
+		if _, err := o.link()(t.Context(), "a:1"); err == nil || !strings.Contains(err.Error(), "maxClientCnxns") {
+			t.Error(err)
+		}
+	}
 	server := servers.New(t, servers.ZooKeeper, &servers.Options{NoSync: true, Config: []string{"maxClientCnxns = 1"}})
 	b, err := Open(bounded(t, 10*time.Second), []string{server.Addr()}, "app", &Options{Create: true})
 	if err == nil {
