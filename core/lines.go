@@ -46,6 +46,9 @@ type gathering struct {
 
 // line writes a line about a lease, or gathers it. attrs are the lease's own.
 func (n *notifier) line(kind lineKind, f Fence, attrs ...slog.Attr) {
+	if kind.asked && kind.rule == (rule{}) && driver.IsLock(f.Shard) { // a lock comes and goes with each piece of work
+		kind.level = slog.LevelDebug
+	}
 	g := n.gathering(kind)
 	if !g.since.IsZero() && time.Since(g.since) >= linesEvery {
 		n.writeGathered(false)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 	"unicode"
@@ -83,7 +84,7 @@ type Effect struct {
 // when ctx ends. The error says what is known:
 //
 //   - nil: the effect happened, and the result is kept.
-//   - [NotDone]: certainly nothing happened, and another attempt may succeed.
+//   - [NotDone]: certainly nothing happened, and another attempt may succeed. See also [NotSent].
 //   - [Refused]: certainly nothing happened, and no attempt will succeed.
 //   - any other error: nobody knows whether it happened.
 type Func func(ctx context.Context, id string) (result []byte, err error)
@@ -150,8 +151,9 @@ func (e *FailedError) Unwrap() error { return e.Err }
 
 // certain is an error of a Func which knows that nothing happened.
 type certain struct {
-	err   error
-	final bool
+	err    error
+	final  bool
+	unsent bool // certain only if no HTTP client had a connection
 }
 
 func (c *certain) Error() string { return c.err.Error() }
@@ -170,7 +172,21 @@ func certainly(err error, final bool) error {
 	if err == nil {
 		return nil
 	}
-	return &certain{err, final}
+	return &certain{err: err, final: final}
+}
+
+// NotSent returns [NotDone] of an error of an HTTP client which says that there was no connection: the
+// look-up of the name failed, or dialling did. It returns any other error as it is, since a request may
+// have been sent. If a client had a connection earlier in the same call of the [Func], and under its
+// context, nobody knows: a request may have been redirected, or repeated by http.Transport.
+func NotSent(err error) error {
+	for at := err; at != nil; at = errors.Unwrap(at) { // one of several errors would not speak for all
+		_, lookup := at.(*net.DNSError)                                   //nolint:errorlint // as is the next line
+		if op, ok := at.(*net.OpError); lookup || ok && op.Op == "dial" { //nolint:errorlint // the loop unwraps
+			return &certain{err: err, unsent: true}
+		}
+	}
+	return err
 }
 
 // ID is the idempotency key of an effect: the same in every attempt, process and lease. It

@@ -89,6 +89,8 @@ func TestMutants(t *testing.T) {
 			File: "run.go", In: "Ledger.meet", Old: "case later.e.State == Repeat && f.fn != nil:", New: "case false:"}}},
 		{Name: "what a ledger left begun is under way until the lease ends", Killer: "TestOutcomeOfClosedLedger", Edits: []mutate.Edit{{
 			File: "keep.go", In: "Ledger.revisit", Old: "!later && !lapsed &&", New: "!later && (lapsed || true) &&"}}},
+		{Name: "a request that was repeated was not sent", Killer: "TestNotSent", Edits: []mutate.Edit{{
+			File: "run.go", In: "Ledger.pursue", Old: "sure.unsent && connected.Load()", New: "sure.unsent && connected.Load() && false"}}},
 		{Name: "a result that the store does not take hides the effect", Killer: "TestStoreTakesLess", Edits: []mutate.Edit{{
 			File: "run.go", In: "Ledger.write", Old: "errors.Is(err, core.ErrTooLarge) && ", New: "false && "}}},
 		{Name: "an effect whose goroutine ended counts nowhere", Killer: "TestGoexit", Edits: []mutate.Edit{{

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http/httptrace"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -110,12 +112,15 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 		if e.Attempts > 0 || unsure {
 			l.o.Stats.retries.Add(1)
 		}
-		result, err := f.fn(ctx, e.ID)
+		var connected atomic.Bool
+		result, err := f.fn(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}), e.ID)
 		e.Attempts++
 		if err == nil {
 			return l.settle(e, Decision{State: Done, Result: result}, nil)
 		}
 		sure, known := errors.AsType[*certain](err)
+		known = known && !(sure.unsent && connected.Load())
 		unsure = unsure || !known
 		e.Reason = clean(err.Error())
 		more := n < l.o.Attempts && (known && !sure.final || !known && l.o.Repeatable)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync/atomic"
 
@@ -82,11 +81,8 @@ func use(ctx context.Context, url, id string, arguments []byte) ([]byte, error) 
 	}
 	r.Header.Set("Tenure-Effect", id) // with an Idempotency-Key the transport would repeat the request by itself
 	resp, err := client.Do(r)
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return nil, effect.NotDone(err) // nothing was sent
-	}
 	if err != nil {
-		return nil, err
+		return nil, effect.NotSent(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, effect.MaxMaxResult+1))

@@ -40,9 +40,9 @@
 // /may-stop is for preStop hooks and controllers that update members one by one. It asks the
 // store as tenure may-stop does, for the node of this member and no other, and so writes to
 // it. Asking again keeps the place. It takes GET only, no parameters, and no browser's
-// request. It answers the processes of this machine, or, with Options.StopToken, those that
-// send the token. It asks the store once a second at most, and writes twice in Options.StopFor
-// at most.
+// request. It answers requests over a Unix socket, or, with Options.StopToken, those that send the
+// token; over TCP there is no other way. It asks the store once a second at most, and writes twice
+// in Options.StopFor at most. Between two questions it gives a no again; for a yes it asks again.
 //
 // The rest of the handler takes GET and HEAD only and changes nothing. It tells names, metadata
 // and addresses of members: serve it on loopback, or where only operators reach it. On
@@ -125,7 +125,7 @@ type Options struct {
 	// Deployment, end no place by joining: give the time that it takes to replace one.
 	StopFor time.Duration
 	// StopToken is what /may-stop wants as a bearer token. Empty, the default: it answers only
-	// requests over loopback or a Unix socket that no proxy passed on.
+	// requests over a Unix socket that no proxy passed on.
 	StopToken string
 }
 

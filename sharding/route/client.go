@@ -111,7 +111,7 @@ func NewClient(o *ClientOptions) (*Client, error) {
 		c.o.OnError = func(err error) { slog.Warn("tenure: route: no member answers", slog.Any("error", err)) }
 	}
 	if c.asks, c.base = o.Base, o.Base; o.Base == nil {
-		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil)))
+		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil, false)))
 		c.asks, c.base, c.own = asks, base, []*http.Transport{asks, base}
 	}
 	c.table = table{key: c.o.AddressKey, changed: make(chan struct{}), learnt: map[string]learnt{}}

@@ -19,8 +19,9 @@
 // the key "http": "http://10.0.0.7:8080" or "https://orders-7.internal", without a path.
 // It is checked before it is used: whoever may write to the namespace could name any
 // address, and would get the requests of clients, with their credentials. A request is not
-// forwarded to loopback, link-local, multicast and unspecified addresses, whatever their
-// name, unless [Options].Allow allows the address; Allow narrows it to one's own network.
+// forwarded to the forwarding machine's, loopback, link-local, multicast and unspecified addresses,
+// whatever their name, unless [Options].Allow allows the address, as it has to where members share a
+// machine. Allow narrows it to one's own network.
 //
 // # One hop
 //

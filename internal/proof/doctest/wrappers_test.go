@@ -121,6 +121,48 @@ func main() {
 `
 
 // takeProgram makes an effect in a shard, and takes it along into another one.
+// unsentProgram has nobody at the bank's address.
+const unsentProgram = `package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
+)
+
+func main() {
+	http.DefaultTransport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}}
+	calls, body := 0, io.Reader(strings.NewReader("12"))
+	charge := func(ctx context.Context, id string) ([]byte, error) {
+		if calls++; calls == 2 {
+			return []byte("receipt"), nil
+		}
+` + marker + `
+		return nil, resp.Body.Close()
+	}
+	b, err := memory.Open(context.Background(), memory.New(), "shop", nil)
+	must(err)
+	defer b.Close()
+	must(core.RunSingleton(context.Background(), b, "payments", func(ctx context.Context, lease *core.Lease) error {
+		l, err := effect.Open(ctx, lease, nil)
+		must(err)
+		defer l.Close()
+		receipt, err := l.Do(ctx, "pay/1", charge)
+		check(err == nil && string(receipt) == "receipt", "a request without a connection is tried again")
+		return nil
+	}, &core.Options{LockDir: "none"}))
+}
+` + must
+
 const takeProgram = `package main
 
 import (
@@ -270,6 +312,7 @@ func wrappers() []wrapper {
 		{page: "docs/board.md", has: "tenurehttp.Handler(", text: boardProgram},
 		{page: "docs/effects.md", has: "effect.Stats{}", text: effectsProgram},
 		{page: "docs/effects.md", has: "effect.Take(", text: takeProgram},
+		{page: "docs/effects.md", has: "effect.NotSent(", text: unsentProgram},
 		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
 		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
 		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
