@@ -552,7 +552,8 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		leases = leases[from:to]
 	}
 	out := viewJSON{
-		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble), Contended: v.Contended, More: len(shards) > limit,
+		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble),
+		Contended: v.Contended, More: len(shards) > limit,
 		// Empty lists rather than null.
 		Shards: []shardJSON{}, Leases: []leaseJSON{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
 	}
