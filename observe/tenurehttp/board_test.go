@@ -517,7 +517,7 @@ func TestOwnMemberIsShown(t *testing.T) {
 	v := &core.View{Node: "self", Session: "T", Trusted: true}
 	for i := range 5000 {
 		v.Members = append(v.Members, core.Member{Session: core.SessionID(fmt.Sprintf("S%04d", i)), Node: fmt.Sprintf("n%d", i), TTL: time.Second,
-			Meta: map[string]string{"about": strings.Repeat("x", 2000)}})
+			MemberState: core.MemberState{Meta: map[string]string{"about": strings.Repeat("x", 2000)}}})
 	}
 	v.Members = append(v.Members, core.Member{Session: "T", Node: "self", TTL: 7 * time.Second})
 	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: core.Aside{Why: "merged"}}}

@@ -241,12 +241,13 @@ func TestBrowserPeople(t *testing.T) {
 		page.Await(`document.getElementById("n-shards").textContent === "15" && !document.getElementById("heat-help").hidden`)
 		page.Await(fmt.Sprintf(`[...document.querySelectorAll("#members li")].map(li => li.dataset.node).slice(0, 4).join() === "node-%d,node-0,node-1,node-2"`, self))
 		page.Await(`document.querySelector("[data-node=node-0] .count").textContent === "1"`) // a-14
-		page.Await(`[...document.querySelectorAll("#ranges span")].map(e => Number(e.style.opacity).toFixed(2)).join() === "1.00,0.37"`)
+		page.Await(`[...document.querySelectorAll("#ranges span")].map(e => Number(e.style.opacity).toFixed(2)).join() === "1.00,0.46"`)
 		page.Await(`[...document.querySelectorAll("#log p")].some(p => p.textContent === "session lost: evicted by node-3")`)
 		page.Await(`[...document.querySelectorAll("#log p.why")].some(p => p.textContent === "the handler reported no progress in time")`)
 		page.Await(`(document.getElementById("grid").focus(), document.getElementById("cell").textContent !== "")`)
 		page.Press("End")
 		page.Await(`document.getElementById("cell").textContent.startsWith("a-15: ")`)
+		page.Await(`(document.getElementById("table-box").open = true, document.querySelectorAll("#rows tr").length === 16)`)
 		var rows [][]string
 		if err := page.Eval(tableOf, &rows); err != nil || len(rows) != 16 || rows[2][0] != "a-2" || rows[10][0] != "a-10" {
 			t.Errorf("%v, %v", rows, err)

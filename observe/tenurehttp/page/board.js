@@ -69,7 +69,7 @@ const some = (list, n) => list.slice(0, n).join(", ") + (list.length > n ? " and
 // sentence has the names of nodes instead of their sessions.
 const sentence = (text) => text.replace(/\b[0-9a-f]{32}\b/g, (id) => nodes.get(id) || id);
 
-const heat = (x) => hottest > 0 && x !== undefined ? 0.3 + 0.7 * Math.sqrt(Math.min(1, x / hottest)) : 1; // how strongly it is drawn
+const heat = (x) => hottest > 0 && x !== undefined ? 0.4 + 0.6 * Math.sqrt(Math.min(1, x / hottest)) : 1; // how strongly it is drawn
 
 const codes = 26 * 26; // of two letters
 const letters = (slot) => String.fromCharCode(65 + Math.floor(slot / 26), 65 + slot % 26);
