@@ -521,7 +521,8 @@ func TestOwnMemberIsShown(t *testing.T) {
 	}
 	v.Members = append(v.Members, core.Member{Session: "T", Node: "self", TTL: 7 * time.Second})
 	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: core.Aside{Why: "merged"}}}
-	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.MoveRevoked, Err: fmt.Errorf("x: %w", core.ErrDrainBudget)}}
+	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.MoveRevoked,
+		Err: fmt.Errorf("x: %w", core.ErrDrainBudget)}}
 	p := &painted{}
 	p.p.Store(&sharding.Picture{Loads: map[string]float64{"a": 3}})
 	h := tenurehttp.Handler(newChanging(v), &tenurehttp.Options{Sharding: p.picture})

@@ -220,7 +220,8 @@ func TestBrowserPeople(t *testing.T) {
 	own := func(v *core.View, first int) {
 		v.Shards = []core.Ownership{{Shard: "_assigner", Session: id(0), Node: "node-0", Token: 1}}
 		for _, n := range []int{1, 10, 11, 12, 13, 14, 15, 2, 3, 4, 5, 6, 7, 8, 9} { // in the order of names
-			v.Shards = append(v.Shards, core.Ownership{Shard: fmt.Sprintf("a-%d", n), Session: id(first + n%14), Node: fmt.Sprintf("node-%d", first+n%14),
+			owner := first + n%14
+			v.Shards = append(v.Shards, core.Ownership{Shard: fmt.Sprintf("a-%d", n), Session: id(owner), Node: fmt.Sprintf("node-%d", owner),
 				Token: core.Token(first + 1)})
 		}
 	}
