@@ -213,7 +213,7 @@ func TestMutants(t *testing.T) {
 		{Name: "a repair takes notes that overlap", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
 			File: "repair.go", In: "planChange.divides", Old: "if p.Range.From != at || n", New: "if p.Range.From > at || n"}}},
 		{Name: "plans that are understood are repaired", Killer: "TestRepair", Edits: []mutate.Edit{{
-			File: "repair.go", In: "rebuild", Old: "newer || j.blind(k) == nil {", New: "newer {"}}},
+			File: "repair.go", In: "rebuild", Old: "newer || j.blind(k) == nil:", New: "newer:"}}},
 		{Name: "every failure in an outage is logged", Killer: "TestOutageLines/AllRefused", Edits: []mutate.Edit{{
 			File: "manager.go", In: "Manager.tried", Old: "m.lines.Failed(call, now); say {", New: "m.lines.Failed(call, now); say || true {"}}},
 		{Name: "failures that alternate with successes are logged each", Killer: "TestOutageLines/ReadsInTurn", Edits: []mutate.Edit{{
