@@ -292,7 +292,8 @@ var mutants = []mutate.Mutant{
 	{Name: "what a rule gives up is claimed again at once", Killer: "TestSlowSuccessor", Edits: []mutate.Edit{
 		{File: "obey.go", In: "Elector.yield", Old: "r.wait = e.o.TTL / 2", New: "r.wait = 0"}}},
 	{Name: "D1: what is no rule is logged at each read", Killer: "TestJunkAmongRules", Edits: []mutate.Edit{
-		{File: "obey.go", In: "notifier.badRules", Old: "n.lines.Failed(\"rules\", time.Now()); say {", New: "n.lines.Failed(\"rules\", time.Now()); say || true {"}}},
+		{File: "obey.go", In: "notifier.badRules", Old: "n.lines.Failed(\"rules\", time.Now()); say {",
+			New: "n.lines.Failed(\"rules\", time.Now()); say || true {"}}},
 	{Name: "D1: each record that is no rule is named", Killer: "TestJunkAmongRules", Edits: []mutate.Edit{
 		{File: "control/control.go", In: "Read", Old: "notUnderstood <= 3", New: "true"}}},
 	{Name: "what a drained member is granted stays there", Killer: "TestDrainedElector", Edits: []mutate.Edit{

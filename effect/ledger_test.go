@@ -821,10 +821,12 @@ func TestTake(t *testing.T) {
 				w.Fatal(err)
 			}
 		}
-		if _, err := w.do(l, "go/failed", func(context.Context, string) ([]byte, error) { return nil, Refused(errLost) }); !errors.Is(err, ErrFailed) {
+		refuse := func(context.Context, string) ([]byte, error) { return nil, Refused(errLost) }
+		if _, err := w.do(l, "go/failed", refuse); !errors.Is(err, ErrFailed) {
 			w.Fatal(err)
 		}
-		if _, err := w.do(l, "go/open", func(_ context.Context, id string) ([]byte, error) { bank.charge(id); return nil, errLost }); !errors.Is(err, ErrInDoubt) {
+		charge := func(_ context.Context, id string) ([]byte, error) { bank.charge(id); return nil, errLost }
+		if _, err := w.do(l, "go/open", charge); !errors.Is(err, ErrInDoubt) {
 			w.Fatal(err)
 		}
 		l.Close()

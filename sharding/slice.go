@@ -682,14 +682,14 @@ func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
 }
 
 // taken reports whether each taker has noted the plan that gave it a range, and which of them refused it.
-func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []string, err error) {
+func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []untaken, err error) {
 	for _, g := range gifts {
 		n, err := m.noted(ctx, g.Shard)
 		if err != nil || n.Map < number {
 			return false, nil, err
 		}
 		if n.Map == number && n.Refused != "" {
-			refused = append(refused, g.Shard)
+			refused = append(refused, untaken{g.Shard, n.Refused[:min(len(n.Refused), maxRefused)]})
 		}
 	}
 	return true, refused, nil

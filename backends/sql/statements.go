@@ -332,8 +332,8 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case fenceChange, membersChange, lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead, namespaceLift, shardsLift,
-		beatTry, beatsLift, barrierWrite, barrierInsert:
+	case fenceChange, membersChange, lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead,
+		namespaceLift, shardsLift, beatTry, beatsLift, barrierWrite, barrierInsert:
 		return true
 	default:
 		return false

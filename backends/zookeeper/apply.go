@@ -490,7 +490,8 @@ func writeError(err error) error {
 	if err = denied(err); driver.NotApplied(err) {
 		return err
 	}
-	if errors.Is(err, driver.ErrDenied) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) {
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) ||
+		errors.Is(err, zk.ErrNoServer) {
 		return fmt.Errorf("tenure: zookeeper: %w: %w", driver.ErrRetry, err)
 	}
 	return fmt.Errorf("tenure: zookeeper: writing: %w", err)

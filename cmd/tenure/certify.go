@@ -69,7 +69,8 @@ nothing was judged.`,
 	f.BoolVar(&o.Long, "long", false, "about 20 times as many interleavings in the conformance suite")
 	f.BoolVar(&o.Serial, "serial", false, "one case of the conformance suite after the other, for a store that others use")
 	f.StringVar(&cases, "cases", "", "regular expression: of the conformance suite only the cases whose names it matches")
-	f.StringSliceVar(&o.Doors, "door", nil, "host:port of another node of the store's cluster, through which every second process of the suite goes")
+	f.StringSliceVar(&o.Doors, "door", nil,
+		"host:port of another node of the store's cluster, through which every second process of the suite goes")
 	f.StringSliceVar(&only, "only", nil, "phases to run: conformance, system, control (default all)")
 	return c
 }

@@ -76,7 +76,8 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	now := time.Now()
 	info := b.Info()
 	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
-		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []string{}}
+		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{},
+		Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []string{}}
 	live, members := map[core.SessionID]bool{}, sessions(v)
 	for _, m := range v.Members {
 		at, watched := seen[m.Session]

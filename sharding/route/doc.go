@@ -59,9 +59,9 @@
 // It computes the shard of a key itself, so that a request takes one hop. On 421 it follows the
 // answer, once the address is allowed, and asks for the map. Where nothing was done, it tries
 // again: after 421 and 503, and where the owner could not be connected to, or had closed an idle
-// connection before the request was written. A request whose answer is lost is never sent again. After a 503, too, it asks another member for the map.
-// While no member answers, it goes on with the map that it has. Age returns how old its news are. Its requests go to the owners' addresses that Allow allows, and redirects are
-// not followed.
+// connection before the request was written. A request whose answer is lost is never sent again. After a 503, too, it asks another
+// member for the map. While no member answers, it goes on with the map that it has. Age returns how old its news are. Its requests
+// go to the owners' addresses that Allow allows, and redirects are not followed.
 //
 // For a restart without failed requests a member leaves in this order: Manager.Run returns once
 // its shards are handed over; the member then answers 421 for some seconds, until the clients know
@@ -86,9 +86,10 @@
 //
 // Requests that wait are bounded by [OwnersOptions].MaxWaiting; further ones are answered at once,
 // with Retry-After. A member that stops, or had no news from the store for a TTL, answers 503: ask
-// another one. The header Tenure-News-Age has the seconds since those news. The map names nodes, the addresses under OwnersOptions.AddressKeys, tokens and the names of
-// shards. It is no secret to the members' clients, who learn it from 421, too; Authorize keeps it
-// from others. On loopback wrap it in tenurehttp.CheckHost.
+// another one. The header Tenure-News-Age has the seconds since those news. The map names
+// nodes, the addresses under OwnersOptions.AddressKeys, tokens and the names of shards. It is
+// no secret to the members' clients, who learn it from 421, too; Authorize keeps it from
+// others. On loopback wrap it in tenurehttp.CheckHost.
 //
 // # What it does not do
 //

@@ -125,7 +125,8 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 }
 
 // read reads a member's answer; nil if it has nothing new. at is the time of the member's news.
-func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration, err error) {
+func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration,
+	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)
 	if err != nil {
 		return nil, at, 0, err

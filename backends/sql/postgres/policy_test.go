@@ -61,7 +61,8 @@ func TestRowSecurity(t *testing.T) {
 			if f := named(found, "row level security"); err != nil || f.Value != "items, logs" && f.Value != "logs, items" || f.Remedy == "" {
 				t.Errorf("Examine finds %+v, %v", f, err)
 			}
-			if _, err := Open(t.Context(), app.Reveal(), "app", &o); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "logs") {
+			if _, err := Open(t.Context(), app.Reveal(), "app", &o); !errors.Is(err, driver.ErrUnsupported) ||
+				!strings.Contains(err.Error(), "logs") {
 				t.Errorf("Open answers %v", err)
 			}
 		})

@@ -129,7 +129,8 @@ var rows = []row{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/keyspace", "internal/mark", "internal/rhythm"}},
+	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/keyspace", "internal/mark",
+		"internal/rhythm"}},
 
 	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/keyspace", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
@@ -206,7 +207,8 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/share"},
-	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock", "golang.org/x/sys/unix"}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
+		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	// It measures backends as core uses them.

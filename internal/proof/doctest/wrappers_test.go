@@ -438,6 +438,10 @@ func wrappers() []wrapper {
 `, "client *api.Client")},
 		{page: "docs/comparison.md", has: "zk.NewLock(", text: before("\t\"github.com/go-zookeeper/zk\"\n", "conn *zk.Conn")},
 		{page: "docs/comparison.md", has: "pg_try_advisory_lock", text: before("\t\"database/sql\"\n", "db *sql.DB")},
+		{page: "docs/comparison.md", has: "rs.NewMutex(", text: strings.Replace(before("\t\"errors\"\n\t\"time\"\n", "rs redsyncs"),
+			"func lead", redsyncStub+"func lead", 1)},
+		{page: "docs/comparison.md", has: "locks.Lock(", text: lockedWrapper},
+		{page: "docs/which.md", has: `"schema-7", migrate, nil)`, text: guestWrapper},
 		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
 		{page: "docs/sharding.md", has: "Keyspace: keys", text: rangesWrapper},
@@ -465,6 +469,78 @@ func before(imports, param string) string {
 		"func lead(ctx context.Context, " + param + ") error {\n" + marker + "\n\treturn nil\n}\n\n" +
 		"func main() { _ = lead }\n"
 }
+
+// redsyncStub has the signatures of redsync, which only the module bench requires.
+const redsyncStub = `var pay func(ctx context.Context, value string) error
+
+type redsyncs interface {
+	NewMutex(name string, options ...any) interface {
+		LockContext(context.Context) error
+		UnlockContext(context.Context) (bool, error)
+		Value() string
+	}
+}
+
+var redsync struct{ WithExpiry func(time.Duration) any }
+
+`
+
+const lockedWrapper = `package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/lock"
+)
+` + must + `
+var paid core.Token
+
+func pay(ctx context.Context, token core.Token) error {
+	check(ctx.Err() == nil && token > paid, "the token is not greater each time")
+	paid = token
+	return nil
+}
+
+func once(ctx context.Context, locks *lock.Locks) error {
+` + marker + `
+}
+
+func main() {
+	ctx := context.Background()
+	backend, err := sqlite.Open(ctx, "tenure.db", "billing", nil)
+	must(err)
+	defer backend.Close()
+	locks, err := lock.New(backend, nil)
+	must(err)
+	defer locks.Close()
+	must(once(ctx, locks))
+	must(once(ctx, locks))
+}
+`
+
+const guestWrapper = `package main
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+)
+` + must + `
+func main() {
+	ctx := context.Background()
+	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer backend.Close()
+	migrate := func(context.Context, *core.Lease) ([]byte, error) { return []byte("done"), nil }
+` + marker + `
+	must(err)
+	check(string(result) == "done", "the job has no result")
+}
+`
 
 const movedWrapper = `package main
 
