@@ -67,6 +67,8 @@ func errorCases() []Case {
 			Shows: "an unreadable entry fails reads of its log, and nothing else"},
 		{Area: area, Property: "LostEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: lostEntry,
 			Shows: "a log that lacks entries which its head names is damaged, and never a shorter one"},
+		{Area: area, Property: "OddItem", Rules: []Rule{ruleL2, ruleD1}, Needs: []string{"Tamper"}, run: oddItem,
+			Shows: "an item under a key that no item can have is left out of lists, and views name it"},
 	}
 }
 
@@ -743,6 +745,35 @@ func lostEntry(f *fixture) {
 	f.must(ruleD1, a.write(fences["only"], 2, appendOp("z")).Err == nil, "a commit behind it is refused")
 	f.must(ruleD1, a.write(good, 1, appendOp("z")).Err == nil, "a commit to a shard beside it is refused")
 	f.must(ruleL4, tailing("only", 2) && tailing("good", 1), "the tail does not go on")
+}
+
+func oddItem(f *fixture) {
+	a := f.join("a")
+	at := a.acquire("odd")
+	a.commit(at, put("k1", "v"), put("k3", "v"))
+	err := f.store.Tamper(f.ctx, OddItem, "odd")
+	if errors.Is(err, errors.ErrUnsupported) {
+		f.skip("the harness cannot write an item past the driver")
+	}
+	f.setup("tamper", err)
+	b := f.open()
+	for _, prefix := range []string{"", "k"} {
+		for limit, want := range []string{"k1 k3", "k1", "k1 k3", "k1 k3"} {
+			items, err := b.List(f.ctx, "odd", prefix, limit)
+			var keys []string
+			for _, it := range items {
+				keys = append(keys, it.Key)
+			}
+			f.must(ruleD1, err == nil, "listing %d items beside one under an odd key answers %v", limit, err)
+			f.must(ruleL2, strings.Join(keys, " ") == want, "listing %d items answers %q; want %q", limit, keys, want)
+		}
+	}
+	v, err := b.Observe(f.ctx, driver.ObserveQuery{})
+	f.setup("observe", err)
+	f.named(OddItem, "odd", v)
+	items, err := b.List(f.ctx, "odd", "k2", 1)
+	f.must(ruleD1, err == nil && len(items) == 0, "listing what has the odd key's prefix answers %+v, %v; want nothing", items, err)
+	f.must(ruleD1, a.write(at, 2, put("k2", "v")).Err == nil, "a commit beside it is refused")
 }
 
 // tailing tails all logs from now on. The function that it returns reports whether the

@@ -62,7 +62,7 @@ func (m *model) open(ctx context.Context, namespace string, create bool) (*model
 		m.create()
 	}
 	if m.store.id == "" {
-		return nil, fmt.Errorf("tenure: the namespace has no identity: create it, or look where its data went")
+		return nil, &driver.MissingError{What: "the namespace has no identity", Make: "look where its data went"}
 	}
 	return &modelBackend{m: m, namespace: namespace, id: m.store.id, ended: make(chan struct{}),
 		known: map[driver.SessionID]*record{}}, nil
@@ -389,6 +389,12 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 	}
 	return send(ctx, b, read, func() ([]driver.Item, error) {
 		var items []driver.Item
+		if b.m.shard(id).oddItem && b.m.bug == oddItemFails {
+			return nil, b.m.damaged("item/"+string(id), id)
+		}
+		if b.m.shard(id).oddItem && b.m.bug == oddItemListed && strings.HasPrefix("k2#x", prefix) {
+			items = append(items, driver.Item{Key: "k2#x", Version: 1})
+		}
 		for key, it := range b.m.shard(id).items {
 			if strings.HasPrefix(key, prefix) {
 				items = append(items, it)

@@ -74,6 +74,8 @@ const (
 	damageIsRetry
 	badHeadUsed
 	badEntrySkipped
+	oddItemFails
+	oddItemListed
 	remembersLastJoin
 	tooLargeSent
 	tailIgnoresMax
@@ -206,6 +208,9 @@ func mutants() []mutant {
 		{damageIsRetry, "asks to repeat calls that a damaged record refuses", "Errors/CorruptRecordsQuarantined", "D1"},
 		{badHeadUsed, "goes on under a head that cannot be read", "Errors/DamagedHead", "D1"},
 		{badEntrySkipped, "skips an entry that cannot be read", "Errors/DamagedEntry", "D1"},
+		{oddItemFails, "lists nothing beside an item that has no valid key", "Errors/OddItem", "D1"},
+		{oddItemListed, "lists an item that has no valid key", "Errors/OddItem", "L2"},
+		{damageIsHidden, "names no item that has no valid key", "Errors/OddItem", "D1"},
 		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", "E1"},
 		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", "P1"},
 		{beatsBehindWrites, "queues heartbeats behind commits", "Membership/BeatsNotBehindWrites", "E4"},

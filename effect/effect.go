@@ -261,6 +261,9 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	if err := json.Unmarshal(item.Value, &s); err != nil {
 		return Effect{}, damaged("%.200q", err.Error())
 	}
+	if n := min(s.Attempts, s.Repeats, s.NotKept); n < 0 {
+		return Effect{}, damaged("it counts %d of something", n)
+	}
 	if !s.State.Open() && s.State != Done && s.State != Failed {
 		return Effect{}, damaged("its state %.40q is not known", s.State)
 	}

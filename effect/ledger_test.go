@@ -612,6 +612,7 @@ func TestDamaged(t *testing.T) {
 		for key, value := range map[string]string{
 			"o/a": "{", "o/b": `{"state":"begun","began":"2026-01-02T03:04:05Z"}`, "o/c": `{"state":"odd"}`, "e/a": "\x00",
 			"e/b": `{"state":"begun","began":"2026-01-02T03:04:05Z"}`,
+			"e/n": `{"state":"repeat","began":"2026-01-02T03:04:05Z","repeats":-1}`, "e/m": `{"state":"done","attempts":-1}`,
 			"e/d": `{"state":"done","result":"` + strings.Repeat("A", maxRecord) + `"}`, "t/x/a": "", "t/999999999999999999999999/a": "",
 		} {
 			if _, err := one.lease.Commit(context.Background(), core.Put(Prefix+key, []byte(value))); err != nil {
@@ -627,7 +628,7 @@ func TestDamaged(t *testing.T) {
 		if len(all) != 1 || all[0].Key != "b" || !errors.Is(err, core.ErrDamaged) {
 			w.Errorf("in doubt %+v, %v", all, err)
 		}
-		for _, key := range []string{"a", "d"} {
+		for _, key := range []string{"a", "d", "n", "m"} {
 			if _, err := w.do(l, key, never); !errors.Is(err, core.ErrDamaged) {
 				w.Errorf("got %v", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 // Get returns an item. See driver.Backend.
@@ -39,6 +40,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	}
 	root := b.keys.Items(shard)
 	items, bad := []driver.Item{}, 0 // bad: records under keys that no item can have
+	var odd []*driver.DamagedError   // the first of them
 	for r := (Range{Prefix: root + prefix, Limit: limit}); ; {
 		page, err := b.store.Range(ctx, r)
 		if err != nil {
@@ -47,13 +49,16 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		for _, p := range page.Pairs {
 			switch key := p.Key[len(root):]; {
 			case driver.CheckKey(key) != nil:
-				bad++
+				if bad++; bad <= driver.MaxDamaged {
+					odd = append(odd, corrupt(p.Key, oddkey.Why))
+				}
 			case limit == 0 || len(items) < limit:
 				items = append(items, driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)})
 			}
 		}
 		n := len(page.Pairs)
 		if limit == 0 || len(items) == limit || n < r.Limit {
+			b.odd.Set(shard, odd)
 			return items, nil
 		}
 		// Pages grow with the bad records before them, so that many of these cost few calls.

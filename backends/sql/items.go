@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 // Get returns an item, or nil. See driver.Backend.
@@ -57,18 +58,39 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		limit = math.MaxInt
 	}
 	var items []driver.Item
+	var odd []*driver.DamagedError // the first rows under keys that no item can have
 	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
-		items = nil
-		err := data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix), limit}, func(r Row) error {
-			var it driver.Item
-			var size int
-			if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
-				return err
+		items, odd = nil, nil
+		var err error
+		for low, want, bad, full := prefix, limit, 0, true; full && err == nil && len(items) < limit; {
+			n, last := 0, ""
+			err = data.rows(ctx, itemsList, []any{b.name, string(shard), low, after(prefix), want}, func(r Row) error {
+				var it driver.Item
+				var size int
+				if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
+					return err
+				}
+				n, last = n+1, it.Key
+				switch {
+				case driver.CheckKey(it.Key) == nil && len(items) == limit:
+					return nil
+				case driver.CheckKey(it.Key) == nil:
+					items = append(items, it)
+					return b.checkItem(shard, &it, size)
+				}
+				if bad++; bad <= driver.MaxDamaged {
+					odd = append(odd, b.damaged("items", string(shard)+" "+it.Key, shard, oddkey.Why))
+				}
+				return nil
+			})
+			// The next page begins behind the last row: no valid key has a character below "-". Pages grow with the rows
+			// that are left out, so that many of these cost few pages.
+			if full = n == want; full && err == nil && last+"!" <= low {
+				return b.damaged("items", string(shard), shard, oddkey.Why)
 			}
-			items = append(items, it)
-			return b.checkItem(shard, &it, size)
-		})
+			low, want = last+"!", max(limit-len(items), min(bad, maxBad))
+		}
 		if err == nil {
 			seen, err = b.headAfter(ctx, data, shard)
 		}
@@ -80,15 +102,16 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	if err != nil {
 		return nil, b.readError(err)
 	}
+	b.odd.Set(shard, odd)
 	return items, nil
 }
 
-// checkItem refuses an item that the database did not send, or under no valid key.
+// maxBad is how many rows List reads at once to get past those that are no items.
+const maxBad = 1000
+
+// checkItem refuses an item that the database did not send.
 func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) error {
-	switch {
-	case driver.CheckKey(it.Key) != nil:
-		return b.damaged("items", string(shard)+" "+it.Key, shard, whyName)
-	case size != len(it.Value):
+	if size != len(it.Value) {
 		return b.damaged("items", string(shard)+" "+it.Key, shard, "its value is too many bytes")
 	}
 	return nil

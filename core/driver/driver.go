@@ -116,7 +116,7 @@ type Backend interface {
 	// List returns the shard's items whose key begins with prefix, byte by byte,
 	// in the order of their keys' bytes: the first limit of them, or all if limit is 0;
 	// ErrInvalid if it is negative (L2). The limit also bounds the values that are read
-	// from the store. Linearizable, as Get.
+	// from the store. Linearizable, as Get. Items under keys that no item can have are left out; views name them (D1).
 	List(ctx context.Context, shard ShardID, prefix string, limit int) ([]Item, error)
 
 	// Close unblocks what is blocked, with ErrClosed, and leaves no goroutine,

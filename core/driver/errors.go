@@ -149,15 +149,15 @@ type LabelLister interface {
 // the namespace. It matches Err.
 type MissingError struct {
 	What string // is missing, such as `namespace "app" has no identity record`
-	Make string // how a program makes it, such as "open it once with Create"
+	Make string // how a program makes it, such as "open it once with Create", behind "run tenure init, or"
 	Err  error  // the sentinel that it matches, if any
 }
 
 func (e *MissingError) Error() string {
 	if e.Err == nil {
-		return fmt.Sprintf("tenure: %s: %s", e.What, e.Make)
+		return fmt.Sprintf("tenure: %s: run tenure init, or %s", e.What, e.Make)
 	}
-	return fmt.Sprintf("tenure: %s: %s: %v", e.What, e.Make, e.Err)
+	return fmt.Sprintf("tenure: %s: run tenure init, or %s: %v", e.What, e.Make, e.Err)
 }
 
 func (e *MissingError) Unwrap() error { return e.Err }

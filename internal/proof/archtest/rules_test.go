@@ -33,7 +33,7 @@ var floors = [][][]string{
 	{{"core"}},
 	// Stores, beside what applications build on leases.
 	{
-		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/route", "internal/sqlschema"},
+		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/oddkey", "internal/route", "internal/sqlschema"},
 		{"sharding/..."},
 		{"effect"},
 		{"lock"},
@@ -91,7 +91,8 @@ var rows = []row{
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"core/driver", "internal/kvrecord", "internal/kvkeys"}},
+	{pkg: "backends/kv", allow: []string{"core/driver", "internal/kvrecord", "internal/kvkeys", "internal/oddkey"}},
+	{pkg: "internal/oddkey", allow: []string{"core/driver"}},
 	{pkg: "internal/kvrecord", allow: []string{"core/driver"}},
 	{pkg: "internal/changelog", allow: []string{
 		"core/driver", "backends/kv", "internal/kvrecord", "internal/kvkeys",
@@ -114,7 +115,7 @@ var rows = []row{
 		"core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/go-zookeeper/zk", "internal/kvkeys",
 	}},
-	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
+	{pkg: "backends/sql", allow: []string{"core/driver", "internal/oddkey", "internal/sqlschema"}},
 	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
 	{pkg: "backends/sql/sqlite", allow: append([]string{
 		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",

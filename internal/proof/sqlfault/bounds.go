@@ -233,6 +233,9 @@ func Damage(what conformance.Tampering, name string, w Wide) (data, roster []str
 	case conformance.CorruptEntry:
 		return []string{fmt.Sprintf("UPDATE tenure_logs SET cuts = '{{{' WHERE shard = '%s' AND last_seq = 1 AND",
 			name)}, nil
+	case conformance.OddItem:
+		return []string{fmt.Sprintf("INSERT INTO tenure_items SELECT DISTINCT namespace, shard, 'k2#x', 1, value FROM tenure_items "+
+			"WHERE shard = '%s' AND", name)}, nil
 	case conformance.RemoveEntry:
 		return []string{fmt.Sprintf("DELETE FROM tenure_logs WHERE shard = '%s' AND last_seq = 1 AND", name)}, nil
 	case conformance.RewriteShard:
