@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // MaxKey bounds the key of an effect, in bytes.
@@ -239,10 +240,10 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	switch err := CheckKey(key); {
 	case err != nil:
 		return Effect{}, damaged("its key is not one of an effect")
-	case len(item.Value) > maxRecord:
-		return Effect{}, damaged("it has %d bytes", len(item.Value))
+	case item.Damaged != nil:
+		return Effect{}, damaged("%s", item.Damaged.Why)
 	}
-	if err := json.Unmarshal(item.Value, &s); err != nil {
+	if err := boundjson.Unmarshal(item.Value, maxRecord, 64, &s); err != nil {
 		return Effect{}, damaged("%.200q", err.Error())
 	}
 	if !s.State.Open() && s.State != Done && s.State != Failed {

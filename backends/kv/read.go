@@ -3,8 +3,10 @@ package kv
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // Get returns an item. See driver.Backend.
@@ -30,8 +32,8 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns items by prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
-	if err := driver.CheckList(shard, prefix, limit); err != nil {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
+	if err := driver.CheckList(shard, prefix, limit, largest); err != nil {
 		return nil, err
 	}
 	if b.life.Err() != nil {
@@ -39,7 +41,8 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	}
 	root := b.keys.Items(shard)
 	items, bad := []driver.Item{}, 0 // bad: records under keys that no item can have
-	for r := (Range{Prefix: root + prefix, Limit: limit}); ; {
+	budget := listing.New(limit, largest)
+	for r := (Range{Prefix: root + prefix, Limit: budget.Page(limit), Largest: largest}); ; {
 		page, err := b.store.Range(ctx, r)
 		if err != nil {
 			return nil, b.readError(err)
@@ -49,7 +52,9 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 			case driver.CheckKey(key) != nil:
 				bad++
 			case limit == 0 || len(items) < limit:
-				items = append(items, driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)})
+				it := driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)}
+				budget.Take(&it, max(len(p.Value), p.Long), shard, p.Key)
+				items = append(items, it)
 			}
 		}
 		n := len(page.Pairs)
@@ -57,7 +62,8 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 			return items, nil
 		}
 		// Pages grow with the bad records before them, so that many of these cost few calls.
-		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", max(limit-len(items), min(bad, maxBad))
+		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", budget.Page(max(limit-len(items), min(bad, maxBad)))
+		r.KeysOnly = budget.Spent()
 	}
 }
 
@@ -154,9 +160,21 @@ func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, throug
 	start, bytes := b.keys.Chunk(shard, from), 0
 	for n := firstChunks; ; n = min(4*n, (maxPageBytes-bytes)*len(found)/bytes+1) {
 		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each has one entry or more
-		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n})
+		largest := maxPageBytes / n                                        // several are read only while they fit together
+		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n, Largest: largest})
 		if err != nil {
 			return nil, err
+		}
+		long := slices.IndexFunc(page.Pairs, func(p Pair) bool { return p.Long > 0 })
+		if long == 0 && len(found) == 0 {
+			one, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: 1, Largest: maxPageBytes})
+			if err != nil {
+				return nil, err
+			}
+			return one.Pairs, nil
+		}
+		if long >= 0 {
+			return append(found, page.Pairs[:long]...), nil
 		}
 		found = append(found, page.Pairs...)
 		for _, p := range page.Pairs {

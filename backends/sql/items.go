@@ -2,9 +2,11 @@ package sql
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // Get returns an item, or nil. See driver.Backend.
@@ -46,28 +48,41 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns the items whose key begins with prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckList(shard, prefix, limit); err != nil {
+	if err := driver.CheckList(shard, prefix, limit, largest); err != nil {
 		return nil, err
 	}
+	most, width := limit, largest
 	if limit == 0 {
-		limit = math.MaxInt
+		most = math.MaxInt
+	}
+	if largest == 0 {
+		width = math.MaxInt32 // above any that the statement returns
 	}
 	var items []driver.Item
 	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		items = nil
-		err := data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix), limit}, func(r Row) error {
+		budget := listing.New(limit, largest)
+		err := data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix), most, width}, func(r Row) error {
 			var it driver.Item
 			var size int
 			if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
 				return err
 			}
+			sent := size
+			if size > width {
+				sent = 0
+			}
+			if err := b.checkItem(shard, &it, sent); err != nil {
+				return err
+			}
+			budget.Take(&it, size, shard, fmt.Sprintf("%sitems %s/%s %s", b.stmts.prefix, b.name, shard, it.Key))
 			items = append(items, it)
-			return b.checkItem(shard, &it, size)
+			return nil
 		})
 		if err == nil {
 			seen, err = b.headAfter(ctx, data, shard)
