@@ -37,6 +37,9 @@ const (
 // maxRecord is more than any record has, in bytes.
 const maxRecord = 2*MaxMaxResult + 16<<10
 
+// maxOpen is more than the record of an open effect has, in bytes: it has no result.
+const maxOpen = 8 << 10
+
 // State says how far an effect is. Begun, InDoubt and Repeat are open.
 type State string
 

@@ -26,10 +26,10 @@ import (
 // kilobytes, so that a large namespace does not stall the member that answers.
 const pageSize = 5000
 
-// Where values may be too long to be read (kv.Range.Largest), an answer has pageBytes at most,
-// and the first one cautious records.
+// Where values may be too long to be read (kv.Range.Largest), an answer has pageBytes at most or
+// one record, and the first one cautious records.
 const (
-	pageBytes = 8 << 20
+	pageBytes = 3 << 20
 	cautious  = 64
 )
 
@@ -206,10 +206,7 @@ func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
 func (m *member) scan(ctx context.Context, q kv.Range, s *store) (*kv.Page, error) {
 	page := &kv.Page{}
 	from, end := []byte(max(q.Prefix, q.From)), []byte(clientv3.GetPrefixRangeEnd(q.Prefix))
-	size, opts := pageSize, s.opts
-	if q.Largest > 0 {
-		opts = append(slices.Clip(s.opts), grpc.MaxCallRecvMsgSize(pageBytes))
-	}
+	size := pageSize
 	if q.Largest > 0 && q.Limit > 0 {
 		size = cautious
 	}
@@ -218,11 +215,15 @@ func (m *member) scan(ctx context.Context, q kv.Range, s *store) (*kv.Page, erro
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-len(page.Pairs))
 		}
+		opts := s.opts
+		if q.Largest > 0 && limit > 1 {
+			opts = append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(pageBytes))
+		}
 		resp, err := m.kv.Range(ctx, &etcdserverpb.RangeRequest{
 			Key: from, RangeEnd: end, Limit: int64(limit), Revision: int64(page.Rev), KeysOnly: q.KeysOnly,
 		}, opts...)
-		if status.Code(err) == codes.ResourceExhausted && q.Largest > 0 && limit > 1 { // the answer was refused by its length, and not read
-			size = limit / 4
+		if status.Code(err) == codes.ResourceExhausted && q.Largest > 0 && limit > 1 { // refused by its length, and not read
+			size = max(1, limit/4)
 			continue
 		}
 		if err == nil {
