@@ -151,6 +151,7 @@ const (
 	firstChunks  = 8
 	maxChunks    = 1024
 	maxPageBytes = 4 << 20 // about; one record counts whatever its length
+	anyLength    = 1 << 30
 )
 
 // chunks reads at most limit records of a log from the one that has entry from on,
@@ -161,13 +162,16 @@ func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, throug
 	for n := firstChunks; ; n = min(4*n, (maxPageBytes-bytes)*len(found)/bytes+1) {
 		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each has one entry or more
 		largest := maxPageBytes / n                                        // several are read only while they fit together
+		if n == 1 {
+			largest = anyLength
+		}
 		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n, Largest: largest})
 		if err != nil {
 			return nil, err
 		}
 		long := slices.IndexFunc(page.Pairs, func(p Pair) bool { return p.Long > 0 })
 		if long == 0 && len(found) == 0 {
-			one, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: 1, Largest: maxPageBytes})
+			one, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: 1, Largest: anyLength})
 			if err != nil {
 				return nil, err
 			}
