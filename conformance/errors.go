@@ -152,7 +152,7 @@ func doneContext(f *fixture) {
 		"ReadLog":  func() error { _, err := a.b.ReadLog(done, "s", 0, 1); return err }(),
 		"TailLog":  func() error { _, err := a.b.TailLog(done, "", 1); return err }(),
 		"Get":      func() error { _, err := a.b.Get(done, "s", "k"); return err }(),
-		"List":     func() error { _, err := a.b.List(done, "s", "", 0); return err }(),
+		"List":     func() error { _, err := a.b.List(done, "s", "", 0, 0); return err }(),
 	} {
 		f.must(ruleX1, err != nil, "%s with a context that is done succeeds", call)
 		f.must(ruleE1, driver.Unknown(err) || errors.Is(err, driver.ErrRetry),
@@ -358,7 +358,7 @@ func closedBackend(f *fixture) {
 		"ReadLog":          func() error { _, err := a.b.ReadLog(f.ctx, "s", 0, 1); return err }(),
 		"TailLog":          func() error { _, err := a.b.TailLog(f.ctx, "", 1); return err }(),
 		"Get":              func() error { _, err := a.b.Get(f.ctx, "s", "k"); return err }(),
-		"List":             func() error { _, err := a.b.List(f.ctx, "s", "", 0); return err }(),
+		"List":             func() error { _, err := a.b.List(f.ctx, "s", "", 0, 0); return err }(),
 		"Session.Beat":     a.Beat(f.ctx),
 		"Session.Acquire":  a.claim(driver.Claim{Shard: "t"}).Err,
 		"Session.Transfer": a.transfer(fence, b.ID()).Err,
@@ -405,7 +405,7 @@ func invalidNames(f *fixture) {
 		bad("reading the log of", name, err)
 		_, err = a.b.Get(f.ctx, shard, "k")
 		bad("reading an item of", name, err)
-		_, err = a.b.List(f.ctx, shard, "", 0)
+		_, err = a.b.List(f.ctx, shard, "", 0, 0)
 		bad("listing", name, err)
 		m := f.newcomer(a.b, name)
 		_, err = a.b.Join(f.ctx, m)
@@ -420,7 +420,7 @@ func invalidNames(f *fixture) {
 		_, err := a.b.Get(f.ctx, "s", key)
 		bad("getting", key, err)
 		if driver.CheckPrefix(key) != nil {
-			_, err = a.b.List(f.ctx, "s", key, 0)
+			_, err = a.b.List(f.ctx, "s", key, 0, 0)
 			bad("listing the prefix", key, err)
 		}
 	}
@@ -509,7 +509,7 @@ func concurrentUse(f *fixture) {
 			note(m.write(fences[i], page.Head.Number+1, appendOp("x"), put("k", "v"), trim(page.Head.Seq)).Err)
 			_, err = b.Get(f.ctx, shard, "k")
 			note(err)
-			_, err = b.List(f.ctx, shard, "", 0)
+			_, err = b.List(f.ctx, shard, "", 0, 0)
 			note(err)
 			note(m.Beat(f.ctx))
 			r := m.transfer(fences[i], m.ID())
@@ -759,7 +759,7 @@ func oddItem(f *fixture) {
 	b := f.open()
 	for _, prefix := range []string{"", "k"} {
 		for limit, want := range []string{"k1 k3", "k1", "k1 k3", "k1 k3"} {
-			items, err := b.List(f.ctx, "odd", prefix, limit)
+			items, err := b.List(f.ctx, "odd", prefix, limit, 0)
 			var keys []string
 			for _, it := range items {
 				keys = append(keys, it.Key)
@@ -771,7 +771,7 @@ func oddItem(f *fixture) {
 	v, err := b.Observe(f.ctx, driver.ObserveQuery{})
 	f.setup("observe", err)
 	f.named(OddItem, "odd", v)
-	items, err := b.List(f.ctx, "odd", "k2", 1)
+	items, err := b.List(f.ctx, "odd", "k2", 1, 0)
 	f.must(ruleD1, err == nil && len(items) == 0, "listing what has the odd key's prefix answers %+v, %v; want nothing", items, err)
 	f.must(ruleD1, a.write(at, 2, put("k2", "v")).Err == nil, "a commit beside it is refused")
 }

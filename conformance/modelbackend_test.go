@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // modelBackend is a process's way to a model, through a network with faults.
@@ -383,8 +384,8 @@ func (b *modelBackend) Get(ctx context.Context, id driver.ShardID, key string) (
 	})
 }
 
-func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
-	if err := driver.CheckList(id, prefix, limit); err != nil {
+func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
+	if err := driver.CheckList(id, prefix, limit, largest); err != nil {
 		return nil, err
 	}
 	return send(ctx, b, read, func() ([]driver.Item, error) {
@@ -403,6 +404,15 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 		slices.SortFunc(items, func(x, y driver.Item) int { return strings.Compare(x.Key, y.Key) })
 		if limit > 0 {
 			items = items[:min(limit, len(items))]
+		}
+		budget := listing.New(limit, largest)
+		if b.m.bug == listsAnyNumber {
+			budget = listing.New(0, largest)
+		}
+		for i := range items {
+			if b.m.bug != listsAnySize {
+				budget.Take(&items[i], len(items[i].Value), id, items[i].Key)
+			}
 		}
 		return items, nil
 	})

@@ -99,6 +99,8 @@ const (
 	lockVanishes
 	locksStay
 	denialIsRetry
+	listsAnySize
+	listsAnyNumber
 
 	lying bug = 1 << 16
 )
@@ -181,6 +183,8 @@ func mutants() []mutant {
 		{transferToAbsent, "transfers to a session without a record", "Release/TransferToAbsentMemberRefused", "A5"},
 		{successOnLostReply, "takes a lost reply for success", "Errors/LostReplyIsUnknown", "E1"},
 		{unknownAsNotApplied, "takes a lost reply for a refusal", "Errors/LostReplyIsUnknown", "E1"},
+		{listsAnySize, "returns values of any size in a list", "Views/LongValuesLeftOut", "D1"},
+		{listsAnyNumber, "returns any number of values in a list", "Views/LongValuesLeftOut", "D1"},
 		{causeIsAnswer, "takes why the caller gave up for the answer", "Errors/LostReplyIsUnknown", "E1"},
 		{retriesWrites, "sends a write again that was not answered", "Errors/WriteSentOnce", "E2"},
 		{noIdentityCheck, "goes on with a store that was wiped", "Chaos/WipeStore", "I1"},

@@ -112,9 +112,12 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 
 // List returns the shard's items whose key begins with prefix, byte by byte, in the order of
 // their keys: the first limit of them, or all if limit is 0; ErrInvalid if it is negative. The
-// limit also bounds what is read from the store. Otherwise as Get.
-func (l *Lease) List(ctx context.Context, prefix string, limit int) ([]Item, error) {
-	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix, limit) })
+// limit also bounds what is read from the store. If largest is positive, an item whose value has
+// more bytes has Damaged instead of it; see driver.Backend. Otherwise as Get.
+func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
+	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {
+		return l.e.b.List(ctx, l.fence.Shard, prefix, limit, largest)
+	})
 }
 
 // ReadLog returns at most max entries of the shard's decision log after the given

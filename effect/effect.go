@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // MaxKey bounds the key of an effect, in bytes.
@@ -36,6 +37,9 @@ const (
 
 // maxRecord is more than any record has, in bytes.
 const maxRecord = 2*MaxMaxResult + 16<<10
+
+// maxOpen is more than the record of an open effect has, in bytes: it has no result.
+const maxOpen = 8 << 10
 
 // State says how far an effect is. Begun, InDoubt and Repeat are open.
 type State string
@@ -255,10 +259,10 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	switch err := CheckKey(key); {
 	case err != nil:
 		return Effect{}, damaged("its key is not one of an effect")
-	case len(item.Value) > maxRecord:
-		return Effect{}, damaged("it has %d bytes", len(item.Value))
+	case item.Damaged != nil:
+		return Effect{}, damaged("%s", item.Damaged.Why)
 	}
-	if err := json.Unmarshal(item.Value, &s); err != nil {
+	if err := boundjson.Unmarshal(item.Value, maxRecord, 64, &s); err != nil {
 		return Effect{}, damaged("%.200q", err.Error())
 	}
 	if n := min(s.Attempts, s.Repeats, s.NotKept); n < 0 {

@@ -64,7 +64,7 @@ func (l *Ledger) keep() {
 // more: what ends later is kept longer.
 func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	for more := true; more && !l.stopped(); {
-		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce)
+		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce, 1) // their values are empty
 		if err != nil {
 			return time.Time{}, err
 		}

@@ -356,7 +356,7 @@ func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 
 // open reads the open effects; nil only if that failed.
 func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
-	items, err := l.lease.List(ctx, openPrefix, MaxMaxInDoubt+MaxConcurrent)
+	items, err := l.lease.List(ctx, openPrefix, MaxMaxInDoubt+MaxConcurrent, maxOpen)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the open effects: %w", err)
 	}
@@ -389,7 +389,7 @@ func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]E
 	if limit < 1 || limit > MaxMaxInDoubt {
 		return nil, invalid("reading %d effects is outside 1 to %d", limit, MaxMaxInDoubt)
 	}
-	items, err := b.List(ctx, core.ShardID(shard), openPrefix, limit)
+	items, err := b.List(ctx, core.ShardID(shard), openPrefix, limit, maxOpen)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the open effects of shard %q: %w", shard, err)
 	}

@@ -516,7 +516,7 @@ func TestTrimWhole(t *testing.T) {
 }
 
 func (w *world) items(p *leader, prefix string) (keys []string) {
-	items, err := p.b.List(context.Background(), "pay", prefix, 0)
+	items, err := p.b.List(context.Background(), "pay", prefix, 0, 0)
 	if err != nil {
 		w.Error(err)
 	}
@@ -871,7 +871,7 @@ func TestTake(t *testing.T) {
 			w.Errorf("%d charges of the open one, %d calls: %v", n, bank.calls, bank.charges)
 		}
 		time.Sleep(2 * time.Hour) // what ended is trimmed in the new shard, too
-		if items, err := q.lease.List(context.Background(), Prefix, 0); err != nil || len(items) > 0 {
+		if items, err := q.lease.List(context.Background(), Prefix, 0, 0); err != nil || len(items) > 0 {
 			w.Errorf("after Keep: %+v, %v", items, err)
 		}
 		m.Close()

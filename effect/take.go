@@ -17,15 +17,18 @@ import (
 //
 // Call Do in Slice.Do of the key, so that the shard keeps the range until Do returns.
 func Take(ctx context.Context, b core.Backend, lease *core.Lease, from string, has func(key string) bool) ([]core.Op, error) {
-	theirs, err := b.List(ctx, core.ShardID(from), Prefix, 0)
+	theirs, err := b.List(ctx, core.ShardID(from), Prefix, 0, maxRecord)
 	if err != nil {
 		return nil, err
 	}
-	ours, err := lease.List(ctx, Prefix, 0) // of a time when the range was here before
+	ours, err := lease.List(ctx, Prefix, 0, maxRecord) // of a time when the range was here before
 	var ops []core.Op
 	taken := map[string]bool{}
 	for _, item := range theirs {
 		if taken[item.Key] = has(keyOf(item.Key)); taken[item.Key] {
+			if item.Damaged != nil { // without it the effect might happen twice
+				return nil, item.Damaged
+			}
 			ops = append(ops, core.Put(item.Key, item.Value))
 		}
 	}

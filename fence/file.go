@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 var _ Storage = (*File)(nil)
@@ -121,7 +122,7 @@ func decodeMark(line []byte) (fileMark, error) {
 	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(text)) {
 		return m, errors.New("the checksum is wrong")
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
+	if err := boundjson.Unmarshal(text, len(text), 16, &m); err != nil {
 		return m, err
 	}
 	return m, check(m.Resource, m.Fence)

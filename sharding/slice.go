@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // ErrMoved: a key is not, or not yet, this shard's. The error is a *MovedError.
@@ -665,7 +666,7 @@ func readNote(shard string, item *core.Item) (n note, err error) {
 	if item == nil {
 		return note{}, nil
 	}
-	if len(item.Value) > maxNote || json.Unmarshal(item.Value, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > MaxCuts {
+	if boundjson.Unmarshal(item.Value, maxNote, 16*MaxCuts, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > MaxCuts {
 		return note{}, fmt.Errorf("tenure: %w: shard %q: its item %s was not written by this package: restore it, or use another namespace",
 			core.ErrInvalid, shard, noteKey)
 	}

@@ -125,7 +125,7 @@ type booking struct {
 // copyItems is a Take that copies the items of a range.
 func copyItems(b core.Backend, k Keyspace) Take {
 	return func(ctx context.Context, from string, r Range) ([]core.Op, error) {
-		items, err := b.List(ctx, core.ShardID(from), "k/", 0)
+		items, err := b.List(ctx, core.ShardID(from), "k/", 0, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -140,7 +140,7 @@ func (b *Backend) reload(ctx context.Context) error {
 	b.mirror.mu.Lock()
 	floor := b.mirror.rev
 	b.mirror.mu.Unlock()
-	page, err = b.store.Range(ctx, Range{Prefix: b.keys.State()})
+	page, err = b.store.Range(ctx, Range{Prefix: b.keys.State(), Largest: maxJSONRecord})
 	if err != nil {
 		return b.readError(err)
 	}

@@ -2,9 +2,11 @@ package sql
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
@@ -47,25 +49,30 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns the items whose key begins with prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckList(shard, prefix, limit); err != nil {
+	if err := driver.CheckList(shard, prefix, limit, largest); err != nil {
 		return nil, err
 	}
+	most, width := limit, largest
 	if limit == 0 {
-		limit = math.MaxInt
+		most = math.MaxInt
+	}
+	if largest == 0 {
+		width = math.MaxInt32 // above any that the statement returns
 	}
 	var items []driver.Item
 	var odd []*driver.DamagedError // the first rows under keys that no item can have
 	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		items, odd = nil, nil
+		budget := listing.New(limit, largest)
 		var err error
-		for low, want, bad, full := prefix, limit, 0, true; full && err == nil && len(items) < limit; {
+		for low, want, bad, full := prefix, most, 0, true; full && err == nil && len(items) < most; {
 			n, last := 0, ""
-			err = data.rows(ctx, itemsList, []any{b.name, string(shard), low, after(prefix), want}, func(r Row) error {
+			err = data.rows(ctx, itemsList, []any{b.name, string(shard), low, after(prefix), want, width}, func(r Row) error {
 				var it driver.Item
 				var size int
 				if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
@@ -73,11 +80,19 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 				}
 				n, last = n+1, it.Key
 				switch {
-				case driver.CheckKey(it.Key) == nil && len(items) == limit:
+				case driver.CheckKey(it.Key) == nil && len(items) == most:
 					return nil
 				case driver.CheckKey(it.Key) == nil:
+					sent := size
+					if size > width {
+						sent = 0
+					}
+					if err := b.checkItem(shard, &it, sent); err != nil {
+						return err
+					}
+					budget.Take(&it, size, shard, fmt.Sprintf("%sitems %s/%s %s", b.stmts.prefix, b.name, shard, it.Key))
 					items = append(items, it)
-					return b.checkItem(shard, &it, size)
+					return nil
 				}
 				if bad++; bad <= driver.MaxDamaged {
 					odd = append(odd, b.damaged("items", string(shard)+" "+it.Key, shard, oddkey.Why))
@@ -89,7 +104,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 			if full = n == want; full && err == nil && last+"!" <= low {
 				return b.damaged("items", string(shard), shard, oddkey.Why)
 			}
-			low, want = last+"!", max(limit-len(items), min(bad, maxBad))
+			low, want = last+"!", max(most-len(items), min(bad, maxBad))
 		}
 		if err == nil {
 			seen, err = b.headAfter(ctx, data, shard)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/user"
@@ -19,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
@@ -400,7 +400,7 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 			return notFound("there is no such rule: tenure rules lists them")
 		}
 		change := operator.Change{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
-		if err := json.Unmarshal(item.Value, &change.Rule); err != nil {
+		if err := boundjson.Unmarshal(item.Value, control.MaxRecord, 256, &change.Rule); err != nil {
 			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %.80q is not understood: %.120q", item.Key,
 				err.Error()))
 		}

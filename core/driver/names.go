@@ -17,6 +17,9 @@ const (
 	MaxMetaBytes      = 2048
 )
 
+// MaxListBytes bounds the values of one List that has a limit and a largest value.
+const MaxListBytes = 16 << 20
+
 // MaxIdleLabels is how many node labels under which nobody lives a namespace keeps
 // a record of (rule M3).
 const MaxIdleLabels = 64
@@ -82,12 +85,15 @@ func CheckKey(key string) error {
 }
 
 // CheckList validates the arguments of Backend.List.
-func CheckList(shard ShardID, prefix string, limit int) error {
+func CheckList(shard ShardID, prefix string, limit, largest int) error {
 	if err := CheckShard(shard); err != nil {
 		return err
 	}
 	if limit < 0 {
 		return fmt.Errorf("tenure: %w: listing %d items: use 0 for all", ErrInvalid, limit)
+	}
+	if largest < 0 {
+		return fmt.Errorf("tenure: %w: listing values of %d bytes: use 0 for any size", ErrInvalid, largest)
 	}
 	return CheckPrefix(prefix)
 }

@@ -59,12 +59,12 @@ func (f *fleet) Join(ctx context.Context, m core.Member) (driver.Session, error)
 	return f.Backend.Join(ctx, m)
 }
 
-func (f *fleet) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
+func (f *fleet) List(ctx context.Context, shard core.ShardID, prefix string, limit, largest int) ([]core.Item, error) {
 	f.reads.Add(1)
 	if err := f.fail.Load(); err != nil {
 		return nil, *err
 	}
-	return f.Backend.List(ctx, shard, prefix, limit)
+	return f.Backend.List(ctx, shard, prefix, limit, largest)
 }
 
 // handler is that of the member of a node.
@@ -102,7 +102,7 @@ func answerOf(t *testing.T, w *httptest.ResponseRecorder, status int) (a operato
 // places are the nodes that hold one.
 func (f *fleet) places() []string {
 	f.t.Helper()
-	items, err := f.Backend.List(context.Background(), "_control", "rule/stop/", 0)
+	items, err := f.Backend.List(context.Background(), "_control", "rule/stop/", 0, 0)
 	if err != nil {
 		f.t.Fatal(err)
 	}

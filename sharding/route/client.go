@@ -50,7 +50,8 @@ type ClientOptions struct {
 // Bounds of a Client.
 const (
 	maxMembers    = 1000
-	maxMap        = 64 << 20               // bytes of an answer, unpacked
+	maxMap        = 24 << 20               // bytes of an answer, unpacked
+	maxMapValues  = 1_000_000              // of an answer: more than 200,000 shards have, or 100,000 ranges
 	maxNewsAge    = 365 * 24 * 3600        // seconds; a member that tells more is not believed
 	pollWait      = 10 * time.Second       // a member is asked to wait so long for a change
 	pollPatience  = 10 * time.Second       // and has that time to answer

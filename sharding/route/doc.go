@@ -71,7 +71,7 @@
 //
 // # The map of owners
 //
-// GET answers with the map as JSON, in 64 MiB at most, and packed if the client takes gzip:
+// GET answers with the map as JSON, in 24 MiB at most, and packed if the client takes gzip:
 //
 //	{"version": "K3JQ.17", "full": true, "number": 4,
 //	 "keyspace": {"name": "orders", "hash": "fnv1a-mixed", "digits": 4},

@@ -54,7 +54,7 @@ func TestRowSecurity(t *testing.T) {
 			if item, err := b.Get(t.Context(), "a", "k"); err == nil || !strings.Contains(err.Error(), hides) {
 				t.Errorf("the item reads as %+v, %v", item, err)
 			}
-			if items, err := b.List(t.Context(), "a", "", 10); err == nil || !strings.Contains(err.Error(), hides) {
+			if items, err := b.List(t.Context(), "a", "", 10, 0); err == nil || !strings.Contains(err.Error(), hides) {
 				t.Errorf("the items read as %+v, %v", items, err)
 			}
 			found, err := b.Examine(t.Context())

@@ -179,7 +179,7 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 	_, err = b.Get(t.Context(), "shard-00001", "k")
 	damaged("the item", err)
-	_, err = b.List(t.Context(), "shard-00001", "", 0)
+	_, err = b.List(t.Context(), "shard-00001", "", 0, 0)
 	damaged("the items", err)
 	if page, err := b.ReadLog(t.Context(), "shard-00001", 0, 1); err != nil || len(page.Entries) != 1 {
 		t.Errorf("the entry before the wide one: %+v, %v", page, err)
