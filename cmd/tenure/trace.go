@@ -103,7 +103,7 @@ func (a *app) checkTraces(ctx context.Context, args []string, clockError time.Du
 	case len(r.Breaches) == 0 && len(r.Unread) == 0:
 		return nil
 	case len(r.Breaches) == 0:
-		return usage(fmt.Sprintf("no breach, but %d files were not checked to their end: %s", len(r.Unread), r.Unread[0]))
+		return usage(fmt.Sprintf("no breach in what was checked; unread files: %d, such as %s", len(r.Unread), r.Unread[0]))
 	}
 	if svg != "" {
 		if err := writeNew(svg, r.Diagram); err != nil {

@@ -128,7 +128,7 @@ func TestCheckTraces(t *testing.T) {
 		shows string
 		says  string
 	}{
-		{[]string{junk, file}, exitUsage, "UNREAD", "no breach, but 1 files were not checked to their end: " + junk},
+		{[]string{junk, file}, exitUsage, "UNREAD", "unread files: 1, such as " + junk},
 		{[]string{file, file}, exitUsage, "UNREAD", "name each file once"},
 		{[]string{file, filepath.Dir(junk)}, exitUsage, "UNREAD", "this is no trace"},
 		{[]string{bad, junk}, exitDamaged, "UNREAD", "2 breaches"},

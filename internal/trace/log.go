@@ -332,8 +332,8 @@ func (l *Log) open() error {
 		return err
 	}
 	l.file, l.size = file, &counter{file: file}
-	l.zip, _ = gzip.NewWriterLevel(l.size, gzip.BestSpeed)                   // the level is valid
-	_ = json.NewEncoder(l.zip).Encode(&l.head) // Flush returns its error
+	l.zip, _ = gzip.NewWriterLevel(l.size, gzip.BestSpeed) // the level is valid
+	_ = json.NewEncoder(l.zip).Encode(&l.head)             // Flush returns its error
 	if err = l.zip.Flush(); err == nil {
 		err = os.Rename(file.Name(), name)
 	}
