@@ -319,10 +319,10 @@ func TestLostReply(t *testing.T) {
 		"a refusal that names the member": {func(s *scene, call fsm.CallID, f driver.Fence) {
 			s.acquired(call, fsm.Input{Results: []driver.AcquireResult{{Err: &driver.HeldError{Shard: "s", Owner: driver.Owner{Session: f.Session, Token: f.Token}}}}})
 		}, true},
-		"another owner in between": {func(s *scene, call fsm.CallID, _ driver.Fence) {
+		"another owner meanwhile": {func(s *scene, call fsm.CallID, _ driver.Fence) {
 			s.acquired(call, fsm.Input{Err: context.DeadlineExceeded})
 			s.step(1, 5312*time.Millisecond, fsm.Input{Kind: fsm.InObserved, SentAt: fsm.Instant(5 * time.Second), View: &driver.View{
-				Shards: []driver.ShardState{{Shard: "s", Owner: driver.Owner{Session: "Z", Token: 7}}}}})
+				Shards: []driver.ShardState{{Shard: "s", Owner: driver.Owner{Session: session(0, 1), Token: 5}}}}})
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestLostReply(t *testing.T) {
 				f := driver.Fence{Shard: "s", Session: session(i, 1), Token: driver.Token(5 + 4*i)}
 				s.step(i, at, fsm.Input{Kind: fsm.InWant, Shard: "s"})
 				all := s.step(i, at+5*time.Millisecond, fsm.Input{Kind: fsm.InObserved, SentAt: fsm.Instant(at), View: &driver.View{
-					Reset: true, Members: members, Shards: []driver.ShardState{{Shard: "s", Owner: driver.Owner{Token: driver.Token(5 * i)}}}}})
+					Reset: true, Members: members, Shards: []driver.ShardState{{Shard: "s", Owner: driver.Owner{Token: driver.Token(3 * i)}}}}})
 				claim := call(t, fsm.EffAcquire, append(all, s.until(i, at+300*time.Millisecond)...))
 				if i == 0 {
 					s.step(i, at+310*time.Millisecond, fsm.Input{Kind: fsm.InAcquired, Call: claim.Call, Results: []driver.AcquireResult{{Fence: f}}})
@@ -379,7 +379,13 @@ func TestCorrupt(t *testing.T) {
 	}
 	enc := json.NewEncoder(zip)
 	err = enc.Encode(&s.tape[0].head)
-	for _, r := range s.tape[0].recs {
+	recs := s.tape[0].recs
+	end := *recs[len(recs)-1]
+	end.Wall = s.tape[0].head.Wall + int64(end.At)
+	for range 3000 { // so that the checksum is not in the first bytes that are read
+		recs = append(recs, &end)
+	}
+	for _, r := range recs {
 		err = errors.Join(err, enc.Encode(r))
 	}
 	if err := errors.Join(err, zip.Close()); err != nil {
