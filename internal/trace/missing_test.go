@@ -84,6 +84,9 @@ func TestMissing(t *testing.T) {
 					t.Fatalf("at %d: %+v, %v", at, r, err)
 				}
 				whole := r.Replayed == r.Steps
+				if x.note == "ends in the middle" && len(r.Runs[0].Notes) > 1 {
+					t.Errorf("at %d: notes %q, want one gap", at, r.Runs[0].Notes)
+				}
 				if notes := strings.Join(r.Runs[0].Notes, "; "); !strings.Contains(notes, x.note) || (notes == "") != (x.note == "") ||
 					whole != (x.note == "") && x.note != "goes on in a file that is missing" && x.note != "ends in the middle" {
 					t.Errorf("at %d: of %d steps %d were compared; notes %q, want %q", at, r.Steps, r.Replayed, notes, x.note)
