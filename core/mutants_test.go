@@ -20,11 +20,11 @@ var mutants = []mutate.Mutant{
 		{File: "../internal/fsm/session.go", In: "Machine.beaten",
 			Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{Name: "S8: trust from the wall clock", Killer: "TestClockIgnoresWallTime", Edits: []mutate.Edit{
-		{File: "clock.go", In: "clock.now", Old: "int64(t.Sub(c.start))", New: "t.UnixNano() - c.start.UnixNano()"}}},
+		{File: "clock.go", In: "clock.read", Old: "int64(t.Sub(c.start))", New: "t.UnixNano() - c.start.UnixNano()"}}},
 	{Name: "S9: suspended time does not count", Killer: "TestSuspendedTimeCounts", Edits: []mutate.Edit{
-		{File: "clock.go", In: "clock.now", Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono)"}}},
+		{File: "clock.go", In: "clock.read", Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono)"}}},
 	{Name: "S9: a suspension counts when a timer has found it", Killer: "TestSuspensionEndsALeaseAtTheFirstCheck", Edits: []mutate.Edit{
-		{File: "clock.go", In: "clock.now", Old: "\t\t\tc.sample()\n", New: ""}}},
+		{File: "clock.go", In: "clock.read", Old: "\t\t\tc.sample()\n", New: ""}}},
 	{Name: "C8: trust extended by a reply handled after a stall", Killer: "TestReplyAfterSuspensionRevivesNothing", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.drainQueue",
 			Old: "func (e *Elector) drainQueue() {\n\te.clk.sample()\n", New: "func (e *Elector) drainQueue() {\n"}}},
