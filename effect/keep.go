@@ -69,26 +69,25 @@ func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 			return time.Time{}, err
 		}
 		next, more = at.Add(l.o.Keep), len(items) == trimAtOnce
-		var parts [][]core.Op // each a whole number of effects: an entry that stayed would remove the record of a later one
+		var ended []*entry // an effect each: an item that stayed would remove the record of a later one
 		for i := range items {
 			seconds, key, _ := strings.Cut(strings.TrimPrefix(items[i].Key, endPrefix), "/")
 			s, err := strconv.ParseInt(seconds, 10, 64)
 			if until := time.Unix(s, 0).Add(l.o.Keep); err == nil && !until.Before(at) {
-				next, more = until.Add(time.Second), false
+				// At the latest after Keep, however far ahead the clock of the leader was that wrote until. By the monotonic clock.
+				next, more = at.Add(min(until.Sub(at)+time.Second, l.o.Keep)), false
 				break
 			}
-			if last := len(parts) - 1; last < 0 || len(parts[last])+2 > l.w.most {
-				parts = append(parts, nil)
-			}
-			ops := &parts[len(parts)-1]
+			ops := []core.Op{core.Delete(items[i].Key)}
 			if err == nil && CheckKey(key) == nil {
-				*ops = append(*ops, core.Delete(recordPrefix+key))
+				ops = append(ops, core.Delete(recordPrefix+key))
 			}
-			*ops = append(*ops, core.Delete(items[i].Key))
+			ended = append(ended, &entry{ops: ops, done: make(chan struct{})})
 		}
-		for _, part := range parts {
-			if _, err := l.w.put("", part...); err != nil {
-				return time.Time{}, err
+		l.w.enqueue(ended...)
+		for _, e := range ended {
+			if <-e.done; e.err != nil {
+				return time.Time{}, e.err
 			}
 		}
 	}
@@ -116,7 +115,7 @@ func (l *Ledger) review(open []Effect) {
 	for range min(l.o.Concurrent, len(flights)) {
 		l.flown.Go(func() {
 			for f := range next {
-				l.fly(f)
+				l.fly(f, false)
 			}
 		})
 	}

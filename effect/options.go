@@ -49,8 +49,8 @@ type Options struct {
 	// asked. Rules is called every second, and for each decision.
 	Rules func() []control.Rule
 
-	// Concurrent is how many calls of fn and Resolve run at once; Do waits for its turn. So many
-	// effects are open when a process dies. Default 64.
+	// Concurrent is how many calls of fn and Resolve run at once, without nested effects (see Do), of which at
+	// most MaxConcurrent run. Do waits for its turn. So many effects are open when a process dies. Default 64.
 	Concurrent int
 	// MaxInDoubt is how many effects may be open without being attempted. With more, Do begins
 	// no new one, with ErrFull. Default 1000.
