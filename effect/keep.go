@@ -12,6 +12,7 @@ import (
 
 const (
 	rulesEvery = time.Second // how often Options.Rules is looked at
+	rulesWait  = 5 * time.Second
 	laterEvery = time.Minute // how often what failed is tried again: Resolve, an outcome's write, a trim
 	trimAtOnce = 256         // effects that one read of the index of ends returns
 	timeDigits = 12          // of the seconds in the index of ends: their order is that of their texts
@@ -24,11 +25,7 @@ func endKey(e Effect) string {
 
 // keep trims what was kept long enough, and has what failed tried again.
 func (l *Ledger) keep() {
-	every := laterEvery
-	if l.o.Rules != nil {
-		every = rulesEvery
-	}
-	tick := time.NewTicker(min(every, max(l.o.Keep/4, time.Second)))
+	tick := time.NewTicker(rulesEvery)
 	defer tick.Stop()
 	trim, later := time.Now(), time.Now().Add(laterEvery)
 	for {
@@ -47,9 +44,7 @@ func (l *Ledger) keep() {
 		case <-l.lease.Context().Done():
 			return
 		}
-		if l.o.Rules != nil {
-			l.obey()
-		}
+		l.obey()
 		if now := time.Now(); !now.Before(later) {
 			later = now.Add(laterEvery)
 			if !l.failed.Swap(false) {
@@ -163,9 +158,6 @@ func (l *Ledger) mine(r *control.Rule) bool {
 
 // byHand returns the rule that decides about an effect as it is; nil if there is none.
 func (l *Ledger) byHand(e Effect) *control.Rule {
-	if l.o.Rules == nil {
-		return nil
-	}
 	for _, r := range l.o.Rules() {
 		if l.mine(&r) && r.Effect == e.Key && r.Began.Equal(e.Began) && r.Repeats == e.Repeats {
 			return &r

@@ -100,12 +100,25 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	for i := range open {
 		l.leave(open[i])
 	}
+	if len(open) > 0 && (o == nil || o.Rules == nil) {
+		awaitRules(ctx, lease)
+	}
 	l.o.Stats.open(l)
 	l.w = newOutbox(l)
 	go l.w.write()
 	l.kept.Go(l.keep)
 	l.review(open)
 	return l, nil
+}
+
+// awaitRules waits until the member has read the operators' rules, at most rulesWait: what they decide is not asked
+// of Resolve, and not attempted again.
+func awaitRules(ctx context.Context, lease *core.Lease) {
+	ctx, cancel := context.WithTimeout(ctx, rulesWait)
+	defer cancel()
+	for lease.Rules() == nil && lease.Err() == nil && ctx.Err() == nil {
+		time.Sleep(rulesWait / 1000)
+	}
 }
 
 // Close waits until no effect is under way, and ends what runs in the background. Effects that

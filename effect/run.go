@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -72,6 +73,11 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		var d Decision
 		if hand != nil {
 			d, e.Author = decision(hand), clean(hand.Author)
+			if hand.Author+hand.Writer != "" { // it is an operator's
+				slog.Info("tenure: effect decided by an operator", slog.String("shard", l.lease.Shard()), slog.String("key", e.Key),
+					slog.String("outcome", hand.Outcome), slog.String("author", e.Author), slog.String("writer", clean(hand.Writer)),
+					slog.String("reason", clean(hand.Reason)))
+			}
 		} else {
 			var err error
 			if d, err = l.decide(f, e); err != nil {

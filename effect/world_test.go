@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
@@ -33,11 +34,13 @@ type world struct {
 	commits int // calls, of all leaders
 	ops     int
 
-	takes    atomic.Int64                  // if not 0, a write with a larger value is refused
-	torn     atomic.Bool                   // a write deleted a record, or its entry in the index of ends, without the other
-	writeOps int                           // if not 0, of the operations of one commit
-	takesOps atomic.Int64                  // if not 0, a write with more operations is refused
-	late     atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
+	takes     atomic.Int64                  // if not 0, a write with a larger value is refused
+	torn      atomic.Bool                   // a write deleted a record, or its entry in the index of ends, without the other
+	writeOps  int                           // if not 0, of the operations of one commit
+	takesOps  atomic.Int64                  // if not 0, a write with more operations is refused
+	slowRules atomic.Int64                  // how long a read of the operators' rules takes
+	noRules   atomic.Bool                   // it fails
+	late      atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
 }
 
 // small is a store that refuses values above world.takes, and looks at what is deleted.
@@ -77,6 +80,12 @@ func (s small) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 
 func (s small) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	defer s.w.wait()
+	if strings.Contains(q.Prefix, control.Shard) {
+		time.Sleep(time.Duration(s.w.slowRules.Load()))
+		if s.w.noRules.Load() {
+			return nil, errLost
+		}
+	}
 	return s.Store.Range(ctx, q)
 }
 
