@@ -24,9 +24,9 @@ func TestMutants(t *testing.T) {
 			File: "effect.go", In: "decode", Old: "cmp.Or(s.ID, ID(scope, key))", New: "ID(scope, key)"},
 			{File: "effect.go", Old: "	\"cmp\"\n", New: ""}}},
 		{Name: "what the giver of a range does not have stays", Killer: "TestTake", Edits: []mutate.Edit{{
-			File: "take.go", In: "Take", Old: "if !taken[item.Key] && has(", New: "if false && has("}}},
+			File: "take.go", In: "Take", Old: "if err == nil && !taken[op.Key] {", New: "if false && !taken[op.Key] {"}}},
 		{Name: "effects that ended come along and are never removed", Killer: "TestTake", Edits: []mutate.Edit{{
-			File: "take.go", In: "keyOf", Old: "_, key, _ = strings.Cut(key, \"/\")", New: "_ = strings.Cut"}}},
+			File: "take.go", In: "whole", Old: "return record, core.Put(endKey(e), nil)", New: "return record, core.Put(endPrefix+e.Key, nil)"}}},
 		{Name: "an intent replaces the record that there is", Killer: "TestDoOnce", Edits: []mutate.Edit{{
 			File: "run.go", In: "Ledger.make",
 			Old: "core.PutIf(recordPrefix+f.key, value, core.Absent)", New: "core.Put(recordPrefix+f.key, value)"}}},
@@ -63,7 +63,7 @@ func TestMutants(t *testing.T) {
 		{Name: "an operator's decision counts again and again", Killer: "TestByHand/repeat", Edits: []mutate.Edit{{
 			File: "keep.go", In: "Ledger.byHand", Old: " && r.Repeats == e.Repeats {", New: " {"}}},
 		{Name: "an operator's decision is not carried out", Killer: "TestByHand", Edits: []mutate.Edit{{
-			File: "keep.go", In: "Ledger.keep", Old: "			l.obey()\n", New: ""}}},
+			File: "keep.go", In: "Ledger.keep", Old: "		l.obey()\n", New: ""}}},
 		{Name: "effects are not kept", Killer: "TestTrim", Edits: []mutate.Edit{{
 			File: "keep.go", In: "Ledger.trim", Old: "time.Unix(s, 0).Add(l.o.Keep)", New: "time.Unix(s, 0).Add(l.o.Keep / 4)"}}},
 		{Name: "records stay for ever", Killer: "TestTrim", Edits: []mutate.Edit{{
@@ -124,5 +124,17 @@ func TestMutants(t *testing.T) {
 			File: "ledger.go", In: "Ledger.board", Old: "within != nil && !within.landed()", New: "within != nil"}}},
 		{Name: "nested effects have no bound", Killer: "TestNestedAtTheEnd", Edits: []mutate.Edit{{
 			File: "ledger.go", In: "Ledger.board", Old: "l.nested >= MaxConcurrent", New: "l.nested < 0"}}},
+		{Name: "Take reads all at once", Killer: "TestTakePages", Edits: []mutate.Edit{{
+			File: "take.go", In: "Take", Old: "core.ShardID(from), prefix, takePage)", New: "core.ShardID(from), prefix, 0)"}}},
+		{Name: "Take ends after a page", Killer: "TestTakePages", Edits: []mutate.Edit{{
+			File: "take.go", In: "walk", Old: "if err == nil && len(items) == takePage {", New: "if err == nil && len(items) < 0 {"}}},
+		{Name: "Take has no bound", Killer: "TestTakeIsBounded", Edits: []mutate.Edit{{
+			File: "take.go", In: "Take", Old: "if size > maxTake {", New: "if size < 0 {"}}},
+		{Name: "a ledger does not know the rules of its lease", Killer: "TestRulesOfTheLease", Edits: []mutate.Edit{{
+			File: "options.go", In: "Options.resolve", Old: "c.Rules = lease.Rules", New: "c.Rules = func() []control.Rule { return nil }"}}},
+		{Name: "a ledger decides before the rules are known", Killer: "TestRulesOfTheLease", Edits: []mutate.Edit{{
+			File: "ledger.go", In: "Open", Old: "		awaitRules(ctx, lease)\n", New: ""}}},
+		{Name: "a decision by hand is not logged", Killer: "TestRulesOfTheLease", Edits: []mutate.Edit{{
+			File: "run.go", In: "Ledger.meet", Old: "if hand.Author+hand.Writer != \"\" {", New: "if hand.Author+hand.Writer == \"\" {"}}},
 	})
 }

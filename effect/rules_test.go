@@ -115,4 +115,3 @@ func TestRulesOfTheLease(t *testing.T) { // not parallel: it sets the default of
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-

@@ -38,6 +38,8 @@ type world struct {
 	torn      atomic.Bool                   // a write deleted a record, or its entry in the index of ends, without the other
 	writeOps  int                           // if not 0, of the operations of one commit
 	takesOps  atomic.Int64                  // if not 0, a write with more operations is refused
+	pages     atomic.Int64                  // reads of records
+	unpaged   atomic.Bool                   // one asked for more than a page
 	slowRules atomic.Int64                  // how long a read of the operators' rules takes
 	noRules   atomic.Bool                   // it fails
 	late      atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
@@ -80,6 +82,12 @@ func (s small) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 
 func (s small) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	defer s.w.wait()
+	if strings.Contains(q.Prefix, recordPrefix) {
+		s.w.pages.Add(1)
+		if q.Limit == 0 || q.Limit > takePage {
+			s.w.unpaged.Store(true)
+		}
+	}
 	if strings.Contains(q.Prefix, control.Shard) {
 		time.Sleep(time.Duration(s.w.slowRules.Load()))
 		if s.w.noRules.Load() {
