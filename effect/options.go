@@ -70,7 +70,7 @@ type Options struct {
 
 	// Keep is how long an ended effect is kept, by the leader's clock; a Do with its key after
 	// that makes the effect again. Default 24 h. At least 1 s. A clock that is set ahead by so
-	// much shortens it.
+	// much shortens it; what ends by that clock is kept for as much longer.
 	Keep time.Duration
 
 	// OnError is told each effect that stays in doubt, as an *InDoubtError, and what failed in
