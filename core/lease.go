@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 )
@@ -92,6 +93,13 @@ func (l *Lease) Remaining() time.Duration {
 		return 0
 	}
 	return max(0, time.Duration(l.trust.until.Load()-int64(l.e.clk.now())))
+}
+
+// Rules returns the operators' rules as View.Rules has them, at a lower cost. The slice is not to be modified.
+func (l *Lease) Rules() []control.Rule {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	return l.e.rules.rules
 }
 
 // Head is the shard's head as this lease found it, or as its last commit left it:

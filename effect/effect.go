@@ -82,6 +82,8 @@ type Effect struct {
 	NotKept int    `json:"not_kept,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why it is in doubt, to be repeated, or failed
 	Author  string `json:"author,omitempty"` // who decided by hand last; empty: nobody did
+
+	undone bool // in Repeat: certainly no attempt did anything
 }
 
 // Func makes an effect. It passes id, the idempotency key, to the other side. It returns
@@ -225,28 +227,18 @@ func clean(text string) string {
 
 // encode returns the value of a record.
 func encode(e Effect) []byte {
-	e.Key = "" // the item's key has it
-	value, err := json.Marshal(stored(e))
+	value, err := json.Marshal(stored{Effect: e, Undone: e.undone})
 	if err != nil {
 		panic("tenure: effect: a record cannot be encoded: " + err.Error()) // it has texts and numbers
 	}
 	return value
 }
 
-// stored is an Effect without what its item's key says. It has the ID, since that stays the same in another shard.
+// stored is an Effect without its key, which the item's key has. The ID stays the same in another shard.
 type stored struct {
-	Key      string     `json:"-"`
-	ID       string     `json:"id,omitempty"`
-	State    State      `json:"state"`
-	Token    core.Token `json:"token"`
-	Began    time.Time  `json:"began"`
-	Ended    time.Time  `json:"ended,omitzero"`
-	Attempts int        `json:"attempts,omitempty"`
-	Repeats  int        `json:"repeats,omitempty"`
-	Result   []byte     `json:"result,omitempty"`
-	NotKept  int        `json:"not_kept,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
-	Author   string     `json:"author,omitempty"`
+	Effect
+	NoKey  string `json:"key,omitempty"` // always empty: it hides Effect.Key
+	Undone bool   `json:"undone,omitempty"`
 }
 
 // decode reads a record. Whoever may write to the store may have written anything.
@@ -275,7 +267,6 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 		return Effect{}, damaged("its idempotency key %.40q is not valid", s.ID)
 	}
 	s.Reason, s.Author = clean(s.Reason), clean(s.Author)
-	e := Effect(s)
-	e.Key, e.ID = key, cmp.Or(s.ID, ID(scope, key))
-	return e, nil
+	s.Key, s.ID, s.undone = key, cmp.Or(s.ID, ID(scope, key)), s.Undone && s.State == Repeat
+	return s.Effect, nil
 }

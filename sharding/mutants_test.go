@@ -224,5 +224,7 @@ func TestMutants(t *testing.T) {
 			File: "manager.go", In: "Manager.follow", Old: "if errors.Is(err, core.ErrStoreChanged) {", New: "if false {"}}},
 		{Name: "a death overloads the last of a zone", Killer: "TestHeirsInTheZone", Edits: []mutate.Edit{{
 			File: "heirs.go", In: "heirs", Old: "return 2 * int(math.Ceil(", New: "return 9 * int(math.Ceil("}}},
+		{Name: "a lock that is free stays owned for a subscription", Killer: "TestChangesOfLocks", Edits: []mutate.Edit{{
+			File: "router.go", In: "Changes.Next", Old: "if old[0].Session != \"\" {", New: "if old[0].Session == \"\" {"}}},
 	})
 }

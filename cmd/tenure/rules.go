@@ -32,6 +32,7 @@ type order struct {
 	force   bool
 	dryRun  bool
 	yes     bool
+	wait    time.Duration // for the leader to obey; of resolve
 }
 
 // asking gives a command the flags of those that ask before they change anything.
@@ -216,7 +217,10 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 		if err := o.confirm(); err != nil {
 			return err
 		}
-		return o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At})
+		if err := o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At}); err != nil || o.wait == 0 {
+			return err
+		}
+		return o.awaitDecided(ctx, b, &r)
 	})
 }
 

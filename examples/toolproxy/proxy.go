@@ -11,21 +11,18 @@ import (
 	"sync/atomic"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/effect"
 )
 
 // A proxy makes the calls of tools while it leads.
 type proxy struct {
-	tools  map[string]string // their URLs
-	view   func() *core.View
+	tools  map[string]string             // their URLs
 	ledger atomic.Pointer[effect.Ledger] // nil while another member leads
 }
 
 // lead is the handler of the leader's lease.
 func (p *proxy) lead(ctx context.Context, lease *core.Lease) error {
-	ledger, err := effect.Open(ctx, lease, &effect.Options{MaxResult: effect.MaxMaxResult, Attempts: 2,
-		Rules: func() []control.Rule { return p.view().Rules }})
+	ledger, err := effect.Open(ctx, lease, &effect.Options{MaxResult: effect.MaxMaxResult, Attempts: 2})
 	if err != nil {
 		return err
 	}
