@@ -687,7 +687,7 @@ func checkShards(shards []string) error {
 			return err
 		}
 		if ShardID(s) == probeLock {
-			return fmt.Errorf("tenure: %w: the lock %q is Tenure's own (C18): use another name", ErrInvalid, s)
+			return fmt.Errorf("tenure: %w: the lock %q is Tenure's own (C18): use another name", ErrInvalid, s[len(driver.LockPrefix):])
 		}
 		if _, dup := seen[s]; dup {
 			return fmt.Errorf("tenure: %w: shard %q is named twice", ErrInvalid, s)

@@ -134,7 +134,7 @@ func (e *Elector) begin(r *run) bool {
 	}
 	r.state = LeaseHeld
 	r.lease.Progress()
-	if e.o.Watchdog > 0 {
+	if e.o.Watchdog > 0 && !driver.IsLock(r.lease.fence.Shard) { // whose handler only waits for Unlock
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
 	}
 	r.lease.traceBegun()
