@@ -185,7 +185,7 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	default:
 		e.snap.move(f, MoveRevoked, err, false)
 	}
-	e.note.revoke(f, cause)
+	e.note.revoke(f, cause, e.m.Owner(f.Shard))
 	switch {
 	case r.state == LeaseStarting:
 		r.state = LeaseReturned
