@@ -101,7 +101,7 @@ type Options struct {
 	ReturnHalted bool
 	// Watchdog, if positive, is how often a handler must call Lease.Progress; one
 	// that does not, also while it drains, has its lease revoked as if its drain
-	// budget were spent.
+	// budget were spent. Locks of package lock are not watched.
 	Watchdog time.Duration
 
 	// BackoffMin and BackoffMax bound the wait after a failed join, and before a

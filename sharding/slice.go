@@ -39,6 +39,9 @@ func (e *MovedError) Error() string {
 // Is reports whether the target is ErrMoved.
 func (e *MovedError) Is(target error) bool { return target == ErrMoved }
 
+// NotApplied is true: the shard refused the key before anything was sent. See core.NotApplied.
+func (e *MovedError) NotApplied() bool { return true }
+
 // Slice is the part of a keyspace that one lease answers for. It says which keys those are,
 // while ranges are split and merged. All methods are safe for concurrent use.
 type Slice struct {

@@ -462,7 +462,8 @@ func TestKeysInBetween(t *testing.T) {
 		if giver.Check(kept) != nil || !errors.Is(giver.Check(given), ErrMoved) || !errors.Is(taker.Check(given), ErrMoved) || !errors.Is(taker.Check(kept), ErrMoved) {
 			w.Errorf("in between: %v, %v; %v, %v", giver.Check(kept), giver.Check(given), taker.Check(given), taker.Check(kept))
 		}
-		if _, err := taker.Commit(w.Context(), given, core.Put("x", nil)); !errors.Is(err, ErrMoved) {
+		if _, err := taker.Commit(w.Context(), given, core.Put("x", nil)); !errors.Is(err, ErrMoved) || !core.NotApplied(err) ||
+			core.NotApplied(fmt.Errorf("%w: %w", core.ErrUnknown, err)) {
 			w.Errorf("a commit to the taker in between: %v", err)
 		}
 		close(release)
