@@ -214,7 +214,7 @@ func TestDecideClaim(t *testing.T) {
 	at := func(s driver.SessionID, token, from driver.Token) record {
 		return record{owner: driver.Owner{Session: s, Token: token}, granted: from}
 	}
-	alive := map[driver.SessionID]bool{"me": true, "other": true}
+	alive := map[driver.SessionID]string{"me": "a", "other": "b"}
 	for _, c := range []struct {
 		name    string
 		claim   driver.Claim
