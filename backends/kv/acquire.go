@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvrecord"
@@ -23,16 +24,15 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	}
 	b := s.b
 	results := make([]driver.AcquireResult, len(claims))
-	seen := make([]Rev, len(claims))
+	seen := make([]lease, len(claims))
 	send := make([]int, 0, len(claims)) // claims that are sent
 	var ask []int                       // claims to be read first
 	for i, c := range claims {
-		owner, rev, known := b.mirror.shard(c.Shard)
+		at, known := b.mirror.shard(c.Shard)
 		switch spoilt := b.leases.spoilt(c.Shard); {
-		case known && !spoilt && (owner == c.Seen || sawFree(c) && owner.Session == ""):
-			seen[i] = rev
-		case c.Seen == (driver.Owner{}), sawFree(c) && !known && !spoilt:
-			seen[i] = Absent
+		case known && !spoilt && (at.owner == c.Seen || sawFree(c) && at.owner.Session == ""):
+			seen[i] = at
+		case c.Seen == (driver.Owner{}), sawFree(c) && !known && !spoilt: // Absent
 		default:
 			ask = append(ask, i)
 			continue
@@ -50,7 +50,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		}
 		for n, i := range ask {
 			record, head := pairs[2*n], pairs[2*n+1]
-			owner, _, err := b.owner(record)
+			owner, r, err := b.owner(record)
 			if err != nil || owner != claims[i].Seen && (!sawFree(claims[i]) || owner.Session != "") {
 				results[i] = s.denied(claims[i], record, head)
 				continue
@@ -59,7 +59,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 				results[i].Err = err
 				continue
 			}
-			seen[i] = record.Rev
+			seen[i] = lease{rev: record.Rev, mark: r.Mark}
 			send = append(send, i)
 		}
 	}
@@ -73,15 +73,15 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	return results, nil
 }
 
-// claimAll sends claims, each with the revision that it saw of the shard's record, and
-// returns those of locks that are free at another revision, with that in seen. An error
+// claimAll sends claims, each with the revision and mark that it saw of the shard's record,
+// and returns those of locks that are free at another revision, with that in seen. An error
 // means that nothing was applied.
-func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []Rev,
+func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []lease,
 	results []driver.AcquireResult) (again []int, err error) {
 	b := s.b
-	txns := make([]Txn, len(send))
+	txns, marks, now := make([]Txn, len(send)), make([]kvrecord.Mark, len(send)), time.Now()
 	for n, i := range send {
-		txns[n] = s.claim(claims[i], seen[i])
+		txns[n], marks[n] = s.claim(claims[i], seen[i], now)
 	}
 	moved := make([]bool, len(send))
 	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
@@ -94,13 +94,13 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 			if len(txns[n].Then) > 0 {
 				head = r.Reads[0]
 			}
-			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)
+			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head, marks[n])
 		default:
 			results[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])
 			held, ok := errors.AsType[*driver.HeldError](results[i].Err)
-			if ok && sawFree(claims[i]) && held.Owner.Session == "" && r.Reads[0].Rev != seen[i] {
+			if ok && sawFree(claims[i]) && held.Owner.Session == "" && r.Reads[0].Rev != seen[i].rev {
 				if _, results[i].Err = decodeHead(r.Reads[1]); results[i].Err == nil { // D1
-					moved[n], seen[i] = true, r.Reads[0].Rev
+					moved[n], seen[i].rev = true, r.Reads[0].Rev
 				}
 			}
 		}
@@ -125,24 +125,29 @@ func anyGranted(results []driver.AcquireResult) bool {
 
 // claim makes the transaction of a claim. A shard that never had a record, which
 // is permanent, never had a head either: it need not be read.
-func (s *session) claim(c driver.Claim, seen Rev) Txn {
+func (s *session) claim(c driver.Claim, seen lease, now time.Time) (Txn, kvrecord.Mark) {
 	k := s.b.keys
 	shard, head := k.Shard(c.Shard), k.Head(c.Shard)
 	conds := make([]Compare, 1, 2)
-	conds[0] = Compare{Key: shard, Rev: seen}
+	conds[0] = Compare{Key: shard, Rev: seen.rev}
 	then := []string{head}
-	if seen == Absent {
+	if seen.rev == Absent {
 		then = nil
 	}
+	end := driver.EndGone
+	if c.Preempt {
+		end = driver.EndPreempted
+	}
+	ops, mark := s.change(c.Shard, shardRecord{Session: s.id, From: c.Seen.Token}, c.Seen.Session, end, seen.mark, now)
 	if c.Seen.Session != "" && !c.Preempt {
 		conds = append(conds, Compare{Key: k.Member(c.Seen.Session), Rev: Absent})
 	}
 	return Txn{
 		If:   conds,
-		Ops:  []Op{{Key: shard, Value: shardRecord{Session: s.id, From: c.Seen.Token}.Encode()}},
+		Ops:  ops,
 		Then: then,
 		Else: []string{shard, head},
-	}
+	}, mark
 }
 
 // denied answers a claim that the record does not allow: with the earlier success
@@ -153,15 +158,15 @@ func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult
 		return driver.AcquireResult{Err: notApplied(err)}
 	}
 	if owner.Session == s.id && r.From == c.Seen.Token && owner != c.Seen {
-		return s.b.granted(c.Shard, s.id, record.Rev, head)
+		return s.b.granted(c.Shard, s.id, record.Rev, head, r.Mark)
 	}
 	return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: owner}}
 }
 
 // granted is the lease that a write at revision rev made.
-func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, head Pair) driver.AcquireResult {
+func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, head Pair, m kvrecord.Mark) driver.AcquireResult {
 	f := driver.Fence{Shard: shard, Session: to, Token: b.token(rev)}
-	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: rev}
+	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: rev, mark: m}
 	h, err := decodeHead(head)
 	if err == nil {
 		l.head, l.headRev, l.headKnown = h, head.Rev, true
@@ -210,6 +215,7 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
 	b := s.b
 	txns, carried := make([]Txn, len(known)), make([]*Pair, len(known))
+	marks, now := make([]kvrecord.Mark, len(known)), time.Now()
 	for n, at := range known {
 		h := to[at.i]
 		shard, head, target := b.keys.Shard(h.Fence.Shard), b.keys.Head(h.Fence.Shard), b.keys.Member(h.To)
@@ -217,16 +223,22 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		if h.To != s.id { // the batch's guard has it otherwise
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
-		value, then := shardRecord{Session: h.To, From: h.Fence.Token}.Encode(), []string{head}
+		end := driver.EndPassed
+		if h.To == s.id {
+			end = driver.EndRenewed
+		}
+		ops, mark := s.change(h.Fence.Shard, shardRecord{Session: h.To, From: h.Fence.Token}, s.id, end, at.mark, now)
+		then := []string{head}
+		marks[n] = mark
 		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.info.Limits.RecordsStay) {
 			kh := knownHead(l)
 			carried[n] = &Pair{Key: head, Value: kh.Text, Rev: l.headRev}
-			value, then = kvrecord.AppendHead(value, kh), nil
+			ops[0].Value, then = kvrecord.AppendHead(ops[0].Value, kh), nil
 			conds = append(conds, Compare{Key: head, Rev: l.headRev})
 		}
 		txns[n] = Txn{
 			If:   conds,
-			Ops:  []Op{{Key: shard, Value: value}},
+			Ops:  ops,
 			Then: then,
 			Else: []string{shard, head, target},
 		}
@@ -239,9 +251,9 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		case err != nil:
 			results[i].Err = err
 		case r.OK && carried[n] != nil:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, *carried[n])
+			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, *carried[n], marks[n])
 		case r.OK:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0])
+			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0], marks[n])
 		case carried[n] != nil && r.Reads[0].Rev == known[n].rev && r.Reads[2].Rev != 0:
 			other[n] = true
 			results[i].Err = retry("the shard's head moved")
@@ -272,7 +284,7 @@ func (s *session) refused(h driver.Transfer, record, head Pair, target bool) dri
 	case err != nil:
 		return driver.AcquireResult{Err: notApplied(err)}
 	case owner.Session == h.To && r.From == h.Fence.Token && owner.Token != h.Fence.Token:
-		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head) // rule A3
+		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head, r.Mark) // rule A3
 	case owner.Session != h.Fence.Session || owner.Token != h.Fence.Token:
 		return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: owner}}
 	case !target:

@@ -19,6 +19,7 @@ type lease struct {
 	head      driver.Head
 	headRev   Rev // of the head's record, 0 if there is none
 	headKnown bool
+	mark      kvrecord.Mark // of the shard's record
 }
 
 // leases remembers the grants that this process uses, so that a commit needs no
@@ -120,7 +121,7 @@ func (b *Backend) learn(c Change) {
 		return
 	}
 	known := Pair{Key: b.keys.Head(driver.ShardID(shard)), Value: h.Text, Rev: Rev(h.Rev)}
-	owner, _, err := b.owner(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
+	owner, r, err := b.owner(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
 	if err != nil || owner.Session == "" {
 		return
 	}
@@ -128,20 +129,18 @@ func (b *Backend) learn(c Change) {
 	if err != nil {
 		return
 	}
-	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true})
+	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true, mark: r.Mark})
 }
 
-// current returns the revision at which the shard's record was f, as far as this
-// process knows.
-func (b *Backend) current(f driver.Fence) (Rev, bool) {
+// current returns the revision at which the shard's record was f, and the record's mark, as
+// far as this process knows.
+func (b *Backend) current(f driver.Fence) (Rev, kvrecord.Mark, bool) {
 	want := driver.Owner{Session: f.Session, Token: f.Token}
 	if l, ok := b.leases.get(f.Shard); ok && l.owner == want {
-		return l.rev, true
+		return l.rev, l.mark, true
 	}
-	if owner, rev, ok := b.mirror.shard(f.Shard); ok && owner == want {
-		return rev, true
-	}
-	return 0, false
+	l, ok := b.mirror.shard(f.Shard)
+	return l.rev, l.mark, ok && l.owner == want
 }
 
 // Guard returns the conditions under which a fence is the shard's current grant,
@@ -157,7 +156,7 @@ func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 		return nil, err
 	}
 	key := b.keys.Shard(f.Shard)
-	rev, ok := b.current(f)
+	rev, _, ok := b.current(f)
 	if !ok {
 		pairs, err := b.inspect(ctx, nil, []string{key})
 		if err != nil {

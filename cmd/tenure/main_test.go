@@ -313,6 +313,9 @@ func everyCommand(t *testing.T, p *place) {
 	if out, _ := p.run(exitOK, "log", "orders-1"); strings.Count(out, "\n") != 2 || strings.Contains(out, "\x1b") {
 		t.Errorf("log: got %q, want the entries 2 and 3, without control characters", out)
 	}
+	if out, _ := p.run(exitOK, "log", "orders-1", "--last", "1", "-o", "json"); !strings.Contains(out, `"seq":3`) || strings.Count(out, "\n") != 1 {
+		p.t.Errorf("the last entry: %q", out)
+	}
 	if out, _ := p.run(exitOK, "log", "orders-1", "--after", "2", "-o", "json"); !strings.Contains(out, `"seq":3`) ||
 		strings.Contains(out, `"seq":2`) {
 		t.Errorf("log --after 2: got %q", out)
@@ -526,6 +529,10 @@ func (p *place) moved() {
 		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
 		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
 	}
+	if n := len(h.Owners); n < 3 || h.Owners[n-1].Node != "left" || h.Owners[n-1].End != driver.EndReleased ||
+		h.Owners[n-1].Until.Before(h.Owners[n-1].Since) || h.Owners[n-2].Node != "right" || h.Owners[n-2].End != driver.EndPassed {
+		p.t.Errorf("history: the last owners are %+v; want right, which passed it to left, which released it", h.Owners)
+	}
 	// A rule that is spent is removed with the next change.
 	p.run(exitOK, "freeze", "-y")
 	if p.decode(&rules, "rules"); len(rules) != 1 {
@@ -664,6 +671,8 @@ func TestBadInput(t *testing.T) {
 		{exitUsage, "letters, digits", []string{"shards", "--node", "a b"}},
 		{exitUsage, "--after", []string{"log", "a", "--after", "-5"}},
 		{exitUsage, "--limit", []string{"log", "a", "--limit", "-5"}},
+		{exitUsage, "--last", []string{"log", "a", "--last", "-5"}},
+		{exitUsage, "--last", []string{"log", "a", "--last", "5", "--after", "1"}},
 		{exitUsage, "--for", []string{"watch", "--for", "-1s"}},
 		{exitUsage, "no such file", []string{"status", "--config", "/nowhere/x.yaml"}},
 		{exitUsage, "no backend is configured", []string{"status", "--key", "other"}},

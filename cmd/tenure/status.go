@@ -123,6 +123,9 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	for _, d := range v.Damaged {
 		o.Damaged = append(o.Damaged, d.Key)
 	}
+	if failed != nil { // what is no shard's or member's record, such as a rule, or a page of the file
+		o.Damaged = append(o.Damaged, failed.Error())
+	}
 	return errors.Join(a.print(o, o.table()), o.verdict(), failed)
 }
 
