@@ -52,8 +52,8 @@ func (k Keyspace) Validate() error {
 		return fmt.Errorf("tenure: %w: keyspace %.60q has numbers of %d digits: use 1 to 9, or 0 for 4", core.ErrInvalid, k.Name, k.Digits)
 	}
 	if last := k.shard(maxNumbers); strings.HasPrefix(k.Name, "_") || core.CheckShard(last) != nil {
-		return fmt.Errorf("tenure: %w: keyspace %.60q: give it a name that begins with a letter or a digit, and has at most %d letters, "+
-			"digits, _, - and .", core.ErrInvalid, k.Name, driver.MaxNameLen+len(k.Name)-len(last))
+		return fmt.Errorf("tenure: %w: keyspace %.60q: use at most %d letters, digits, _, - and . in its name, and not "+
+			"_ first", core.ErrInvalid, k.Name, driver.MaxNameLen+len(k.Name)-len(last))
 	}
 	return nil
 }

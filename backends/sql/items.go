@@ -56,56 +56,17 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	if err := driver.CheckList(shard, prefix, limit, largest); err != nil {
 		return nil, err
 	}
-	most, width := limit, largest
+	l := listed{b: b, shard: shard, most: limit, width: largest}
 	if limit == 0 {
-		most = math.MaxInt
+		l.most = math.MaxInt
 	}
 	if largest == 0 {
-		width = math.MaxInt32 // above any that the statement returns
+		l.width = math.MaxInt32 // above any that the statement returns
 	}
-	var items []driver.Item
-	var odd []*driver.DamagedError // the first rows under keys that no item can have
 	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
-		items, odd = nil, nil
-		budget := listing.New(limit, largest)
-		var err error
-		for low, want, bad, full := prefix, most, 0, true; full && err == nil && len(items) < most; {
-			n, last := 0, ""
-			err = data.rows(ctx, itemsList, []any{b.name, string(shard), low, after(prefix), want, width}, func(r Row) error {
-				var it driver.Item
-				var size int
-				if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
-					return err
-				}
-				n, last = n+1, it.Key
-				switch {
-				case driver.CheckKey(it.Key) == nil && len(items) == most:
-					return nil
-				case driver.CheckKey(it.Key) == nil:
-					sent := size
-					if size > width {
-						sent = 0
-					}
-					if err := b.checkItem(shard, &it, sent); err != nil {
-						return err
-					}
-					budget.Take(&it, size, shard, fmt.Sprintf("%sitems %s/%s %s", b.stmts.prefix, b.name, shard, it.Key))
-					items = append(items, it)
-					return nil
-				}
-				if bad++; bad <= driver.MaxDamaged {
-					odd = append(odd, b.damaged("items", string(shard)+" "+it.Key, shard, oddkey.Why))
-				}
-				return nil
-			})
-			// The next page begins behind the last row: no valid key has a character below "-". Pages grow with the rows
-			// that are left out, so that many of these cost few pages.
-			if full = n == want; full && err == nil && last+"!" <= low {
-				return b.damaged("items", string(shard), shard, oddkey.Why)
-			}
-			low, want = last+"!", max(most-len(items), min(bad, maxBad))
-		}
+		l.items, l.odd, l.bad, l.budget = nil, nil, 0, listing.New(limit, largest)
+		err := l.read(ctx, data, prefix)
 		if err == nil {
 			seen, err = b.headAfter(ctx, data, shard)
 		}
@@ -117,8 +78,63 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	if err != nil {
 		return nil, b.readError(err)
 	}
-	b.odd.Set(shard, odd)
-	return items, nil
+	b.odd.Set(shard, l.odd)
+	return l.items, nil
+}
+
+// listed is a List under way.
+type listed struct {
+	b           *Backend
+	shard       driver.ShardID
+	most, width int // items, and bytes of a value
+	budget      *listing.Budget
+	items       []driver.Item
+	odd         []*driver.DamagedError // the first rows under keys that no item can have
+	bad         int                    // all of those rows
+}
+
+// read reads pages. They grow with the rows that are left out, so that many of these cost few pages.
+func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) {
+	for low, want, full := prefix, l.most, true; full && err == nil && len(l.items) < l.most; {
+		n, last := 0, ""
+		err = data.rows(ctx, itemsList, []any{l.b.name, string(l.shard), low, after(prefix), want, l.width}, func(r Row) error {
+			var it driver.Item
+			var size int
+			if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
+				return err
+			}
+			n, last = n+1, it.Key
+			return l.add(it, size)
+		})
+		// The next page begins behind the last row: no valid key has a character below "-".
+		if full = n == want; full && err == nil && last+"!" <= low {
+			return l.b.damaged("items", string(l.shard), l.shard, oddkey.Why)
+		}
+		low, want = last+"!", max(l.most-len(l.items), min(l.bad, maxBad))
+	}
+	return err
+}
+
+func (l *listed) add(it driver.Item, size int) error {
+	if driver.CheckKey(it.Key) != nil {
+		if l.bad++; l.bad <= driver.MaxDamaged {
+			l.odd = append(l.odd, l.b.damaged("items", string(l.shard)+" "+it.Key, l.shard, oddkey.Why))
+		}
+		return nil
+	}
+	if len(l.items) == l.most {
+		return nil
+	}
+	sent := size
+	if size > l.width {
+		sent = 0
+	}
+	if err := l.b.checkItem(l.shard, &it, sent); err != nil {
+		return err
+	}
+	l.budget.Take(&it, size, l.shard, fmt.Sprintf("%sitems %s/%s %s", l.b.stmts.prefix, l.b.name, l.shard, it.Key))
+	l.items = append(l.items, it)
+	return nil
 }
 
 // maxBad is how many rows List reads at once to get past those that are no items.

@@ -47,7 +47,7 @@ func (b *Budget) Take(it *driver.Item, size int, shard driver.ShardID, name stri
 	case b.Spent() || size > b.room:
 		it.Value, b.room = nil, 0
 		it.Damaged = driver.Damaged(name, shard, fmt.Sprintf("it and the items before it have more than %d bytes", driver.MaxListBytes))
-	default:
+	case b.room < math.MaxInt:
 		b.room -= size
 	}
 }
