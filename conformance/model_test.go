@@ -15,7 +15,6 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/grants"
 )
 
 // model is a dumb second implementation of the contract: one mutex and a few
@@ -76,7 +75,6 @@ type shard struct {
 	badLog  bool  // entry 1
 	oddItem bool  // beside the items
 	counter int64 // of the mutants that number by something else
-	past    string
 }
 
 const modelTail = 100 // entries that the tail keeps
@@ -115,7 +113,7 @@ func (m *model) shard(id driver.ShardID) *shard {
 }
 
 // grant writes a shard's record.
-func (m *model) grant(id driver.ShardID, to driver.SessionID, end driver.End) driver.AcquireResult {
+func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResult {
 	s := m.shard(id)
 	m.store.rev++
 	token := driver.Token(m.store.rev)
@@ -123,30 +121,11 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID, end driver.End) dr
 		s.counter++
 		token = driver.Token(s.counter)
 	}
-	m.note(id, s, end, to)
 	s.from, s.owner, s.rev = s.owner.Token, driver.Owner{Session: to, Token: token}, m.store.rev
 	m.store.shards[id] = s
 	delete(m.store.freed, id)
 	m.wake()
 	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
-}
-
-// note remembers a change of owner.
-func (m *model) note(id driver.ShardID, s *shard, end driver.End, to driver.SessionID) {
-	at, node := time.Now().Unix(), ""
-	if driver.IsLock(id) || m.bug == historyOfGrants && to == "" {
-		return
-	}
-	if m.bug == historyTimeless {
-		at = 0
-	}
-	if r := m.store.members[to]; r != nil {
-		node = r.Node
-	}
-	s.past = grants.Event(at, end, node) + s.past
-	if m.bug == historyShort {
-		s.past = s.past[:min(len(s.past), 60)]
-	}
 }
 
 // lift makes a store go on whose history has forked: each counter grows to the clock,
@@ -216,11 +195,7 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 			return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
 		}
 	}
-	end := driver.EndGone
-	if c.Preempt {
-		end = driver.EndPreempted
-	}
-	return m.grant(c.Shard, self, end)
+	return m.grant(c.Shard, self)
 }
 
 func (m *model) transfer(h driver.Transfer) driver.AcquireResult {
@@ -238,11 +213,7 @@ func (m *model) transfer(h driver.Transfer) driver.AcquireResult {
 				return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: s.owner}}
 			}
 		}
-		end := driver.EndPassed
-		if h.To == h.Fence.Session {
-			end = driver.EndRenewed
-		}
-		return m.grant(h.Fence.Shard, h.To, end)
+		return m.grant(h.Fence.Shard, h.To)
 	case s.owner.Session == h.To && (s.from == h.Fence.Token || m.bug == transferByTarget):
 		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token},
 			Head: s.head}
@@ -259,7 +230,6 @@ func (m *model) release(f driver.Fence, believed bool) {
 		return
 	}
 	m.store.rev++
-	m.note(f.Shard, s, driver.EndReleased, "")
 	s.owner, s.rev = driver.Owner{Token: s.owner.Token}, m.store.rev
 	if m.bug == tokenResetOnRelease {
 		s.owner, s.counter = driver.Owner{}, 0

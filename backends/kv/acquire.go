@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvrecord"
@@ -24,15 +23,16 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	}
 	b := s.b
 	results := make([]driver.AcquireResult, len(claims))
-	seen := make([]lease, len(claims))
+	seen := make([]Rev, len(claims))
 	send := make([]int, 0, len(claims)) // claims that are sent
 	var ask []int                       // claims to be read first
 	for i, c := range claims {
-		at, known := b.mirror.shard(c.Shard)
+		owner, rev, known := b.mirror.shard(c.Shard)
 		switch spoilt := b.leases.spoilt(c.Shard); {
-		case known && !spoilt && (at.owner == c.Seen || sawFree(c) && at.owner.Session == ""):
-			seen[i] = at
-		case c.Seen == (driver.Owner{}), sawFree(c) && !known && !spoilt: // Absent
+		case known && !spoilt && (owner == c.Seen || sawFree(c) && owner.Session == ""):
+			seen[i] = rev
+		case c.Seen == (driver.Owner{}), sawFree(c) && !known && !spoilt:
+			seen[i] = Absent
 		default:
 			ask = append(ask, i)
 			continue
@@ -50,7 +50,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		}
 		for n, i := range ask {
 			record, head := pairs[2*n], pairs[2*n+1]
-			owner, r, err := b.owner(record)
+			owner, _, err := b.owner(record)
 			if err != nil || owner != claims[i].Seen && (!sawFree(claims[i]) || owner.Session != "") {
 				results[i] = s.denied(claims[i], record, head)
 				continue
@@ -59,7 +59,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 				results[i].Err = err
 				continue
 			}
-			seen[i] = lease{rev: record.Rev, mark: r.Mark}
+			seen[i] = record.Rev
 			send = append(send, i)
 		}
 	}
@@ -73,15 +73,15 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	return results, nil
 }
 
-// claimAll sends claims, each with the revision and mark that it saw of the shard's record,
-// and returns those of locks that are free at another revision, with that in seen. An error
+// claimAll sends claims, each with the revision that it saw of the shard's record, and
+// returns those of locks that are free at another revision, with that in seen. An error
 // means that nothing was applied.
-func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []lease,
+func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []Rev,
 	results []driver.AcquireResult) (again []int, err error) {
 	b := s.b
-	txns, marks, now := make([]Txn, len(send)), make([]kvrecord.Mark, len(send)), time.Now()
+	txns := make([]Txn, len(send))
 	for n, i := range send {
-		txns[n], marks[n] = s.claim(claims[i], seen[i], now)
+		txns[n] = s.claim(claims[i], seen[i])
 	}
 	moved := make([]bool, len(send))
 	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
@@ -94,13 +94,13 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 			if len(txns[n].Then) > 0 {
 				head = r.Reads[0]
 			}
-			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head, marks[n])
+			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)
 		default:
 			results[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])
 			held, ok := errors.AsType[*driver.HeldError](results[i].Err)
-			if ok && sawFree(claims[i]) && held.Owner.Session == "" && r.Reads[0].Rev != seen[i].rev {
+			if ok && sawFree(claims[i]) && held.Owner.Session == "" && r.Reads[0].Rev != seen[i] {
 				if _, results[i].Err = decodeHead(r.Reads[1]); results[i].Err == nil { // D1
-					moved[n], seen[i].rev = true, r.Reads[0].Rev
+					moved[n], seen[i] = true, r.Reads[0].Rev
 				}
 			}
 		}
@@ -125,29 +125,24 @@ func anyGranted(results []driver.AcquireResult) bool {
 
 // claim makes the transaction of a claim. A shard that never had a record, which
 // is permanent, never had a head either: it need not be read.
-func (s *session) claim(c driver.Claim, seen lease, now time.Time) (Txn, kvrecord.Mark) {
+func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	k := s.b.keys
 	shard, head := k.Shard(c.Shard), k.Head(c.Shard)
 	conds := make([]Compare, 1, 2)
-	conds[0] = Compare{Key: shard, Rev: seen.rev}
+	conds[0] = Compare{Key: shard, Rev: seen}
 	then := []string{head}
-	if seen.rev == Absent {
+	if seen == Absent {
 		then = nil
 	}
-	end := driver.EndGone
-	if c.Preempt {
-		end = driver.EndPreempted
-	}
-	ops, mark := s.change(c.Shard, shardRecord{Session: s.id, From: c.Seen.Token}, c.Seen.Session, end, seen.mark, now)
 	if c.Seen.Session != "" && !c.Preempt {
 		conds = append(conds, Compare{Key: k.Member(c.Seen.Session), Rev: Absent})
 	}
 	return Txn{
 		If:   conds,
-		Ops:  ops,
+		Ops:  []Op{{Key: shard, Value: shardRecord{Session: s.id, From: c.Seen.Token}.Encode()}},
 		Then: then,
 		Else: []string{shard, head},
-	}, mark
+	}
 }
 
 // denied answers a claim that the record does not allow: with the earlier success
@@ -158,15 +153,15 @@ func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult
 		return driver.AcquireResult{Err: notApplied(err)}
 	}
 	if owner.Session == s.id && r.From == c.Seen.Token && owner != c.Seen {
-		return s.b.granted(c.Shard, s.id, record.Rev, head, r.Mark)
+		return s.b.granted(c.Shard, s.id, record.Rev, head)
 	}
 	return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: owner}}
 }
 
 // granted is the lease that a write at revision rev made.
-func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, head Pair, m kvrecord.Mark) driver.AcquireResult {
+func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, head Pair) driver.AcquireResult {
 	f := driver.Fence{Shard: shard, Session: to, Token: b.token(rev)}
-	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: rev, mark: m}
+	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: rev}
 	h, err := decodeHead(head)
 	if err == nil {
 		l.head, l.headRev, l.headKnown = h, head.Rev, true
@@ -215,7 +210,6 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
 	b := s.b
 	txns, carried := make([]Txn, len(known)), make([]*Pair, len(known))
-	marks, now := make([]kvrecord.Mark, len(known)), time.Now()
 	for n, at := range known {
 		h := to[at.i]
 		shard, head, target := b.keys.Shard(h.Fence.Shard), b.keys.Head(h.Fence.Shard), b.keys.Member(h.To)
@@ -223,22 +217,16 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		if h.To != s.id { // the batch's guard has it otherwise
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
-		end := driver.EndPassed
-		if h.To == s.id {
-			end = driver.EndRenewed
-		}
-		ops, mark := s.change(h.Fence.Shard, shardRecord{Session: h.To, From: h.Fence.Token}, s.id, end, at.mark, now)
-		then := []string{head}
-		marks[n] = mark
+		value, then := shardRecord{Session: h.To, From: h.Fence.Token}.Encode(), []string{head}
 		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.info.Limits.RecordsStay) {
 			kh := knownHead(l)
 			carried[n] = &Pair{Key: head, Value: kh.Text, Rev: l.headRev}
-			ops[0].Value, then = kvrecord.AppendHead(ops[0].Value, kh), nil
+			value, then = kvrecord.AppendHead(value, kh), nil
 			conds = append(conds, Compare{Key: head, Rev: l.headRev})
 		}
 		txns[n] = Txn{
 			If:   conds,
-			Ops:  ops,
+			Ops:  []Op{{Key: shard, Value: value}},
 			Then: then,
 			Else: []string{shard, head, target},
 		}
@@ -251,9 +239,9 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		case err != nil:
 			results[i].Err = err
 		case r.OK && carried[n] != nil:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, *carried[n], marks[n])
+			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, *carried[n])
 		case r.OK:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0], marks[n])
+			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0])
 		case carried[n] != nil && r.Reads[0].Rev == known[n].rev && r.Reads[2].Rev != 0:
 			other[n] = true
 			results[i].Err = retry("the shard's head moved")
@@ -284,7 +272,7 @@ func (s *session) refused(h driver.Transfer, record, head Pair, target bool) dri
 	case err != nil:
 		return driver.AcquireResult{Err: notApplied(err)}
 	case owner.Session == h.To && r.From == h.Fence.Token && owner.Token != h.Fence.Token:
-		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head, r.Mark) // rule A3
+		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head) // rule A3
 	case owner.Session != h.Fence.Session || owner.Token != h.Fence.Token:
 		return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: owner}}
 	case !target:

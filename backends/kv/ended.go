@@ -46,7 +46,7 @@ func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
 		value, err := encodeJSON(endedRecord{Format: jsonFormat, Session: v.Session, By: s.id, Node: s.node})
 		if err == nil && !taken[key] {
 			taken[key] = true
-			txns[i].Ops = append(txns[i].Ops, Op{Key: key, Value: value, Known: true}) // from the first join on
+			txns[i].Ops = append(txns[i].Ops, Op{Key: key, Value: value})
 		}
 	}
 }

@@ -19,7 +19,6 @@ type lease struct {
 	head      driver.Head
 	headRev   Rev // of the head's record, 0 if there is none
 	headKnown bool
-	mark      kvrecord.Mark // of the shard's record
 }
 
 // leases remembers the grants that this process uses, so that a commit needs no
@@ -121,7 +120,7 @@ func (b *Backend) learn(c Change) {
 		return
 	}
 	known := Pair{Key: b.keys.Head(driver.ShardID(shard)), Value: h.Text, Rev: Rev(h.Rev)}
-	owner, r, err := b.owner(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
+	owner, _, err := b.owner(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev})
 	if err != nil || owner.Session == "" {
 		return
 	}
@@ -129,18 +128,20 @@ func (b *Backend) learn(c Change) {
 	if err != nil {
 		return
 	}
-	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true, mark: r.Mark})
+	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true})
 }
 
-// current returns the revision at which the shard's record was f, and the record's mark, as
-// far as this process knows.
-func (b *Backend) current(f driver.Fence) (Rev, kvrecord.Mark, bool) {
+// current returns the revision at which the shard's record was f, as far as this
+// process knows.
+func (b *Backend) current(f driver.Fence) (Rev, bool) {
 	want := driver.Owner{Session: f.Session, Token: f.Token}
 	if l, ok := b.leases.get(f.Shard); ok && l.owner == want {
-		return l.rev, l.mark, true
+		return l.rev, true
 	}
-	l, ok := b.mirror.shard(f.Shard)
-	return l.rev, l.mark, ok && l.owner == want
+	if owner, rev, ok := b.mirror.shard(f.Shard); ok && owner == want {
+		return rev, true
+	}
+	return 0, false
 }
 
 // Guard returns the conditions under which a fence is the shard's current grant,
@@ -156,7 +157,7 @@ func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 		return nil, err
 	}
 	key := b.keys.Shard(f.Shard)
-	rev, _, ok := b.current(f)
+	rev, ok := b.current(f)
 	if !ok {
 		pairs, err := b.inspect(ctx, nil, []string{key})
 		if err != nil {

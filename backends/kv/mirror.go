@@ -50,7 +50,6 @@ type shardState struct {
 	owner driver.Owner
 	head  *driver.Head // nil if there is none
 	gone  bool         // it is a lock's that was removed: R2
-	mark  kvrecord.Mark
 }
 
 func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
@@ -84,23 +83,13 @@ func (m *mirror) waiting() <-chan struct{} {
 }
 
 // shard returns a shard's record and its revision, if the mirror has it.
-func (m *mirror) shard(s driver.ShardID) (lease, bool) {
+func (m *mirror) shard(s driver.ShardID) (driver.Owner, Rev, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if it, ok := m.shards.get(s); ok && !it.val.gone {
-		return lease{owner: it.val.owner, rev: it.rev, mark: it.val.mark}, true
+		return it.val.owner, it.rev, true
 	}
-	return lease{}, false
-}
-
-// node is the label of a session that is a member, or was until a short time ago.
-func (m *mirror) node(s driver.SessionID) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if it, ok := m.members.get(s); ok {
-		return it.val.Node
-	}
-	return string(s)
+	return driver.Owner{}, 0, false
 }
 
 // load corrects the mirror by a full read. A read that is older than the mirror
@@ -203,7 +192,7 @@ func (m *mirror) put(p Pair) {
 			m.freed--
 		}
 		m.seq++
-		m.shards.set(driver.ShardID(name), shardState{owner: owner, head: m.headBehind(p), mark: r.Mark}, p.Rev, m.seq)
+		m.shards.set(driver.ShardID(name), shardState{owner: owner, head: m.headBehind(p)}, p.Rev, m.seq)
 		return
 	}
 	name, ok := strings.CutPrefix(p.Key, m.keys.Members())
@@ -247,7 +236,7 @@ func (m *mirror) depart(s driver.SessionID, rev Rev) {
 		return
 	}
 	m.seq++
-	m.members.set(s, member{Member: driver.Member{Session: s, Node: it.val.Node}, gone: true}, rev, m.seq)
+	m.members.set(s, member{Member: driver.Member{Session: s}, gone: true}, rev, m.seq)
 	m.gone++
 	m.floor = max(m.floor, forget(&m.members, &m.gone, func(v *member) bool { return v.gone }))
 }

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // located is a fence that was current at a revision of its shard's record.
 type located struct {
-	i    int // index in the call's items
-	rev  Rev
-	mark kvrecord.Mark
+	i   int // index in the call's items
+	rev Rev
 }
 
 // locate finds the revisions of the fences that are current, reading what this
@@ -24,8 +21,8 @@ func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence,
 	known := make([]located, 0, len(fences))
 	var ask []int
 	for i, f := range fences {
-		if rev, mark, ok := b.current(f); ok {
-			known = append(known, located{i, rev, mark})
+		if rev, ok := b.current(f); ok {
+			known = append(known, located{i, rev})
 		} else {
 			ask = append(ask, i)
 		}
@@ -43,9 +40,9 @@ func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence,
 	}
 	for n, i := range ask {
 		record, head := pairs[2*n], pairs[2*n+1]
-		owner, r, err := b.owner(record)
+		owner, _, err := b.owner(record)
 		if err == nil && owner.Session == fences[i].Session && owner.Token == fences[i].Token {
-			known = append(known, located{i, record.Rev, r.Mark})
+			known = append(known, located{i, record.Rev})
 		} else {
 			stale(i, record, head)
 		}
@@ -66,20 +63,19 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err != nil {
 		return err
 	}
-	stay, err := s.free(ctx, fences, known, !b.info.Limits.RecordsStay, failed)
+	stay, err := b.free(ctx, fences, known, !b.info.Limits.RecordsStay, failed)
 	if err != nil {
 		return err
 	}
 	// A part may have been applied by now: what fails from here on is in failed (rule A4).
-	_, _ = s.free(ctx, fences, stay, false, failed)
+	_, _ = b.free(ctx, fences, stay, false, failed)
 	return releaseError(failed)
 }
 
 // free writes releases. With remove the records of locks are removed, and compared with
 // their heads being absent; it returns those that have one, and are to stay (rule R2).
-func (s *session) free(ctx context.Context, fences []driver.Fence, known []located, remove bool,
+func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []located, remove bool,
 	failed []error) (stay []located, err error) {
-	b, now := s.b, time.Now()
 	txns := make([]Txn, len(known))
 	for n, at := range known {
 		f := fences[at.i]
@@ -89,7 +85,7 @@ func (s *session) free(ctx context.Context, fences []driver.Fence, known []locat
 			txns[n].If = append(txns[n].If, Compare{Key: b.keys.Head(f.Shard), Rev: Absent})
 			txns[n].Ops, txns[n].Else = []Op{{Key: key, Delete: true}}, []string{key}
 		} else {
-			txns[n].Ops, _ = s.change(f.Shard, shardRecord{Token: f.Token}, f.Session, driver.EndReleased, at.mark, now)
+			txns[n].Ops = []Op{{Key: key, Value: shardRecord{Token: f.Token}.Encode()}}
 		}
 	}
 	again := make([]bool, len(known))

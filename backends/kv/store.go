@@ -95,7 +95,6 @@ type Op struct {
 	Key    string
 	Value  []byte
 	Delete bool
-	Known  bool // of a put without a condition: the record exists, if nobody removed it by hand
 }
 
 // Txn is one conditional transaction: if all of If hold, Ops are applied and Then

@@ -52,7 +52,7 @@ func TestMutants(t *testing.T) {
 				New: "case owner.Session == h.To && r.From >= 0 && owner.Token != h.Fence.Token:"}}},
 		{Name: "R1: a release compares existence only", Killer: "TestConformance/Release/StaleIsNoop",
 			Edits: []mutate.Edit{{
-				File: "../kv/release.go", In: "session.free", Old: "txns[n] = Txn{If: []Compare{{Key: key, Rev: at.rev}}}",
+				File: "../kv/release.go", In: "Backend.free", Old: "txns[n] = Txn{If: []Compare{{Key: key, Rev: at.rev}}}",
 				New: "txns[n] = Txn{If: []Compare{{Key: key, Rev: Exists}}}"}}},
 		{Name: "M4: an update compares existence only", Killer: "TestLateUpdate",
 			Edits: []mutate.Edit{{
@@ -70,16 +70,16 @@ func TestMutants(t *testing.T) {
 				New: "if false {"}}},
 		{Name: "R2: a release does not look for a head", Killer: "TestConformance/Locks/CommitsStay",
 			Edits: []mutate.Edit{{
-				File: "../kv/release.go", In: "session.free",
+				File: "../kv/release.go", In: "Backend.free",
 				Old: "txns[n].If = append(txns[n].If, Compare{Key: b.keys.Head(f.Shard), Rev: Absent})", New: ""},
-				{File: "../kv/release.go", In: "session.free", Old: "(!ok || l.headRev == 0)", New: "(ok || !ok || l.headRev == 0)"}}},
+				{File: "../kv/release.go", In: "Backend.free", Old: "(!ok || l.headRev == 0)", New: "(ok || !ok || l.headRev == 0)"}}},
 		{Name: "R2: a lock with a head that this process does not know is not released", Killer: "TestConformance/Locks/ReleaseRacesCommit",
 			Edits: []mutate.Edit{{
 				File: "../kv/release.go", In: "session.Release",
-				Old: "	_, _ = s.free(ctx, fences, stay, false, failed)\n", New: "	_ = stay\n"}}},
+				Old: "	_, _ = b.free(ctx, fences, stay, false, failed)\n", New: "	_ = stay\n"}}},
 		{Name: "R2: records of locks stay", Killer: "TestConformance/Locks/RecordsAreBounded",
 			Edits: []mutate.Edit{{
-				File: "../kv/release.go", In: "session.free", Old: "remove && driver.IsLock(f.Shard) &&", New: "false &&"}}},
+				File: "../kv/release.go", In: "Backend.free", Old: "remove && driver.IsLock(f.Shard) &&", New: "false &&"}}},
 		{Name: "R2: a lock is claimed as it was seen only", Killer: "TestConformance/Locks/TokensIncrease",
 			Edits: []mutate.Edit{{
 				File: "../kv/acquire.go", In: "sawFree",

@@ -2,13 +2,10 @@ package sql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/grants"
 )
 
 // record is a shard's row.
@@ -26,11 +23,10 @@ type decision struct {
 	grant bool             // else, with a nil error, it was granted before (A3)
 	to    driver.SessionID // the new holder
 	from  driver.Token     // that it is granted from: a lock's may be another than the row's (R2)
-	end   driver.End       // of the lease before it, empty if there is none
 }
 
 // decideClaim applies rules A1, A3, A4, A5 and R2 to a claim by the session self.
-func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driver.SessionID]string) decision {
+func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driver.SessionID]bool) decision {
 	seen := c.Seen
 	if r.granted == 0 && seen == (driver.Owner{Token: r.floor}) {
 		seen = driver.Owner{}
@@ -39,35 +35,23 @@ func decideClaim(c driver.Claim, self driver.SessionID, r record, alive map[driv
 	switch {
 	case r.owner.Session == self && r.owner.Token > seen.Token && r.granted == seen.Token:
 		return decision{to: self}
-	case r.owner != seen && !free, alive[r.owner.Session] != "" && !c.Preempt:
+	case r.owner != seen && !free, alive[r.owner.Session] && !c.Preempt:
 		return decision{err: &driver.HeldError{Shard: c.Shard, Owner: r.owner}}
 	}
-	d := decision{grant: true, to: self, from: seen.Token}
-	switch {
-	case r.owner.Session == "":
-	case c.Preempt:
-		d.end = driver.EndPreempted
-	default:
-		d.end = driver.EndGone
-	}
-	return d
+	return decision{grant: true, to: self, from: seen.Token}
 }
 
 // decideTransfer applies rules A3 and A5 to a transfer.
-func decideTransfer(h driver.Transfer, r record, alive map[driver.SessionID]string) decision {
+func decideTransfer(h driver.Transfer, r record, alive map[driver.SessionID]bool) decision {
 	switch {
 	case r.owner.Session == h.To && r.owner.Token > h.Fence.Token && r.granted == h.Fence.Token:
 		return decision{to: h.To}
 	case r.owner != (driver.Owner{Session: h.Fence.Session, Token: h.Fence.Token}):
 		return decision{err: &driver.FencedError{Fence: h.Fence, Current: r.owner}}
-	case alive[h.To] == "":
+	case !alive[h.To]:
 		return decision{err: fmt.Errorf("tenure: shard %q: session %q: %w", h.Fence.Shard, h.To, driver.ErrNoTarget)}
 	}
-	d := decision{grant: true, to: h.To, from: h.Fence.Token, end: driver.EndPassed}
-	if h.To == h.Fence.Session {
-		d.end = driver.EndRenewed
-	}
-	return d
+	return decision{grant: true, to: h.To, from: h.Fence.Token}
 }
 
 // Acquire claims shards. See driver.Session.
@@ -86,7 +70,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 			shard: func(i int) driver.ShardID { return part[i].Shard },
 			fresh: func(i int) bool { return part[i].Seen == driver.Owner{} },
 			asks:  func(_ int, r record) driver.SessionID { return r.owner.Session },
-			decide: func(i int, r record, alive map[driver.SessionID]string) decision {
+			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
 				return decideClaim(part[i], s.id, r, alive)
 			},
 		}
@@ -110,7 +94,7 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 			shard: func(i int) driver.ShardID { return part[i].Fence.Shard },
 			fresh: func(int) bool { return false },
 			asks:  func(i int, _ record) driver.SessionID { return part[i].To },
-			decide: func(i int, r record, alive map[driver.SessionID]string) decision {
+			decide: func(i int, r record, alive map[driver.SessionID]bool) decision {
 				return decideTransfer(part[i], r, alive)
 			},
 		}
@@ -126,7 +110,7 @@ type batch struct {
 	shard  func(i int) driver.ShardID
 	fresh  func(i int) bool
 	asks   func(i int, r record) driver.SessionID
-	decide func(i int, r record, alive map[driver.SessionID]string) decision
+	decide func(i int, r record, alive map[driver.SessionID]bool) decision
 }
 
 func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) batch) ([]driver.AcquireResult, error) {
@@ -140,7 +124,6 @@ type grantKind struct {
 	to   driver.SessionID
 	how  Statement
 	from driver.Token // -1: that of each row
-	note string       // of package grants
 }
 
 // grantBatch decides and writes one batch in one transaction: the shards' rows
@@ -184,13 +167,13 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err != nil {
 			return err
 		}
-		var owners map[grantKind][]string
-		owners, shown = s.decideAll(part, names, ns, records, late, alive, results)
-		if wrote = len(owners) > 0; !wrote {
+		var grants map[grantKind][]string
+		grants, shown = b.decideAll(part, names, ns, records, late, alive, results)
+		if wrote = len(grants) > 0; !wrote {
 			return nil
 		}
 		shown.floor++
-		return data.writeGrants(ctx, b.name, owners, ns)
+		return data.writeGrants(ctx, b.name, grants, ns)
 	})
 	if err == nil {
 		err = b.settle(ctx, wrote, shown)
@@ -200,12 +183,11 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 
 // decideAll decides on each item of a batch: from its record as it was locked, or else
 // as it was read late. It returns the shards to write, and what the results show.
-func (s *session) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
-	alive map[driver.SessionID]string, results []driver.AcquireResult) (map[grantKind][]string, sight) {
-	b, now := s.b, time.Now().Unix()
+func (b *Backend) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
+	alive map[driver.SessionID]bool, results []driver.AcquireResult) (map[grantKind][]string, sight) {
 	shown := sight{floor: ns.floor()}
 	token := driver.Token(ns.floor() + 1)
-	owners := make(map[grantKind][]string)
+	grants := make(map[grantKind][]string)
 	for i := range results {
 		shard := driver.ShardID(names[i])
 		r, held := locked[shard]
@@ -223,33 +205,26 @@ func (s *session) decideAll(part batch, names []string, ns namespace, locked, la
 			shown.heads = append(shown.heads, driver.ShardHead{Shard: shard, Head: r.head})
 		}
 		if d.grant {
-			kind := grantKind{d.to, shardsInsert, min(d.from, token-1), ""}
-			if !driver.IsLock(shard) {
-				node := alive[d.to]
-				if d.to == s.id {
-					node = s.node
-				}
-				kind.note = grants.Event(now, d.end, node)
-			}
+			kind := grantKind{d.to, shardsInsert, min(d.from, token-1)}
 			if held {
 				kind.how = shardsGrant
 			}
 			if held && d.from == r.owner.Token {
 				kind.from = -1
 			}
-			owners[kind] = append(owners[kind], names[i])
+			grants[kind] = append(grants[kind], names[i])
 		}
 	}
-	return owners, shown
+	return grants, shown
 }
 
 // writeGrants raises the namespace's revision by one, whose token all shards get.
-func (t *Tx) writeGrants(ctx context.Context, name string, owners map[grantKind][]string, ns namespace) error {
+func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind][]string, ns namespace) error {
 	if err := t.write(ctx, namespaceRaise, name, ns.revision+1); err != nil {
 		return err
 	}
-	for kind, shards := range owners {
-		if err := t.write(ctx, kind.how, name, array(shards), string(kind.to), ns.floor()+1, int64(kind.from), ns.revision+1, kind.note); err != nil {
+	for kind, shards := range grants {
+		if err := t.write(ctx, kind.how, name, array(shards), string(kind.to), ns.floor()+1, int64(kind.from), ns.revision+1); err != nil {
 			return err
 		}
 	}
@@ -279,9 +254,9 @@ func (d decision) result(shard driver.ShardID, r record, token driver.Token) dri
 	return driver.AcquireResult{Head: r.head, Fence: driver.Fence{Shard: shard, Session: d.to, Token: token}}
 }
 
-// readRoster proves that the session lives, and returns the labels of those of the sessions
-// that the items depend on that do.
-func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string, records map[driver.ShardID]record) (map[driver.SessionID]string, error) {
+// readRoster proves that the session lives, and returns which of the sessions
+// that the items depend on do.
+func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string, records map[driver.ShardID]record) (map[driver.SessionID]bool, error) {
 	roster, err := open()
 	if err != nil {
 		return nil, err
@@ -358,32 +333,27 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 		if err != nil {
 			return err
 		}
-		var shards, free []string // of no lock; locks
+		var shards []string
 		locks = 0
 		for _, f := range fences {
 			r := records[f.Shard]
 			if r.owner != (driver.Owner{Session: f.Session, Token: f.Token}) {
 				continue
 			}
-			if driver.IsLock(f.Shard) {
-				free = append(free, string(f.Shard))
-			} else {
-				shards = append(shards, string(f.Shard))
-			}
+			shards = append(shards, string(f.Shard))
 			if driver.IsLock(f.Shard) && r.head == (driver.Head{}) {
 				locks++
 			}
 		}
 		floor = ns.floor()
-		if wrote = len(shards)+len(free) > 0; !wrote {
+		if wrote = len(shards) > 0; !wrote {
 			return nil
 		}
 		floor++
 		if err := data.write(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
 			return err
 		}
-		return errors.Join(data.release(ctx, b.name, free, ns, ""),
-			data.release(ctx, b.name, shards, ns, grants.Event(time.Now().Unix(), driver.EndReleased, "")))
+		return data.write(ctx, shardsRelease, b.name, array(shards), ns.revision+1)
 	})
 	if err == nil {
 		err = b.settle(ctx, wrote, sight{floor: floor})
@@ -392,31 +362,4 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 		b.sweepLocks(ctx)
 	}
 	return b.adopting(ctx, err)
-}
-
-// release frees shards, and notes it.
-func (t *Tx) release(ctx context.Context, name string, shards []string, ns namespace, note string) error {
-	if len(shards) == 0 {
-		return nil
-	}
-	return t.write(ctx, shardsRelease, name, array(shards), ns.revision+1, note)
-}
-
-// History reads the shard's last leases. See driver.Historian.
-func (b *Backend) History(ctx context.Context, shard driver.ShardID) ([]driver.Grant, error) {
-	if err := b.begin(ctx); err != nil {
-		return nil, err
-	}
-	if err := driver.CheckShard(shard); err != nil {
-		return nil, err
-	}
-	text := ""
-	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) error {
-		_, err := data.row(ctx, grantsRead, []any{b.name, string(shard)}, &text)
-		return err
-	})
-	if err != nil {
-		return nil, b.adopting(ctx, b.readError(err))
-	}
-	return grants.Parse(text), nil
 }

@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -184,24 +183,25 @@ func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver
 	if err != nil {
 		return err
 	}
-	if id == former || alive[id] != "" || departed {
+	if id == former || alive[id] || departed {
 		return fmt.Errorf("tenure: %w: session id %q was used before: make up a new one", driver.ErrConflict, id)
 	}
 	return nil
 }
 
-// alive returns the labels of those of the sessions that have a member record.
-func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (map[driver.SessionID]string, error) {
-	found := make(map[driver.SessionID]string)
+// alive returns which of the sessions have a member record.
+func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (map[driver.SessionID]bool, error) {
+	found := make(map[driver.SessionID]bool)
 	if len(ids) == 0 {
 		return found, nil
 	}
 	err := roster.rows(ctx, how, []any{b.name, list(ids, same)}, func(r Row) error {
 		var id driver.SessionID
-		var node string
-		err := r.Scan(&id, &node)
-		found[id] = cmp.Or(node, string(id))
-		return err
+		if err := r.Scan(&id); err != nil {
+			return err
+		}
+		found[id] = true
+		return nil
 	})
 	return found, err
 }
@@ -279,7 +279,7 @@ func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results 
 			current := versions[sus.Session]
 			results[i] = driver.EvictResult{Current: current}
 			switch {
-			case busy[sus.Session] != "":
+			case busy[sus.Session]:
 				results[i] = driver.EvictResult{Err: errBusy("session", string(sus.Session))}
 			case current == sus.Version:
 				results[i] = driver.EvictResult{Evicted: true}

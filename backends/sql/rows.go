@@ -128,7 +128,7 @@ func (b *Backend) readRest(ctx context.Context, data *Tx, names []string, locked
 
 // lockMembers locks members to be removed and returns their versions, and those
 // that another transaction keeps locked.
-func (b *Backend) lockMembers(ctx context.Context, roster *Tx, of []driver.Beat) (versions map[driver.SessionID]driver.Version, busy map[driver.SessionID]string, err error) {
+func (b *Backend) lockMembers(ctx context.Context, roster *Tx, of []driver.Beat) (versions map[driver.SessionID]driver.Version, busy map[driver.SessionID]bool, err error) {
 	versions = make(map[driver.SessionID]driver.Version, len(of))
 	rest := slices.Clone(of)
 	err = untilLocked(ctx, func() (int, error) {
@@ -156,7 +156,7 @@ func namesOf[T any, S ~string](items []T, name func(T) S) []S {
 // lockMember locks one member to be removed and reports whether it exists.
 func (b *Backend) lockMember(ctx context.Context, roster *Tx, id driver.SessionID) (bool, error) {
 	versions, busy, err := b.lockMembers(ctx, roster, []driver.Beat{{Session: id}})
-	if err == nil && busy[id] != "" {
+	if err == nil && busy[id] {
 		err = errBusy("session", string(id))
 	}
 	return len(versions) > 0, err
@@ -176,7 +176,7 @@ func (b *Backend) lockState(ctx context.Context, roster *Tx, id driver.SessionID
 			return 0, err
 		}
 		left, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
-		busy = left[id] != ""
+		busy = left[id]
 		return len(left), err
 	})
 	switch {

@@ -68,7 +68,7 @@ func TestCompile(t *testing.T) {
 	}
 	_, err = Compile("-- name: more\nSELECT 1", "my_", place)
 	for _, want := range []string{
-		`no statement "shards_grant" (:namespace, :shards, :session, :token, :from, :revision, :note): add it`,
+		`no statement "shards_grant" (:namespace, :shards, :session, :token, :from, :revision): add it`,
 		`no statement "items_put" (:namespace; for each row :shard, :key, :version, :bytes): add it`,
 		`statement "more" is not in the catalogue`,
 	} {
@@ -214,7 +214,7 @@ func TestDecideClaim(t *testing.T) {
 	at := func(s driver.SessionID, token, from driver.Token) record {
 		return record{owner: driver.Owner{Session: s, Token: token}, granted: from}
 	}
-	alive := map[driver.SessionID]string{"me": "a", "other": "b"}
+	alive := map[driver.SessionID]bool{"me": true, "other": true}
 	for _, c := range []struct {
 		name    string
 		claim   driver.Claim

@@ -19,7 +19,7 @@ var layout = []struct {
 	permanent bool
 }{
 	{"!state", true}, {"!state/member", false}, {"!state/shard", true}, {"!node", false}, {"!head", true},
-	{"!log", true}, {"!item", true}, {"!beat", false}, {"!past", false}, {"!feed", false}, {"!probe", false},
+	{"!log", true}, {"!item", true}, {"!beat", false}, {"!feed", false}, {"!probe", false},
 }
 
 // maxDirs bounds the memory of which directories exist.

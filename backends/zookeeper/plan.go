@@ -29,7 +29,7 @@ type cond struct {
 type write struct {
 	key, dir, node string
 	value          []byte // a copy: the library encodes it when it sends
-	delete, known  bool
+	delete         bool
 }
 
 func (s *store) txn(t *kv.Txn) (txn, error) {
@@ -47,7 +47,7 @@ func (s *store) txn(t *kv.Txn) (txn, error) {
 		if err != nil {
 			return txn{}, err
 		}
-		out.ops[i] = write{op.Key, dir, node, bytes.Clone(op.Value), op.Delete, op.Known}
+		out.ops[i] = write{op.Key, dir, node, bytes.Clone(op.Value), op.Delete}
 		if !op.Delete && out.ops[i].value == nil {
 			out.ops[i].value = []byte{}
 		}
@@ -219,13 +219,17 @@ func (m *multi) op(op write, c cond, k *knowledge) {
 		m.remove(op.node, version, effect{key: op.key, kind: deleted})
 	case op.delete:
 		m.without(op.node)
-	case there, !known && op.known:
+	case there, !known && isEnded(op.key):
 		m.set(op.node, op.value, version, effect{op.key, former, changed})
 	default:
 		m.create(op.node, op.value, m.rights.of(op.key), effect{key: op.key, kind: created})
 		m.twin(op)
 	}
 }
+
+// isEnded reports whether a key is one of the records of how sessions ended, which
+// exist from the namespace's first join on.
+func isEnded(key string) bool { return strings.Contains(key, "/!node/!ended-") }
 
 // twin adds the node that is made together with a permanent one and that nobody
 // deletes: a shard's record stands and falls with the directory of its log, so that

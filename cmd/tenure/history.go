@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +30,6 @@ type historyLease struct {
 
 type historyOut struct {
 	Shard  core.ShardID    `json:"shard"`
-	Owners []driver.Grant  `json:"owners"` // the last four leases that the store remembers, the oldest first
 	Oldest core.Seq        `json:"oldest"` // the first entry that was read; 0: there is none
 	Leases []*historyLease `json:"leases"` // by token
 }
@@ -39,16 +37,14 @@ type historyOut struct {
 func (a *app) historyCommand() *cobra.Command {
 	var limit int64
 	c := &cobra.Command{Use: "history SHARD", Short: "Show the leases of a shard, as far as the store keeps them",
-		Long: `Show who owned a shard, since when, and why it ended: the last four leases, oldest first, by the
-clocks of the members that wrote them. The store remembers no more, and nothing of locks. An
-end is one of: released, passed to another session, renewed under a new token, preempted, and
-gone, which is noticed only when the next member takes the shard: its session had ended.
+		Long: `Show the leases of a shard, oldest first: their tokens, the log entries that each appended,
+and the moves and resignations that operators asked for.
 
-Then show what else there is of leases, oldest first: their tokens, the log entries that each
-appended, and the moves and resignations that operators asked for. It is made of the token of
-each log entry, that of the last commit, the shard's record, and the log of the operators'
-rules. A lease that committed nothing, or whose entries were trimmed, is missing there. Earlier
-leases are in the members' own logs, and in the metrics of observe/tenureprom.`,
+The store keeps no list of leases. It is made of what there is: the token of each log entry,
+the token of the last commit, the shard's record, and the log of the operators' rules. So it
+does not show: a lease that committed nothing, or whose entries were trimmed; the session and
+node of any lease but the present one; and when a lease began or ended. Those are in the
+members' own logs, and in the metrics of observe/tenureprom.`,
 		Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
@@ -95,25 +91,12 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		l := x.lease(s.Owner.Token)
 		l.Session, l.Node = owner.Session, owner.Node
 	}
-	out := historyOut{Shard: shard, Owners: []driver.Grant{}, Oldest: oldest, Leases: []*historyLease{}}
-	t := &table{}
-	if h, ok := b.(driver.Historian); ok {
-		found, err := call(ctx, a, func(ctx context.Context) ([]driver.Grant, error) { return h.History(ctx, shard) })
-		if err != nil {
-			return err
-		}
-		out.Owners = append(out.Owners, found...)
-		t.add("NODE", "SINCE", "UNTIL", "END")
-		for _, g := range found {
-			t.add(g.Node, clock(g.Since), clock(g.Until), g.End)
-		}
-		t.add()
-	}
+	out := historyOut{Shard: shard, Oldest: oldest, Leases: []*historyLease{}}
 	for _, l := range x.leases {
 		out.Leases = append(out.Leases, l)
 	}
 	slices.SortFunc(out.Leases, func(a, b *historyLease) int { return cmp.Compare(a.Token, b.Token) })
-	t.add("TOKEN", "NODE", "ENTRIES", "FROM", "TO", "RULES")
+	t := &table{head: []string{"TOKEN", "NODE", "ENTRIES", "FROM", "TO", "RULES"}}
 	for _, l := range out.Leases {
 		from, to := "", ""
 		if l.Entries > 0 {
@@ -122,14 +105,6 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		t.add(l.Token, l.Node, l.Entries, from, to, rulesText(l.Rules))
 	}
 	return a.print(out, t)
-}
-
-// clock is a time of a lease, empty if it is not known.
-func clock(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }
 
 // rulesText is what operators did about one lease.

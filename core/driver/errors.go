@@ -152,16 +152,6 @@ type LabelLister interface {
 	Labels(ctx context.Context) ([]string, error)
 }
 
-// Historian is a Backend that remembers the last leases of a shard, but of locks. It is optional,
-// for operators: the command tenure history shows them.
-type Historian interface {
-	// History returns at most the last four leases, the oldest first (R3). A change of owner
-	// writes this in its own atomic step, at most 200 bytes for a shard, at no further round
-	// trip, and no View has it. It decides nothing. A session whose label the writer has not
-	// seen is noted by its id.
-	History(ctx context.Context, shard ShardID) ([]Grant, error)
-}
-
 // MissingError is what an opening did not find and was not to make: a database, its tables or
 // the namespace. It matches Err.
 type MissingError struct {

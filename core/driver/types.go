@@ -158,27 +158,6 @@ type EvictResult struct {
 	Err     error
 }
 
-// Grant is one lease of a shard, as the store remembers it for people. The times are of the clocks
-// of the processes that wrote them, in whole seconds.
-type Grant struct {
-	Node  string    `json:"node"` // of its session; of a label above 23 bytes "~" and the end
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until,omitzero"`
-	End   End       `json:"end,omitempty"` // empty while it is the shard's record
-}
-
-// End is why a lease ended.
-type End string
-
-// How leases end. Stores keep the values.
-const (
-	EndReleased  End = "released"  // by its session
-	EndPassed    End = "passed"    // by its session, to another one
-	EndRenewed   End = "renewed"   // by its session, for a lease with a new token
-	EndGone      End = "gone"      // a claim found that its session had no record: see Loss
-	EndPreempted End = "preempted" // by a claim with Preempt
-)
-
 // OpKind says what an Op does.
 type OpKind uint8
 

@@ -27,7 +27,6 @@ const EndedSlots = 16
 //	<ns>/!state/shard/<shard>     owner; permanent
 //	<ns>/!beat/<session>          the record that a heartbeat changes
 //	<ns>/!head/<shard>            number of commits, head of the log
-//	<ns>/!past/<shard>/<slot>     how one of the shard's last leases ended, for people
 //	<ns>/!log/<shard>/<seq>       the entries of one commit, under the last one's number
 //	<ns>/!feed/<name>             a change log, where a store has no watch: see package changelog
 //	<ns>/!item/<shard>/<key>      an item: the application's bytes as they are
@@ -90,11 +89,6 @@ func (k Keys) Heads() string { return string(k) + "/!head/" }
 
 // Head is the key of a shard's head.
 func (k Keys) Head(s driver.ShardID) string { return string(k) + "/!head/" + string(s) }
-
-// Past is the key of the note of one of a shard's last leases.
-func (k Keys) Past(s driver.ShardID, slot uint8) string {
-	return string(k) + "/!past/" + string(s) + "/" + string('0'+rune(slot))
-}
 
 // Logs is the prefix of all logs.
 func (k Keys) Logs() string { return string(k) + "/!log/" }

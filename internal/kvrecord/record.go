@@ -84,63 +84,18 @@ type Shard struct {
 	Session driver.SessionID
 	From    driver.Token // if Session is not empty
 	Token   driver.Token // if Session is empty
-	Mark    Mark
-	Node    string // the owner's label, for people; empty if not known
-}
-
-// Mark is what the next change of a shard's owner has to know to note how the lease ended: when it
-// began, as package grants has it, and how many have ended. It decides nothing.
-type Mark struct {
-	Since uint32 // seconds since 1970; 0: not known
-	Ended uint8  // Slots to 2*Slots-1 once all slots have a note: the next one's is Ended modulo Slots
-}
-
-// Slots is how many leases that ended are noted, each in a record of its own.
-const Slots = 4
-
-// Next is the mark after one more lease has ended.
-func (m Mark) Next() Mark {
-	if m.Ended++; m.Ended >= 2*Slots {
-		m.Ended = Slots
-	}
-	return Mark{Ended: m.Ended}
-}
-
-// appendMark writes a mark and the node as one field, which may be missing.
-func (s Shard) appendMark(b []byte) []byte {
-	if s.Mark == (Mark{}) {
-		return b
-	}
-	b = append(b, " @"...)
-	b = append(b, '0'+s.Mark.Ended)
-	b = strconv.AppendInt(b, int64(s.Mark.Since), 36)
-	return append(append(b, '@'), s.Node...)
-}
-
-// mark reads what appendMark wrote. One that makes no sense is none.
-func (s *Shard) mark(l *Line) {
-	if l.Reason != "" || !bytes.HasPrefix(l.Rest, []byte{'@'}) {
-		return
-	}
-	digits, node, _ := bytes.Cut(l.Word()[1:], []byte{'@'})
-	if len(digits) < 2 || digits[0] < '0' || digits[0] >= '0'+2*Slots {
-		return
-	}
-	if since, err := strconv.ParseUint(string(digits[1:]), 36, 32); err == nil {
-		s.Mark, s.Node = Mark{Since: uint32(since), Ended: digits[0] - '0'}, string(node)
-	}
 }
 
 // Encode is the record's text.
 func (s Shard) Encode() []byte {
 	if s.Session == "" {
-		return s.appendMark(fmt.Appendf(nil, "%s free %d", Format, s.Token))
+		return fmt.Appendf(nil, "%s free %d", Format, s.Token)
 	}
-	b := make([]byte, 0, len(Format)+len(" held ")+len(s.Session)+21+len(" @0zzzzzz@")+len(s.Node))
+	b := make([]byte, 0, len(Format)+len(" held ")+len(s.Session)+21)
 	b = append(b, Format+" held "...)
 	b = append(b, s.Session...)
 	b = append(b, ' ')
-	return s.appendMark(strconv.AppendInt(b, int64(s.From), 10))
+	return strconv.AppendInt(b, int64(s.From), 10)
 }
 
 // ParseShard reads a shard's record, or says why it is damaged.
@@ -165,7 +120,6 @@ func ParseShard(text []byte) (s Shard, reason string) {
 	if l.Reason != "" {
 		return Shard{}, l.Reason
 	}
-	s.mark(&l)
 	return s, ""
 }
 

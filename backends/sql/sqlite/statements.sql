@@ -22,19 +22,18 @@ FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
 
 -- name: shards_insert
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, grants)
-SELECT :namespace, j.value, :session, :token, :from, :revision, :note FROM json_each(:shards) AS j;
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace, j.value, :session, :token, :from, :revision FROM json_each(:shards) AS j;
 
 -- name: shards_grant
 -- In one pass, unlike UPDATE with a list. The rows exist.
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, grants)
-SELECT :namespace, j.value, :session, :token, 0, :revision, :note FROM json_each(:shards) AS j WHERE true
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
+SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j WHERE true
 ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token = excluded.token,
-  granted_from = CASE WHEN :from < 0 THEN token ELSE :from END, revision = excluded.revision,
-  grants = substr(excluded.grants || grants, 1, 200);
+  granted_from = CASE WHEN :from < 0 THEN token ELSE :from END, revision = excluded.revision;
 
 -- name: shards_release
-UPDATE tenure_shards SET session = '', revision = :revision, grants = substr(:note || grants, 1, 200)
+UPDATE tenure_shards SET session = '', revision = :revision
 WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
 
 -- name: shards_delete
@@ -109,7 +108,7 @@ SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta),
 FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: members_present members_hold
-SELECT m.session, bounded(m.node) FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
+SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
 WHERE m.namespace = :namespace AND m.session = j.value;
 
 -- name: members_lock beats_read
