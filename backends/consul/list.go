@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// cautious is how many values are read at once that may be too long (kv.Range.Largest): 512
-// KiB each, at most.
-const cautious = 16
+// Values that may be too long (kv.Range.Largest), 512 KiB each at most, are read few at once, and some
+// more while none is too long.
+const cautious, trusting = 4, 16
 
 // Range reads a prefix. Consul answers with a prefix as a whole, so that a part of
 // it costs the names of all: they are read first, and then the values asked for.
@@ -41,10 +41,10 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		}
 		return page, nil
 	}
-	for len(names) > 0 && len(page.Pairs) < limit {
+	for few := cautious; len(names) > 0 && len(page.Pairs) < limit; few = min(2*few, trusting) {
 		n := min(len(names), limit-len(page.Pairs))
 		if q.Largest > 0 {
-			n = min(n, cautious)
+			n = min(n, few)
 		}
 		part, err := s.Get(ctx, names[:n]...)
 		if err != nil {
@@ -52,7 +52,9 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		}
 		for _, p := range part.Pairs {
 			if p.Rev != 0 { // else it was removed since
-				p.Cut(q.Largest)
+				if p.Cut(q.Largest); p.Long > 0 {
+					few = cautious / 2
+				}
 				page.Pairs = append(page.Pairs, p)
 			}
 		}
