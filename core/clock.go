@@ -35,12 +35,6 @@ func newClock(ahead func() (time.Duration, bool)) *clock {
 }
 
 func (c *clock) now() fsm.Instant {
-	at, _ := c.read()
-	return at
-}
-
-// read returns the instant and the wall clock's time at it.
-func (c *clock) read() (fsm.Instant, time.Time) {
 	t := time.Now()
 	mono := int64(t.Sub(c.start))
 	if c.behind != nil {
@@ -52,7 +46,7 @@ func (c *clock) read() (fsm.Instant, time.Time) {
 			c.wall.Store(wall)
 		}
 	}
-	return fsm.Instant(mono + c.away.Load()), t
+	return fsm.Instant(mono + c.away.Load())
 }
 
 // sample takes in suspensions since the last call.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // Header carries a fence in an HTTP request, in the form of Format.
@@ -66,9 +65,6 @@ const answerTime = time.Second
 
 // maxProblem bounds the body of a problem that is read, in bytes.
 const maxProblem = 64 << 10
-
-// maxProblemValues is more than the values that a problem has.
-const maxProblemValues = 64
 
 // Problem is the body of such an answer. Resource, Holder, Token, CurrentHolder and
 // CurrentToken are those of a refusal.
@@ -227,12 +223,12 @@ func ResponseError(r *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
 	var kind struct{ Type string }
 	if err == nil {
-		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &kind)
+		err = json.Unmarshal(body, &kind)
 	}
 	var p Problem
 	switch kind.Type {
 	case ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark:
-		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &p)
+		err = json.Unmarshal(body, &p)
 	}
 	if err != nil {
 		// Not wrapped: it may quote all that was read.
