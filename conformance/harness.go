@@ -160,6 +160,8 @@ const (
 	CorruptEntry Tampering = "corrupt entry"
 	// RemoveEntry removes that record.
 	RemoveEntry Tampering = "remove entry"
+	// OddItem writes an item of a shard under the key "k2#x", which no item can have.
+	OddItem Tampering = "odd item"
 	// CorruptBeat replaces the record that a session's heartbeats change.
 	CorruptBeat Tampering = "corrupt heartbeat"
 	// RewriteShard writes a shard's record again as it is.

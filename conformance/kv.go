@@ -61,6 +61,8 @@ func KVDamage(namespace string, what Tampering, name string, most int) (key, val
 		return keys.Chunk(shard, 1), "", false
 	case CorruptMember:
 		return keys.Member(driver.SessionID(name)), `{"v":1,` + rand.Text(), true
+	case OddItem:
+		return keys.Item(shard, "k2#x"), "junk", true
 	case CorruptBeat:
 		return keys.Beat(driver.SessionID(name)), "\xff" + rand.Text(), true
 	default:

@@ -602,6 +602,8 @@ func missingIdentityRefused(f *fixture) {
 	for range 2 {
 		b, err := f.tryOpen(f.store.OpenExisting)
 		f.must(ruleI1, err != nil, "a namespace that was never created opens without Create: %+v", b)
+		_, missing := errors.AsType[*driver.MissingError](err)
+		f.must(ruleI1, missing, "a namespace that was never created answers %v; want a MissingError, which names tenure init", err)
 	}
 	id := f.open().Info().StoreID
 	f.must(ruleI1, id != "", "Info().StoreID is empty")

@@ -73,6 +73,7 @@ type shard struct {
 	corrupt bool
 	badHead bool
 	badLog  bool  // entry 1
+	oddItem bool  // beside the items
 	counter int64 // of the mutants that number by something else
 }
 
@@ -500,6 +501,9 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 		}
 	}
 	for id, s := range m.store.shards {
+		if reset && s.oddItem && m.bug != damageIsHidden {
+			v.Damaged = append(v.Damaged, driver.Damaged("item/"+string(id)+"/k2#x", id, "its key is not valid"))
+		}
 		if s.rev > since && s.corrupt && m.bug != damageIsHidden {
 			v.Damaged = append(v.Damaged, driver.Damaged("shard/"+string(id), id, "it does not decode"))
 		}
@@ -589,6 +593,8 @@ func (m *model) tamper(what conformance.Tampering, name string) error {
 		m.store.members[driver.SessionID(name)].rev = m.store.rev
 	case conformance.CorruptHead:
 		s.badHead = true
+	case conformance.OddItem:
+		s.oddItem = true
 	case conformance.CorruptEntry, conformance.RemoveEntry:
 		s.badLog = true
 	case conformance.RemoveShard:

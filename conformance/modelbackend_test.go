@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // modelBackend is a process's way to a model, through a network with faults.
@@ -62,7 +63,7 @@ func (m *model) open(ctx context.Context, namespace string, create bool) (*model
 		m.create()
 	}
 	if m.store.id == "" {
-		return nil, fmt.Errorf("tenure: the namespace has no identity: create it, or look where its data went")
+		return nil, &driver.MissingError{What: "the namespace has no identity", Make: "look where its data went"}
 	}
 	return &modelBackend{m: m, namespace: namespace, id: m.store.id, ended: make(chan struct{}),
 		known: map[driver.SessionID]*record{}}, nil
@@ -383,12 +384,18 @@ func (b *modelBackend) Get(ctx context.Context, id driver.ShardID, key string) (
 	})
 }
 
-func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
-	if err := driver.CheckList(id, prefix, limit); err != nil {
+func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
+	if err := driver.CheckList(id, prefix, limit, largest); err != nil {
 		return nil, err
 	}
 	return send(ctx, b, read, func() ([]driver.Item, error) {
 		var items []driver.Item
+		if b.m.shard(id).oddItem && b.m.bug == oddItemFails {
+			return nil, b.m.damaged("item/"+string(id), id)
+		}
+		if b.m.shard(id).oddItem && b.m.bug == oddItemListed && strings.HasPrefix("k2#x", prefix) {
+			items = append(items, driver.Item{Key: "k2#x", Version: 1})
+		}
 		for key, it := range b.m.shard(id).items {
 			if strings.HasPrefix(key, prefix) {
 				items = append(items, it)
@@ -397,6 +404,15 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 		slices.SortFunc(items, func(x, y driver.Item) int { return strings.Compare(x.Key, y.Key) })
 		if limit > 0 {
 			items = items[:min(limit, len(items))]
+		}
+		budget := listing.New(limit, largest)
+		if b.m.bug == listsAnyNumber {
+			budget = listing.New(0, largest)
+		}
+		for i := range items {
+			if b.m.bug != listsAnySize {
+				budget.Take(&items[i], len(items[i].Value), id, items[i].Key)
+			}
 		}
 		return items, nil
 	})

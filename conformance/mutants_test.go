@@ -74,6 +74,8 @@ const (
 	damageIsRetry
 	badHeadUsed
 	badEntrySkipped
+	oddItemFails
+	oddItemListed
 	remembersLastJoin
 	tooLargeSent
 	tailIgnoresMax
@@ -97,6 +99,8 @@ const (
 	lockVanishes
 	locksStay
 	denialIsRetry
+	listsAnySize
+	listsAnyNumber
 
 	lying bug = 1 << 16
 )
@@ -179,6 +183,8 @@ func mutants() []mutant {
 		{transferToAbsent, "transfers to a session without a record", "Release/TransferToAbsentMemberRefused", "A5"},
 		{successOnLostReply, "takes a lost reply for success", "Errors/LostReplyIsUnknown", "E1"},
 		{unknownAsNotApplied, "takes a lost reply for a refusal", "Errors/LostReplyIsUnknown", "E1"},
+		{listsAnySize, "returns values of any size in a list", "Views/LongValuesLeftOut", "D1"},
+		{listsAnyNumber, "returns any number of values in a list", "Views/LongValuesLeftOut", "D1"},
 		{causeIsAnswer, "takes why the caller gave up for the answer", "Errors/LostReplyIsUnknown", "E1"},
 		{retriesWrites, "sends a write again that was not answered", "Errors/WriteSentOnce", "E2"},
 		{noIdentityCheck, "goes on with a store that was wiped", "Chaos/WipeStore", "I1"},
@@ -206,6 +212,9 @@ func mutants() []mutant {
 		{damageIsRetry, "asks to repeat calls that a damaged record refuses", "Errors/CorruptRecordsQuarantined", "D1"},
 		{badHeadUsed, "goes on under a head that cannot be read", "Errors/DamagedHead", "D1"},
 		{badEntrySkipped, "skips an entry that cannot be read", "Errors/DamagedEntry", "D1"},
+		{oddItemFails, "lists nothing beside an item that has no valid key", "Errors/OddItem", "D1"},
+		{oddItemListed, "lists an item that has no valid key", "Errors/OddItem", "L2"},
+		{damageIsHidden, "names no item that has no valid key", "Errors/OddItem", "D1"},
 		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", "E1"},
 		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", "P1"},
 		{beatsBehindWrites, "queues heartbeats behind commits", "Membership/BeatsNotBehindWrites", "E4"},

@@ -35,6 +35,12 @@ func newClock(ahead func() (time.Duration, bool)) *clock {
 }
 
 func (c *clock) now() fsm.Instant {
+	at, _ := c.read()
+	return at
+}
+
+// read returns the instant and the wall clock's time at it.
+func (c *clock) read() (fsm.Instant, time.Time) {
 	t := time.Now()
 	mono := int64(t.Sub(c.start))
 	if c.behind != nil {
@@ -46,7 +52,7 @@ func (c *clock) now() fsm.Instant {
 			c.wall.Store(wall)
 		}
 	}
-	return fsm.Instant(mono + c.away.Load())
+	return fsm.Instant(mono + c.away.Load()), t
 }
 
 // sample takes in suspensions since the last call.

@@ -88,7 +88,7 @@ func TestCommit(t *testing.T) {
 		if _, err := l.ReadLog(ctx, 0, 1); !errors.Is(err, ErrTrimmed) {
 			w.Errorf("read below the oldest entry: %v", err)
 		}
-		items, err := l.List(ctx, "", 0)
+		items, err := l.List(ctx, "", 0, 0)
 		w.must(err)
 		if len(items) != 1 {
 			w.Errorf("items %+v", items)
@@ -741,7 +741,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 			return n, err
 		},
 		"List": func(ctx context.Context, l *Lease) (int, error) {
-			items, err := l.List(ctx, "k", 0)
+			items, err := l.List(ctx, "k", 0, 0)
 			return len(items), err
 		},
 		"ReadLog": func(ctx context.Context, l *Lease) (int, error) {

@@ -26,8 +26,8 @@ import (
 // lease.Context(), which ends only when the lease may not be used any more.
 //
 // A handler that returns before ctx ended, with nil or an error, gives its lease
-// back, and the shard is tried here again after a back-off. Panics are not
-// recovered. A handler must not wait for its own Withdraw.
+// back, and the shard is tried here again after a back-off. runtime.Goexit counts as an error.
+// Panics are not recovered. A handler must not wait for its own Withdraw.
 type Handler func(ctx context.Context, lease *Lease) error
 
 // Elector takes part in a namespace for one process: one session, one heartbeat
@@ -687,7 +687,7 @@ func checkShards(shards []string) error {
 			return err
 		}
 		if ShardID(s) == probeLock {
-			return fmt.Errorf("tenure: %w: the lock %q is Tenure's own (C18): use another name", ErrInvalid, s)
+			return fmt.Errorf("tenure: %w: the lock %q is Tenure's own (C18): use another name", ErrInvalid, s[len(driver.LockPrefix):])
 		}
 		if _, dup := seen[s]; dup {
 			return fmt.Errorf("tenure: %w: shard %q is named twice", ErrInvalid, s)

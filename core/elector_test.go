@@ -804,6 +804,14 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 			w.eventually("it is evicted", func() bool { return len(other.said("peer a evicted")) > 0 })
 			return other
 		}},
+		"evicted by an operator": {driver.LossEvicted, func(w *world, m *member) *member {
+			tool := w.member("tool.alice-host")
+			w.must(tool.Contend((&leases{}).hold, "t"))
+			w.eventually("they see each other", func() bool { return len(tool.said("peer a joined")) > 0 })
+			m.link.Cut()
+			w.eventually("it is evicted", func() bool { return len(tool.said("peer a evicted")) > 0 })
+			return tool
+		}},
 		"superseded": {driver.LossSuperseded, func(w *world, _ *member) *member {
 			return w.member("a", func(o *Options) { o.Supersede = true })
 		}},
@@ -834,6 +842,10 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 				w.eventually("it has lost its session", func() bool { mu.Lock(); defer mu.Unlock(); return lost != nil })
 				if want := (SessionLostError{Session: former, Cause: c.cause, By: by, Node: other.o.Node}); *lost != want {
 					w.Errorf("got %+v, want %+v", *lost, want)
+				}
+				if operator := strings.HasPrefix(lost.Node, "tool."); operator != strings.Contains(lost.Error(), `by an operator, from "alice-host"`) ||
+					operator && strings.Contains(lost.Error(), "silent") {
+					w.Errorf("it says %v", lost)
 				}
 				if !errors.Is(lost, ErrSessionLost) {
 					w.Errorf("%v does not match ErrSessionLost", lost)
@@ -997,6 +1009,43 @@ func TestLameDuck(t *testing.T) {
 }
 
 // A lease that ends is explained by fixed attributes: of the one that ended it, too.
+// A lease that ends by a newer grant to the same process, and a write that one refuses, are told so.
+func TestNewerGrantToThisProcess(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log bytes.Buffer
+		a := w.member("a", func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		var h leases
+		w.must(a.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		a.tap.onCommit(func(_ driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			f := ws[0].Fence
+			a.tap.onCommit(nil)
+			s := a.Elector.sessionNow()
+			if _, err := s.Transfer(ctx, []driver.Transfer{{Fence: f, To: f.Session}}); err != nil {
+				w.Error(err)
+			}
+			return s.Commit(ctx, ws)
+		})
+		if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrFenced) {
+			w.Errorf("a commit under the former lease: %v", err)
+		}
+		h.await(w, 2)
+		w.must(a.end())
+		for _, want := range []string{"lease ended by a newer grant to this process", "write of a former lease refused: this process has a newer one"} {
+			if n := strings.Count(log.String(), want); n != 1 {
+				w.Errorf("%d lines say %q:\n%s", n, want, log.String())
+			}
+		}
+	})
+}
+
+// sessionNow is the session that the member has at present.
+func (e *Elector) sessionNow() driver.Session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sessions[e.m.Session()]
+}
+
 func TestSessionLostAttributes(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log strings.Builder // called by one goroutine

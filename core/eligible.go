@@ -28,7 +28,11 @@ func (e *Elector) judge(ctx context.Context) {
 	for ctx.Err() == nil {
 		asked, cancel := context.WithTimeout(ctx, e.o.Heartbeat)
 		answer := make(chan error, 1)
-		go func() { answer <- e.o.Eligible(asked) }()
+		go func() {
+			err := errExited
+			defer func() { answer <- err }()
+			err = e.o.Eligible(asked)
+		}()
 		select {
 		case err := <-answer:
 			if ctx.Err() == nil {

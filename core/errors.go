@@ -89,12 +89,17 @@ var (
 )
 
 // NotApplied reports whether err, of a Commit or of a call to a backend, says that
-// nothing was applied, now or later (rule E1). It is false for nil.
+// nothing was applied, now or later (rule E1). It is false for nil. Errors of other packages can have
+// a method NotApplied that says the same of them.
 func NotApplied(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
 	}
-	return driver.NotApplied(err) || errors.Is(err, ErrLost)
+	says, ok := errors.AsType[interface {
+		error
+		NotApplied() bool
+	}](err)
+	return driver.NotApplied(err) || errors.Is(err, ErrLost) || ok && says.NotApplied()
 }
 
 // RevokedError says which lease ended and why. It matches ErrLost, and what caused it:

@@ -101,7 +101,7 @@ func TestCallStartHasTheCallersContext(t *testing.T) {
 		w.must(err)
 		_, err = l.Get(with("get"), "k")
 		w.must(err)
-		_, err = l.List(with("list"), "k", 0)
+		_, err = l.List(with("list"), "k", 0, 0)
 		w.must(err)
 		_, err = l.ReadLog(with("log"), 0, 1)
 		w.must(err)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 )
@@ -94,6 +95,13 @@ func (l *Lease) Remaining() time.Duration {
 	return max(0, time.Duration(l.trust.until.Load()-int64(l.e.clk.now())))
 }
 
+// Rules returns the operators' rules as View.Rules has them, at a lower cost. The slice is not to be modified.
+func (l *Lease) Rules() []control.Rule {
+	l.e.mu.Lock()
+	defer l.e.mu.Unlock()
+	return l.e.rules.rules
+}
+
 // Head is the shard's head as this lease found it, or as its last commit left it:
 // the next entry that it appends gets Head().Seq+1.
 func (l *Lease) Head() Head {
@@ -112,9 +120,12 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 
 // List returns the shard's items whose key begins with prefix, byte by byte, in the order of
 // their keys: the first limit of them, or all if limit is 0; ErrInvalid if it is negative. The
-// limit also bounds what is read from the store. Otherwise as Get.
-func (l *Lease) List(ctx context.Context, prefix string, limit int) ([]Item, error) {
-	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) { return l.e.b.List(ctx, l.fence.Shard, prefix, limit) })
+// limit also bounds what is read from the store. If largest is positive, an item whose value has
+// more bytes has Damaged instead of it; see driver.Backend. Otherwise as Get.
+func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
+	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {
+		return l.e.b.List(ctx, l.fence.Shard, prefix, limit, largest)
+	})
 }
 
 // ReadLog returns at most max entries of the shard's decision log after the given

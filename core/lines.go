@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // A process may own 100,000 shards, so what happens to many leases at once is one line of
@@ -46,6 +47,9 @@ type gathering struct {
 
 // line writes a line about a lease, or gathers it. attrs are the lease's own.
 func (n *notifier) line(kind lineKind, f Fence, attrs ...slog.Attr) {
+	if kind.asked && kind.rule == (rule{}) && driver.IsLock(f.Shard) { // a lock comes and goes with each piece of work
+		kind.level = slog.LevelDebug
+	}
 	g := n.gathering(kind)
 	if !g.since.IsZero() && time.Since(g.since) >= linesEvery {
 		n.writeGathered(false)
@@ -149,14 +153,22 @@ func (n *notifier) grant(f Fence, former SessionID) {
 	})
 }
 
-func (n *notifier) revoke(f Fence, c fsm.Cause) {
+// newer reports whether a record is a later grant to the process of the lease with fence f.
+func newer(o driver.Owner, f Fence) bool {
+	return o.Token > f.Token && o.Session != "" && mark.Process(o.Session) == mark.Process(f.Session)
+}
+
+func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	n.post(func() {
 		err := revoked(f, c)
 		if n.h.OnRevoke != nil {
 			n.h.OnRevoke(err)
 		}
-		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease ended", many: "tenure: leases ended", cause: c.String(),
-			asked: err.Is(ErrReleased)}, f)
+		kind := lineKind{level: slog.LevelInfo, one: "tenure: lease ended", many: "tenure: leases ended", cause: c.String(), asked: err.Is(ErrReleased)}
+		if newer(current, f) {
+			kind.one, kind.many = "tenure: lease ended by a newer grant to this process", "tenure: leases ended by newer grants to this process"
+		}
+		n.line(kind, f)
 	})
 }
 
@@ -192,7 +204,11 @@ func (n *notifier) refused(f Fence, current driver.Owner) {
 		if n.h.OnRefused != nil {
 			n.h.OnRefused(&FencedError{Fence: f, Current: current})
 		}
-		n.line(lineKind{level: slog.LevelWarn, one: "tenure: write refused by its fence", many: "tenure: writes refused by their fences"}, f,
+		kind := lineKind{level: slog.LevelWarn, one: "tenure: write refused by its fence", many: "tenure: writes refused by their fences"}
+		if newer(current, f) {
+			kind.one, kind.many = "tenure: write of a former lease refused: this process has a newer one", ""
+		}
+		n.line(kind, f,
 			slog.Int64("current_token", int64(current.Token)), slog.String("current_session", string(current.Session)))
 	})
 }

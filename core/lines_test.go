@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
@@ -153,6 +154,25 @@ func TestLinesOfARollingRestart(t *testing.T) {
 		}
 		for _, m := range on {
 			w.must(m.end())
+		}
+	})
+}
+
+// A lock that is taken and given back is a line each at Debug, and none at Info.
+func TestLinesOfALock(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log lined
+		m := w.member("a", logged(&log))
+		var h leases
+		w.must(m.Contend(h.hold, driver.LockPrefix+"s"))
+		h.await(w, 1)
+		time.Sleep(ttl / 2)
+		w.must(m.Withdraw(w.Context(), driver.LockPrefix+"s"))
+		w.must(m.end())
+		for _, what := range []string{"lease granted", "lease ended"} {
+			if info, debug := log.of(slog.LevelInfo, what), log.of(slog.LevelDebug, what); len(info) != 0 || len(debug) != 1 {
+				w.Errorf("%q: %v at Info, %v at Debug, want one at Debug", what, info, debug)
+			}
 		}
 	})
 }

@@ -4,17 +4,33 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // A job of RunOnce has a shard and one item in it. The name is reserved, so that a shard
-// that nobody owns any more does not count as unowned (View.Unowned).
+// that nobody owns any more does not count as unowned (View.Unowned). The item's first byte says
+// whether the rest is the result or why the job failed.
 const (
 	oncePrefix = "_once."
 	onceKey    = "_result"
+	onceDone   = "+"
+	onceFailed = "-"
+	maxFailure = 1024 // bytes of a reason
 )
+
+// PermanentError is the error of a job of [RunOnce] that fails the same way at every attempt. No
+// caller runs the job again.
+type PermanentError struct {
+	Err error
+}
+
+func (e *PermanentError) Error() string { return fmt.Sprint(e.Err) }
+
+func (e *PermanentError) Unwrap() error { return e.Err }
 
 // RunOnce does a job once for the whole namespace, and returns its result to every caller: in
 // the process that ran job, in others that wait for it, and in those that call later, also
@@ -28,7 +44,9 @@ const (
 //
 // A job that returns an error is not done. Another caller that waits runs it at once, and this
 // one again after a back-off, as in RunSingleton. Job is given the contexts of a [Handler]: ctx
-// ends when it should stop. A caller that waits is a member of the namespace, and reads
+// ends when it should stop. If the error matches *PermanentError, the job has failed for all: every
+// caller, now or later, gets a *PermanentError. The first KiB of the error's text is recorded for
+// them, so it must not have credentials. A caller that waits is a member of the namespace, and reads
 // once for each of its heartbeats.
 //
 // When ctx ends first, the error is as that of RunSingleton. When the result is above
@@ -63,7 +81,8 @@ func RunOnce(
 	defer stop()
 	x := &once{e: e, shard: ShardID(oncePrefix + name), stop: stop}
 	if x.read(ctx) {
-		return x.out.Load().result, nil
+		out := x.out.Load()
+		return out.result, out.err
 	}
 	err = e.Contend(func(ctx context.Context, lease *Lease) error { return x.do(ctx, lease, job) }, string(x.shard))
 	if err != nil {
@@ -94,39 +113,54 @@ type once struct {
 
 type onceOutcome struct {
 	result []byte
-	err    error // it cannot be recorded
+	err    error // it cannot be recorded, or the job failed
 }
 
 // do is the handler.
 func (x *once) do(ctx context.Context, lease *Lease, job func(context.Context, *Lease) ([]byte, error)) error {
 	item, err := lease.Get(ctx, onceKey) // another member may have had the lease since the last read
 	if item != nil {
-		x.finish(item.Value, nil)
+		x.found(item.Value)
 		return nil
 	}
-	var result []byte
-	if err == nil {
-		result, err = job(ctx, lease)
+	defer func() { keepLast(&x.last, ctx, err) }()
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = lease.Commit(lease.Context(), PutIf(onceKey, result, Absent))
-		if err == nil || errors.Is(err, ErrTooLarge) {
-			x.finish(result, err)
-			return err
-		}
+	err = errExited
+	result, failed := job(ctx, lease)
+	value := append([]byte(onceDone), result...)
+	if _, ok := errors.AsType[*PermanentError](failed); ok {
+		value = append([]byte(onceFailed), oneLine(failed.Error(), maxFailure)...)
+	} else if err = failed; err != nil {
+		return err
 	}
-	if isStop(ctx, err) {
-		x.last.Store(nil)
-	} else {
-		x.last.Store(&err)
+	_, err = lease.Commit(lease.Context(), PutIf(onceKey, value, Absent))
+	if err == nil {
+		err = failed
+		x.finish(result, failed)
+	} else if errors.Is(err, ErrTooLarge) {
+		x.finish(nil, err)
 	}
 	return err
 }
 
+// found ends the call with what is recorded.
+func (x *once) found(value []byte) {
+	switch text := string(value); {
+	case strings.HasPrefix(text, onceDone):
+		x.finish(value[1:], nil)
+	case strings.HasPrefix(text, onceFailed):
+		x.finish(nil, &PermanentError{Err: errors.New(oneLine(text[1:], maxFailure))})
+	default:
+		x.finish(nil, fmt.Errorf("tenure: shard %q: the item %q is no result: %w: remove it", x.shard, onceKey, ErrDamaged))
+	}
+}
+
 // finish ends the call.
 func (x *once) finish(result []byte, err error) {
-	if err != nil {
-		result = nil
+	if errors.As(err, new(*PermanentError)) {
+		result, err = nil, fmt.Errorf("tenure: the job %q has failed permanently: %w", x.shard[len(oncePrefix):], err)
 	}
 	x.out.CompareAndSwap(nil, &onceOutcome{result, err})
 	x.stop()
@@ -160,6 +194,6 @@ func (x *once) read(ctx context.Context) bool {
 	if err != nil || item == nil {
 		return false
 	}
-	x.finish(item.Value, nil)
+	x.found(item.Value)
 	return true
 }

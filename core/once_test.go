@@ -183,6 +183,77 @@ func TestRunOnceTooLarge(t *testing.T) {
 	})
 }
 
+// A job that says that it fails for good has failed for every caller: those that wait, those that
+// call later, and those that are not eligible.
+func TestRunOnceFailsForAll(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b, c := w.onceCaller("a"), w.onceCaller("b"), w.onceCaller("c")
+		c.o.Eligible = func(context.Context) error { return errors.New("old version") }
+		boom := errors.New("column x is there already")
+		var n atomic.Int32
+		begun := make(chan struct{})
+		job := func(context.Context, *Lease) ([]byte, error) {
+			if n.Add(1) > 1 {
+				return []byte("a second run"), nil
+			}
+			close(begun)
+			time.Sleep(5 * ttl)
+			return []byte("half"), fmt.Errorf("step 3: %w", &PermanentError{Err: boom})
+		}
+		errs := make(chan error, 3)
+		call := func(c *onceCaller) {
+			got, err := c.run(job)
+			if p, ok := errors.AsType[*PermanentError](err); !ok || got != nil || !strings.Contains(err.Error(), `"job"`) ||
+				!strings.Contains(err.Error(), "step 3: column x is there already") || p.Err == nil {
+				w.Errorf("%s: %q, %v", c.o.Node, got, err)
+			}
+			errs <- err
+		}
+		go call(a)
+		<-begun
+		go call(b)
+		go call(c)
+		boomed := 0
+		for range 3 {
+			if errors.Is(<-errs, boom) {
+				boomed++
+			}
+		}
+		reads := 0
+		d := w.onceCaller("d")
+		d.tap.onReply(func(_ string, do func()) { reads++; do() })
+		call(d)
+		if boomed != 1 || n.Load() != 1 || reads > 0 {
+			w.Errorf("%d callers have the job's own error, after %d runs; a later one asked for a lease with %d calls", boomed, n.Load(), reads)
+		}
+	})
+}
+
+// The recorded text is bounded, and what is no record of a result is not taken for one.
+func TestRunOnceRecords(t *testing.T) {
+	bubble(t, func(w *world) {
+		a := w.onceCaller("a")
+		_, err := a.run(func(context.Context, *Lease) ([]byte, error) {
+			return nil, &PermanentError{Err: errors.New(strings.Repeat("x\n", 1<<20))}
+		})
+		_, later := a.run(nothing)
+		if !errors.As(err, new(*PermanentError)) || !errors.As(later, new(*PermanentError)) || len(later.Error()) > maxFailure+100 {
+			w.Errorf("%d bytes, then %d", len(fmt.Sprint(err)), len(fmt.Sprint(later)))
+		}
+		m := w.member("b")
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error {
+			if item, err := l.Get(ctx, onceKey); err != nil || len(item.Value) > maxFailure+1 {
+				w.Errorf("a record of %d bytes, %v", len(item.Value), err)
+			}
+			_, err := l.Commit(ctx, Put(onceKey, []byte("?")))
+			return err
+		}, oncePrefix+"job"))
+		w.eventually("it is damaged", func() bool { _, err := a.run(nothing); return errors.Is(err, ErrDamaged) })
+	})
+}
+
+func nothing(context.Context, *Lease) ([]byte, error) { return nil, nil }
+
 // The end of ctx ends a call, with the job's last error; a job that finishes nevertheless is done.
 func TestRunOnceEndsWithContext(t *testing.T) {
 	bubble(t, func(w *world) {

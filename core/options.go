@@ -101,7 +101,7 @@ type Options struct {
 	ReturnHalted bool
 	// Watchdog, if positive, is how often a handler must call Lease.Progress; one
 	// that does not, also while it drains, has its lease revoked as if its drain
-	// budget were spent.
+	// budget were spent. Locks of package lock are not watched.
 	Watchdog time.Duration
 
 	// BackoffMin and BackoffMax bound the wait after a failed join, and before a
@@ -131,14 +131,16 @@ type Options struct {
 	// refused a write; by_session and by_node, which ended a session; peer_session and
 	// peer_node of another member; key and why of a damaged record.
 	Logger *slog.Logger
-	// TraceDir is a directory, which exists. The member writes into files there, one or two for
-	// each Run, what its state machine is given and does, for "tenure check". They have names of
-	// shards, node labels, Meta, session ids and tokens; of commits they have the numbers, not what
-	// was written. The member does not wait for the disk: what that does not take in time is left
-	// out. Default: no trace.
+	// TraceDir is a directory, which exists. The member writes into files there what its state
+	// machine is given and does, for "tenure check". They have names of shards, node labels, Meta,
+	// session ids and tokens; of commits they have the numbers, not what was written. The member
+	// does not wait for the disk. If the disk is full or too slow, records are left out and a
+	// warning is logged. Default: no trace.
 	TraceDir string
-	// TraceBytes bounds the files of one Run, but for what one second brings, 4 MiB at most. Above,
-	// the older half goes. Default 256 MiB, at least 1 MiB.
+	// TraceBytes limits all trace files of Node in TraceDir together, those of earlier processes
+	// included: the member removes the oldest. They may exceed it by one record and 64 KiB, and by
+	// an eighth for each other process that traces under the same Node. Default 256 MiB, at least
+	// 1 MiB.
 	TraceBytes int64
 	// Seed of jitter and back-off, for tests. 0, the default: random.
 	Seed uint64

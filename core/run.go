@@ -64,23 +64,30 @@ func takenOver(from SessionID) error {
 	return fmt.Errorf("taken over from session %s, which ended", from)
 }
 
-// serve is a lease's goroutine.
+// serve is a lease's goroutine. If the handler ends it (runtime.Goexit), that counts as an error.
 func (e *Elector) serve(r *run, headKnown bool) {
 	var began time.Time
 	var err error
+	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // nothing is given back; the trace still has the handler's frames
+		}
+		if !began.IsZero() {
+			e.mu.Lock()
+			r.state = LeaseReturned
+			e.snap.bump()
+			e.mu.Unlock()
+		}
+		r.lease.commits.settled() // S12: what is in flight is work, too
+		e.join(r, began, err)
+	}()
 	if !headKnown {
 		err = e.readHead(r)
 	}
 	if err == nil && e.begin(r) {
-		began = time.Now()
+		began, err = time.Now(), errExited
 		err = r.h(r.ctx, r.lease)
-		e.mu.Lock()
-		r.state = LeaseReturned
-		e.snap.bump()
-		e.mu.Unlock()
 	}
-	r.lease.commits.settled() // S12: what is in flight is work, too
-	e.join(r, began, err)
 }
 
 // readHead finds the shard's head, which no earlier lease can move any more. A server that
@@ -127,7 +134,7 @@ func (e *Elector) begin(r *run) bool {
 	}
 	r.state = LeaseHeld
 	r.lease.Progress()
-	if e.o.Watchdog > 0 {
+	if e.o.Watchdog > 0 && !driver.IsLock(r.lease.fence.Shard) { // whose handler only waits for Unlock
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
 	}
 	r.lease.traceBegun()
@@ -178,7 +185,7 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	default:
 		e.snap.move(f, MoveRevoked, err, false)
 	}
-	e.note.revoke(f, cause)
+	e.note.revoke(f, cause, e.m.Owner(f.Shard))
 	switch {
 	case r.state == LeaseStarting:
 		r.state = LeaseReturned

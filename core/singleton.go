@@ -7,7 +7,10 @@ import (
 	"sync/atomic"
 )
 
-var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function that does the work", ErrInvalid)
+var (
+	errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function that does the work", ErrInvalid)
+	errExited    = errors.New("tenure: the function ended its goroutine by runtime.Goexit, as t.FailNow does: have it return an error")
+)
 
 // RunSingleton runs h on at most one member of the namespace at a time, until h
 // has done its work: when h returns nil before its context ended, the shard is
@@ -37,12 +40,9 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 	var once bool                  // only one handler runs at a time
 	var last atomic.Pointer[error] // a stuck one may return after Run
 	err = e.Contend(func(ctx context.Context, lease *Lease) error {
-		err := h(ctx, lease)
-		if isStop(ctx, err) {
-			last.Store(nil)
-		} else {
-			last.Store(&err)
-		}
+		err := errExited
+		defer func() { keepLast(&last, ctx, err) }()
+		err = h(ctx, lease)
 		if err == nil && ctx.Err() == nil && !once {
 			once = true
 			close(done)
@@ -68,4 +68,13 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 // isStop reports whether err says no more than that ctx, a handler's, has ended.
 func isStop(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+}
+
+// keepLast keeps what a handler returned, unless that only says that ctx, the handler's, has ended.
+func keepLast(last *atomic.Pointer[error], ctx context.Context, err error) {
+	if isStop(ctx, err) {
+		last.Store(nil)
+	} else {
+		last.Store(&err)
+	}
 }

@@ -150,7 +150,7 @@ func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 func (e *Elector) WaitOwner(ctx context.Context, shard string) (mine bool, err error) {
 	for {
 		e.mu.Lock()
-		owner, stopped := e.m.Owner(ShardID(shard)), e.phase == stopped
+		owner, stopped := e.m.Owner(ShardID(shard)).Session, e.phase == stopped
 		mine = owner == e.m.Session()
 		w := e.snap.changed.wait()
 		e.mu.Unlock()

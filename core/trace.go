@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/trace"
@@ -36,7 +35,7 @@ func (e *Elector) newTrace(cfg *fsm.Config) {
 	}
 	e.traced = trace.New(trace.Options{
 		Dir: e.o.TraceDir, MaxBytes: e.o.TraceBytes, Info: e.info, Config: cfg, Acks: e.traceAcks,
-		Clock: func() (fsm.Instant, time.Time) { return e.clk.now(), time.Now() },
+		Clock: e.clk.read,
 		Warn: func(err error) {
 			e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
 		},

@@ -293,7 +293,8 @@ func TestStuckIsPublished(t *testing.T) {
 			return ""
 		}
 		w.eventually("b knows", func() bool { return strings.HasPrefix(trouble(), "stuck since 2000-01-01T00:00:0") })
-		if got := trouble(); !strings.Contains(got, `handler of shard "s"`) || got != a.View().Trouble || b.View().Trouble != "" || b.View().Troubled() != 1 {
+		if got := trouble(); !strings.Contains(got, `handler of shard "s"`) || got != a.View().Trouble || b.View().Trouble != "" ||
+			b.View().Troubled() != 1 {
 			t.Errorf("b says %q of a, which says %q", got, a.View().Trouble)
 		}
 		close(back)

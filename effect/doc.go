@@ -66,6 +66,6 @@
 // Where eight or more are under way, a write waits up to 2 ms for others to go with it.
 //
 // In memory a ledger has its open effects only. They are bounded: by [Options.Concurrent] those
-// that are attempted, and by [Options.MaxInDoubt] the others; with more of those Do begins
-// nothing new.
+// that are attempted, by [MaxConcurrent] the nested ones, and by [Options.MaxInDoubt] the others; with more of
+// those Do begins nothing new.
 package effect

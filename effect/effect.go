@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // MaxKey bounds the key of an effect, in bytes.
@@ -35,6 +37,9 @@ const (
 
 // maxRecord is more than any record has, in bytes.
 const maxRecord = 2*MaxMaxResult + 16<<10
+
+// maxOpen is more than the record of an open effect has, in bytes: it has no result.
+const maxOpen = 8 << 10
 
 // State says how far an effect is. Begun, InDoubt and Repeat are open.
 type State string
@@ -77,13 +82,15 @@ type Effect struct {
 	NotKept int    `json:"not_kept,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why it is in doubt, to be repeated, or failed
 	Author  string `json:"author,omitempty"` // who decided by hand last; empty: nobody did
+
+	undone bool // in Repeat: certainly no attempt did anything
 }
 
 // Func makes an effect. It passes id, the idempotency key, to the other side. It returns
 // when ctx ends. The error says what is known:
 //
 //   - nil: the effect happened, and the result is kept.
-//   - [NotDone]: certainly nothing happened, and another attempt may succeed.
+//   - [NotDone]: certainly nothing happened, and another attempt may succeed. See also [NotSent].
 //   - [Refused]: certainly nothing happened, and no attempt will succeed.
 //   - any other error: nobody knows whether it happened.
 type Func func(ctx context.Context, id string) (result []byte, err error)
@@ -150,8 +157,9 @@ func (e *FailedError) Unwrap() error { return e.Err }
 
 // certain is an error of a Func which knows that nothing happened.
 type certain struct {
-	err   error
-	final bool
+	err    error
+	final  bool
+	unsent bool // certain only if no HTTP client had a connection
 }
 
 func (c *certain) Error() string { return c.err.Error() }
@@ -170,7 +178,21 @@ func certainly(err error, final bool) error {
 	if err == nil {
 		return nil
 	}
-	return &certain{err, final}
+	return &certain{err: err, final: final}
+}
+
+// NotSent returns [NotDone] of an error of an HTTP client which says that there was no connection: the
+// look-up of the name failed, or dialling did. It returns any other error as it is, since a request may
+// have been sent. If a client had a connection earlier in the same call of the [Func], and under its
+// context, nobody knows: a request may have been redirected, or repeated by http.Transport.
+func NotSent(err error) error {
+	for at := err; at != nil; at = errors.Unwrap(at) { // one of several errors would not speak for all
+		_, lookup := at.(*net.DNSError)                                   //nolint:errorlint // as is the next line
+		if op, ok := at.(*net.OpError); lookup || ok && op.Op == "dial" { //nolint:errorlint // the loop unwraps
+			return &certain{err: err, unsent: true}
+		}
+	}
+	return err
 }
 
 // ID is the idempotency key of an effect: the same in every attempt, process and lease. It
@@ -205,28 +227,18 @@ func clean(text string) string {
 
 // encode returns the value of a record.
 func encode(e Effect) []byte {
-	e.Key = "" // the item's key has it
-	value, err := json.Marshal(stored(e))
+	value, err := json.Marshal(stored{Effect: e, Undone: e.undone})
 	if err != nil {
 		panic("tenure: effect: a record cannot be encoded: " + err.Error()) // it has texts and numbers
 	}
 	return value
 }
 
-// stored is an Effect without what its item's key says. It has the ID, since that stays the same in another shard.
+// stored is an Effect without its key, which the item's key has. The ID stays the same in another shard.
 type stored struct {
-	Key      string     `json:"-"`
-	ID       string     `json:"id,omitempty"`
-	State    State      `json:"state"`
-	Token    core.Token `json:"token"`
-	Began    time.Time  `json:"began"`
-	Ended    time.Time  `json:"ended,omitzero"`
-	Attempts int        `json:"attempts,omitempty"`
-	Repeats  int        `json:"repeats,omitempty"`
-	Result   []byte     `json:"result,omitempty"`
-	NotKept  int        `json:"not_kept,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
-	Author   string     `json:"author,omitempty"`
+	Effect
+	NoKey  string `json:"key,omitempty"` // always empty: it hides Effect.Key
+	Undone bool   `json:"undone,omitempty"`
 }
 
 // decode reads a record. Whoever may write to the store may have written anything.
@@ -239,11 +251,14 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	switch err := CheckKey(key); {
 	case err != nil:
 		return Effect{}, damaged("its key is not one of an effect")
-	case len(item.Value) > maxRecord:
-		return Effect{}, damaged("it has %d bytes", len(item.Value))
+	case item.Damaged != nil:
+		return Effect{}, damaged("%s", item.Damaged.Why)
 	}
-	if err := json.Unmarshal(item.Value, &s); err != nil {
+	if err := boundjson.Unmarshal(item.Value, maxRecord, 64, &s); err != nil {
 		return Effect{}, damaged("%.200q", err.Error())
+	}
+	if n := min(s.Attempts, s.Repeats, s.NotKept); n < 0 {
+		return Effect{}, damaged("it counts %d of something", n)
 	}
 	if !s.State.Open() && s.State != Done && s.State != Failed {
 		return Effect{}, damaged("its state %.40q is not known", s.State)
@@ -252,7 +267,6 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 		return Effect{}, damaged("its idempotency key %.40q is not valid", s.ID)
 	}
 	s.Reason, s.Author = clean(s.Reason), clean(s.Author)
-	e := Effect(s)
-	e.Key, e.ID = key, cmp.Or(s.ID, ID(scope, key))
-	return e, nil
+	s.Key, s.ID, s.undone = key, cmp.Or(s.ID, ID(scope, key)), s.Undone && s.State == Repeat
+	return s.Effect, nil
 }

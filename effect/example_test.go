@@ -3,8 +3,11 @@ package effect_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
+	"net/http"
+	"strings"
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
@@ -44,6 +47,25 @@ func Example() {
 	// charged with a3de34b5-111b-8afc-b492-205b7718564d
 	// receipt 4711 <nil>
 	// receipt 4711 <nil>
+}
+
+// A server that cannot be connected to has done nothing, so the ledger calls the function again.
+func ExampleNotSent() {
+	charge := func(ctx context.Context, id string) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:1/charges", strings.NewReader(id))
+		if err != nil {
+			return nil, effect.Refused(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return nil, effect.NotSent(err)
+		}
+		defer resp.Body.Close()
+		return io.ReadAll(io.LimitReader(resp.Body, effect.MaxMaxResult))
+	}
+	_, err := charge(context.Background(), effect.ID("shop/payments", "pay/order-17"))
+	fmt.Println(err != nil)
+	// Output: true
 }
 
 // Without idempotency keys at the other side, Resolve asks it what it knows.

@@ -12,6 +12,7 @@ import (
 
 const (
 	rulesEvery = time.Second // how often Options.Rules is looked at
+	rulesWait  = 5 * time.Second
 	laterEvery = time.Minute // how often what failed is tried again: Resolve, an outcome's write, a trim
 	trimAtOnce = 256         // effects that one read of the index of ends returns
 	timeDigits = 12          // of the seconds in the index of ends: their order is that of their texts
@@ -24,11 +25,7 @@ func endKey(e Effect) string {
 
 // keep trims what was kept long enough, and has what failed tried again.
 func (l *Ledger) keep() {
-	every := laterEvery
-	if l.o.Rules != nil {
-		every = rulesEvery
-	}
-	tick := time.NewTicker(min(every, max(l.o.Keep/4, time.Second)))
+	tick := time.NewTicker(rulesEvery)
 	defer tick.Stop()
 	trim, later := time.Now(), time.Now().Add(laterEvery)
 	for {
@@ -47,9 +44,7 @@ func (l *Ledger) keep() {
 		case <-l.lease.Context().Done():
 			return
 		}
-		if l.o.Rules != nil {
-			l.obey()
-		}
+		l.obey()
 		if now := time.Now(); !now.Before(later) {
 			later = now.Add(laterEvery)
 			if !l.failed.Swap(false) {
@@ -64,31 +59,30 @@ func (l *Ledger) keep() {
 // more: what ends later is kept longer.
 func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	for more := true; more && !l.stopped(); {
-		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce)
+		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce, 1) // their values are empty
 		if err != nil {
 			return time.Time{}, err
 		}
 		next, more = at.Add(l.o.Keep), len(items) == trimAtOnce
-		var parts [][]core.Op // each a whole number of effects: an entry that stayed would remove the record of a later one
+		var ended []*entry // an effect each: an item that stayed would remove the record of a later one
 		for i := range items {
 			seconds, key, _ := strings.Cut(strings.TrimPrefix(items[i].Key, endPrefix), "/")
 			s, err := strconv.ParseInt(seconds, 10, 64)
 			if until := time.Unix(s, 0).Add(l.o.Keep); err == nil && !until.Before(at) {
-				next, more = until.Add(time.Second), false
+				// At the latest after Keep, however far ahead the clock of the leader was that wrote until. By the monotonic clock.
+				next, more = at.Add(min(until.Sub(at)+time.Second, l.o.Keep)), false
 				break
 			}
-			if last := len(parts) - 1; last < 0 || len(parts[last])+2 > l.w.most {
-				parts = append(parts, nil)
-			}
-			ops := &parts[len(parts)-1]
+			ops := []core.Op{core.Delete(items[i].Key)}
 			if err == nil && CheckKey(key) == nil {
-				*ops = append(*ops, core.Delete(recordPrefix+key))
+				ops = append(ops, core.Delete(recordPrefix+key))
 			}
-			*ops = append(*ops, core.Delete(items[i].Key))
+			ended = append(ended, &entry{ops: ops, done: make(chan struct{})})
 		}
-		for _, part := range parts {
-			if _, err := l.w.put("", part...); err != nil {
-				return time.Time{}, err
+		l.w.enqueue(ended...)
+		for _, e := range ended {
+			if <-e.done; e.err != nil {
+				return time.Time{}, e.err
 			}
 		}
 	}
@@ -116,7 +110,7 @@ func (l *Ledger) review(open []Effect) {
 	for range min(l.o.Concurrent, len(flights)) {
 		l.flown.Go(func() {
 			for f := range next {
-				l.fly(f)
+				l.fly(f, false)
 			}
 		})
 	}
@@ -164,9 +158,6 @@ func (l *Ledger) mine(r *control.Rule) bool {
 
 // byHand returns the rule that decides about an effect as it is; nil if there is none.
 func (l *Ledger) byHand(e Effect) *control.Rule {
-	if l.o.Rules == nil {
-		return nil
-	}
 	for _, r := range l.o.Rules() {
 		if l.mine(&r) && r.Effect == e.Key && r.Began.Equal(e.Began) && r.Repeats == e.Repeats {
 			return &r

@@ -33,6 +33,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	closed  bool
 	flights map[string]*flight
+	nested  int             // flights without a place
 	idle    map[string]idle // open effects that nobody attempts
 	later   map[string]late // open effects to look at again
 }
@@ -47,14 +48,16 @@ type late struct {
 // flight is an effect that is attempted or decided, by one goroutine, and those that wait for
 // it.
 type flight struct {
-	key string
-	fn  Func            // nil: it is only decided
-	ctx context.Context // of the Do that began it, for its values
+	ledger *Ledger
+	key    string
+	fn     Func            // nil: it is only decided
+	ctx    context.Context // of the Do that began it, for its values
 
 	met     *Effect       // the open effect, as fn or Resolve was last called for it; its goroutine's
 	waiters int           // under Ledger.mu, as begun
-	begun   bool          // it has its place
+	begun   bool          // it has its place, or was dropped
 	dropped chan struct{} // closed when nobody waits for it before it has begun
+	on      []*flight     // for which its function waits
 	done    chan struct{}
 	out     outcome // set before done is closed
 }
@@ -97,12 +100,25 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	for i := range open {
 		l.leave(open[i])
 	}
+	if len(open) > 0 && (o == nil || o.Rules == nil) {
+		awaitRules(ctx, lease)
+	}
 	l.o.Stats.open(l)
 	l.w = newOutbox(l)
 	go l.w.write()
 	l.kept.Go(l.keep)
 	l.review(open)
 	return l, nil
+}
+
+// awaitRules waits until the member has read the operators' rules, at most rulesWait: what they decide is not asked
+// of Resolve, and not attempted again.
+func awaitRules(ctx context.Context, lease *core.Lease) {
+	ctx, cancel := context.WithTimeout(ctx, rulesWait)
+	defer cancel()
+	for lease.Rules() == nil && lease.Err() == nil && ctx.Err() == nil {
+		time.Sleep(rulesWait / 1000)
+	}
 }
 
 // Close waits until no effect is under way, and ends what runs in the background. Effects that
@@ -136,6 +152,9 @@ func (l *Ledger) Close() {
 // own goroutine, with a context that has the values of ctx, and ends after Options.Deadline
 // and when the lease may not be used. It does not end with ctx, which bounds the wait of this
 // call only. Panics of fn are not recovered.
+//
+// If fn calls Do with its context, that effect is nested: it waits for no turn (Options.Concurrent), and it
+// begins although Close was called. If it would wait for itself, the error matches core.ErrInvalid.
 //
 // The error matches
 //
@@ -178,24 +197,57 @@ func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 
 // board joins the flight of a key, or starts it.
 func (l *Ledger) board(ctx context.Context, key string, fn Func) (*flight, error) {
+	within, _ := ctx.Value(flightKey{}).(*flight)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	f, nested := l.flights[key], within != nil && !within.landed()
+	ours := nested && within.ledger == l
+	switch {
+	case l.closed && !ours:
 		return nil, fmt.Errorf("tenure: effect %q: not begun: %w: the ledger", key, core.ErrClosed)
+	case ours && f != nil && f.waits(within):
+		return nil, invalid("effect %q: not begun: it waits for effect %q, whose function calls Do with it", key, within.key)
+	case nested && (f == nil || !f.begun) && l.nested >= MaxConcurrent:
+		return nil, fmt.Errorf("tenure: effect %q: not begun: %w: %d nested effects are under way", key, core.ErrRetry, l.nested)
 	}
-	f := l.flights[key]
+	begun := f != nil && (f.begun || !nested)
 	if f == nil {
 		f = l.newFlight(key)
 		f.fn, f.ctx = fn, ctx
-		l.flown.Go(func() { l.fly(f) })
+	}
+	if !begun {
+		if nested {
+			l.nested++
+		}
+		l.flown.Go(func() { l.fly(f, nested) })
+	}
+	if ours {
+		within.on = append(slices.DeleteFunc(within.on, (*flight).landed), f)
 	}
 	f.waiters++
 	return f, nil
 }
 
+// flightKey is the key of the flight in its function's context.
+type flightKey struct{}
+
+func (f *flight) landed() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// waits reports whether a flight waits for another one of its ledger, or is it. Ledger.mu is held.
+func (f *flight) waits(other *flight) bool {
+	return f == other || !f.landed() && slices.ContainsFunc(f.on, func(g *flight) bool { return g.waits(other) })
+}
+
 // newFlight registers a flight. l.mu is held.
 func (l *Ledger) newFlight(key string) *flight {
-	f := &flight{key: key, ctx: context.Background(), dropped: make(chan struct{}), done: make(chan struct{})}
+	f := &flight{ledger: l, key: key, ctx: context.Background(), dropped: make(chan struct{}), done: make(chan struct{})}
 	l.flights[key] = f
 	return f
 }
@@ -216,6 +268,7 @@ func (l *Ledger) await(ctx context.Context, f *flight) error {
 	}
 	f.waiters--
 	if f.waiters == 0 && !f.begun && f.fn != nil {
+		f.begun = true
 		delete(l.flights, f.key)
 		close(f.dropped)
 		return fmt.Errorf("tenure: effect %q: not begun: %w: %w", f.key, core.ErrRetry, context.Cause(ctx))
@@ -223,30 +276,35 @@ func (l *Ledger) await(ctx context.Context, f *flight) error {
 	return fmt.Errorf("tenure: effect %q goes on without its caller: %w: %w", f.key, core.ErrUnknown, context.Cause(ctx))
 }
 
-// fly takes a place, and makes or decides an effect.
-func (l *Ledger) fly(f *flight) {
-	defer l.land(f)
-	select {
-	case l.places <- struct{}{}:
-		defer func() { <-l.places }()
-	case <-f.dropped:
-		return
-	case <-l.closing:
-	case <-l.lease.Context().Done():
+// fly takes a place, unless the flight is nested, and makes or decides an effect that has not begun meanwhile.
+func (l *Ledger) fly(f *flight, nested bool) {
+	if nested {
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.nested--
+		}()
+	} else {
+		select {
+		case l.places <- struct{}{}:
+			defer func() { <-l.places }()
+		case <-f.dropped:
+		case <-l.closing:
+		case <-l.lease.Context().Done():
+		}
 	}
-	if l.stopped() {
+	l.mu.Lock()
+	begun := f.begun
+	f.begun = true
+	l.mu.Unlock()
+	if begun {
+		return
+	}
+	defer l.land(f)
+	if l.stopped() && (!nested || l.lease.Err() != nil) {
 		f.out.err = l.unbegun(f)
 		return
 	}
-	l.mu.Lock()
-	select {
-	case <-f.dropped:
-		l.mu.Unlock()
-		return
-	default:
-		f.begun = true
-	}
-	l.mu.Unlock()
 	l.carry(f)
 }
 
@@ -296,42 +354,59 @@ func (l *Ledger) land(f *flight) {
 	close(f.done)
 }
 
-// Lookup returns what is known of an effect, in one read; nil without an error if it was never
-// begun, or is not kept any more. An idempotent consumer asks it whether a message is done.
-// What a former leader began is InDoubt if nobody has decided about it.
+// Lookup returns what is known of an effect, in one read, or two if it may be in doubt; nil without an
+// error if it was never begun, or is no longer kept. An idempotent consumer asks it whether a message is
+// done. What a former leader began is InDoubt if nobody has decided about it.
 func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
 	e, err := l.record(ctx, key)
-	if err != nil || e == nil {
-		return nil, err
+	if err != nil || e == nil || !l.idling(e) {
+		return e, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.judge(e)
-	return e, nil
+	was := *e
+	if e, err = l.record(ctx, key); err == nil && e != nil {
+		l.judge(e, &was)
+	}
+	return e, err
 }
 
-// InDoubt returns the open effects that nobody attempts at present, by key, at most MaxInDoubt
-// and Concurrent in all. The error matches core.ErrDamaged beside the others where some
+// InDoubt returns the open effects that nobody attempts at present, by key, at most MaxInDoubt,
+// Concurrent and the nested ones (see Do) in all. The error matches core.ErrDamaged beside the others where some
 // records cannot be read.
 func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	all, err := l.open(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	idle := make(map[string]*Effect)
+	for i := range all {
+		if l.idling(&all[i]) {
+			idle[all[i].Key] = &all[i]
+		}
+	}
+	if len(idle) > 0 {
+		all, err = l.open(ctx)
+	}
 	var doubts []Effect
 	for i := range all {
-		if l.judge(&all[i]); all[i].State != Begun {
+		if l.judge(&all[i], idle[all[i].Key]); all[i].State != Begun {
 			doubts = append(doubts, all[i])
 		}
 	}
 	return doubts, err
 }
 
-// judge calls an effect that was begun, and that nobody attempts, what it is. l.mu is held.
-func (l *Ledger) judge(e *Effect) {
-	if f := l.flights[e.Key]; e.State == Begun && (f == nil || f.fn == nil) {
+// idling reports whether nobody attempts an effect that was read as begun. It may have ended since it was read.
+func (l *Ledger) idling(e *Effect) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.flights[e.Key]
+	return e.State == Begun && (f == nil || f.fn == nil)
+}
+
+// judge calls an effect in doubt if its record says begun, as it did before idling reported that nobody attempts
+// it: an attempt that had ended before would have replaced the record.
+func (l *Ledger) judge(e, was *Effect) {
+	if was != nil && e.State == Begun && e.Token == was.Token && e.Repeats == was.Repeats && e.Began.Equal(was.Began) {
 		e.State, e.Reason = InDoubt, l.unended(e)
 	}
 }
@@ -351,12 +426,15 @@ func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 		return nil, err
 	}
 	e, err := decode(item, recordPrefix, l.o.Scope)
-	return &e, err
+	if err != nil {
+		return nil, err
+	}
+	return &e, nil
 }
 
 // open reads the open effects; nil only if that failed.
 func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
-	items, err := l.lease.List(ctx, openPrefix, MaxMaxInDoubt+MaxConcurrent)
+	items, err := l.lease.List(ctx, openPrefix, MaxMaxInDoubt+2*MaxConcurrent, maxOpen)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the open effects: %w", err)
 	}
@@ -389,7 +467,7 @@ func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]E
 	if limit < 1 || limit > MaxMaxInDoubt {
 		return nil, invalid("reading %d effects is outside 1 to %d", limit, MaxMaxInDoubt)
 	}
-	items, err := b.List(ctx, core.ShardID(shard), openPrefix, limit)
+	items, err := b.List(ctx, core.ShardID(shard), openPrefix, limit, maxOpen)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the open effects of shard %q: %w", shard, err)
 	}

@@ -516,7 +516,7 @@ func TestTrimWhole(t *testing.T) {
 }
 
 func (w *world) items(p *leader, prefix string) (keys []string) {
-	items, err := p.b.List(context.Background(), "pay", prefix, 0)
+	items, err := p.b.List(context.Background(), "pay", prefix, 0, 0)
 	if err != nil {
 		w.Error(err)
 	}
@@ -612,6 +612,7 @@ func TestDamaged(t *testing.T) {
 		for key, value := range map[string]string{
 			"o/a": "{", "o/b": `{"state":"begun","began":"2026-01-02T03:04:05Z"}`, "o/c": `{"state":"odd"}`, "e/a": "\x00",
 			"e/b": `{"state":"begun","began":"2026-01-02T03:04:05Z"}`,
+			"e/n": `{"state":"repeat","began":"2026-01-02T03:04:05Z","repeats":-1}`, "e/m": `{"state":"done","attempts":-1}`,
 			"e/d": `{"state":"done","result":"` + strings.Repeat("A", maxRecord) + `"}`, "t/x/a": "", "t/999999999999999999999999/a": "",
 		} {
 			if _, err := one.lease.Commit(context.Background(), core.Put(Prefix+key, []byte(value))); err != nil {
@@ -627,7 +628,7 @@ func TestDamaged(t *testing.T) {
 		if len(all) != 1 || all[0].Key != "b" || !errors.Is(err, core.ErrDamaged) {
 			w.Errorf("in doubt %+v, %v", all, err)
 		}
-		for _, key := range []string{"a", "d"} {
+		for _, key := range []string{"a", "d", "n", "m"} {
 			if _, err := w.do(l, key, never); !errors.Is(err, core.ErrDamaged) {
 				w.Errorf("got %v", err)
 			}
@@ -821,10 +822,12 @@ func TestTake(t *testing.T) {
 				w.Fatal(err)
 			}
 		}
-		if _, err := w.do(l, "go/failed", func(context.Context, string) ([]byte, error) { return nil, Refused(errLost) }); !errors.Is(err, ErrFailed) {
+		refuse := func(context.Context, string) ([]byte, error) { return nil, Refused(errLost) }
+		if _, err := w.do(l, "go/failed", refuse); !errors.Is(err, ErrFailed) {
 			w.Fatal(err)
 		}
-		if _, err := w.do(l, "go/open", func(_ context.Context, id string) ([]byte, error) { bank.charge(id); return nil, errLost }); !errors.Is(err, ErrInDoubt) {
+		charge := func(_ context.Context, id string) ([]byte, error) { bank.charge(id); return nil, errLost }
+		if _, err := w.do(l, "go/open", charge); !errors.Is(err, ErrInDoubt) {
 			w.Fatal(err)
 		}
 		l.Close()
@@ -868,7 +871,7 @@ func TestTake(t *testing.T) {
 			w.Errorf("%d charges of the open one, %d calls: %v", n, bank.calls, bank.charges)
 		}
 		time.Sleep(2 * time.Hour) // what ended is trimmed in the new shard, too
-		if items, err := q.lease.List(context.Background(), Prefix, 0); err != nil || len(items) > 0 {
+		if items, err := q.lease.List(context.Background(), Prefix, 0, 0); err != nil || len(items) > 0 {
 			w.Errorf("after Keep: %+v, %v", items, err)
 		}
 		m.Close()

@@ -43,14 +43,13 @@ type Options struct {
 	// tried again after a back-off, up to Attempts times, then a minute later. ctx ends after
 	// Deadline, or when the lease may not be used. Up to Concurrent calls run at once.
 	Resolve func(ctx context.Context, e Effect) (Decision, error)
-	// Rules, if set, returns the operators' rules: func() []control.Rule { return
-	// elector.View().Rules }. A rule of the kind control.Resolve, which the command tenure effect
-	// resolve writes, decides about an effect that is open and not attempted, before Resolve is
-	// asked. Rules is called every second, and for each decision.
+	// Rules returns the operators' rules. Default: the lease's (core.Lease.Rules). A rule of the kind
+	// control.Resolve, which the command tenure effect resolve writes, decides about an effect that is open and not
+	// attempted, before Resolve is asked. The ledger calls Rules every second, and for each decision.
 	Rules func() []control.Rule
 
-	// Concurrent is how many calls of fn and Resolve run at once; Do waits for its turn. So many
-	// effects are open when a process dies. Default 64.
+	// Concurrent is how many calls of fn and Resolve run at once, without nested effects (see Do), of which at
+	// most MaxConcurrent run. Do waits for its turn. So many effects are open when a process dies. Default 64.
 	Concurrent int
 	// MaxInDoubt is how many effects may be open without being attempted. With more, Do begins
 	// no new one, with ErrFull. Default 1000.
@@ -71,7 +70,7 @@ type Options struct {
 
 	// Keep is how long an ended effect is kept, by the leader's clock; a Do with its key after
 	// that makes the effect again. Default 24 h. At least 1 s. A clock that is set ahead by so
-	// much shortens it.
+	// much shortens it; what ends by that clock is kept for as much longer.
 	Keep time.Duration
 
 	// OnError is told each effect that stays in doubt, as an *InDoubtError, and what failed in
@@ -107,6 +106,9 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, max(5*time.Second, c.BackoffMin))
 	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
+	if c.Rules == nil {
+		c.Rules = lease.Rules
+	}
 	if c.OnError == nil {
 		c.OnError = func(err error) { c.Stats.logError(shard, err) }
 	}

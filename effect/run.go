@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net/http/httptrace"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -72,9 +75,14 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		var d Decision
 		if hand != nil {
 			d, e.Author = decision(hand), clean(hand.Author)
+			if hand.Author+hand.Writer != "" { // it is an operator's
+				slog.Info("tenure: effect decided by an operator", slog.String("shard", l.lease.Shard()), slog.String("key", e.Key),
+					slog.String("outcome", hand.Outcome), slog.String("author", e.Author), slog.String("writer", clean(hand.Writer)),
+					slog.String("reason", clean(hand.Reason)))
+			}
 		} else {
 			var err error
-			if d, err = l.decide(e); err != nil {
+			if d, err = l.decide(f, e); err != nil {
 				return l.undecided(e, err)
 			}
 		}
@@ -89,19 +97,20 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		return outcome{again: true}
 	}
 	// The intent again, under this lease: it proves that the lease is the current one.
-	e.State, e.Token = Begun, l.lease.Token()
+	undone := e.undone
+	e.State, e.Token, e.undone = Begun, l.lease.Token(), false
 	value := encode(e)
 	if _, err := l.w.put("", core.Put(recordPrefix+f.key, value), core.Put(openPrefix+f.key, value)); err != nil {
 		l.postpone(e, nil)
 		return l.doubtful(e, err)
 	}
 	l.take(f.key)
-	return l.pursue(f, e, true)
+	return l.pursue(f, e, !undone)
 }
 
 // pursue attempts an effect whose intent is written. Unsure says that it may have happened.
 func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
-	ctx, cancel := l.bounded(f.ctx)
+	ctx, cancel := l.bounded(f.ctx, f)
 	defer cancel()
 	for n := 1; ; n++ {
 		if err := l.lease.Err(); err != nil {
@@ -110,12 +119,15 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 		if e.Attempts > 0 || unsure {
 			l.o.Stats.retries.Add(1)
 		}
-		result, err := f.fn(ctx, e.ID)
+		var connected atomic.Bool
+		result, err := f.fn(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}), e.ID)
 		e.Attempts++
 		if err == nil {
 			return l.settle(e, Decision{State: Done, Result: result}, nil)
 		}
 		sure, known := errors.AsType[*certain](err)
+		known = known && !(sure.unsent && connected.Load())
 		unsure = unsure || !known
 		e.Reason = clean(err.Error())
 		more := n < l.o.Attempts && (known && !sure.final || !known && l.o.Repeatable)
@@ -128,7 +140,7 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 			}
 			return l.settle(e, Decision{State: Failed, Reason: e.Reason}, err)
 		}
-		d, failed := l.decide(e)
+		d, failed := l.decide(f, e)
 		switch {
 		case failed != nil:
 			return l.undecided(e, failed)
@@ -140,9 +152,9 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	}
 }
 
-// bounded is the context of fn and of Resolve: with the values of ctx.
-func (l *Ledger) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+// bounded is the context of fn and of Resolve: with the values of ctx, and the flight.
+func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
 	ctx, timer := context.WithTimeout(ctx, l.o.Deadline)
 	stop := context.AfterFunc(l.lease.Context(), func() { cancel(context.Cause(l.lease.Context())) })
 	return ctx, func() {
@@ -181,14 +193,14 @@ func (l *Ledger) stopped() bool {
 }
 
 // decide asks what became of an effect: Resolve, or, where there is none, Repeatable.
-func (l *Ledger) decide(e Effect) (Decision, error) {
+func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	if l.o.Resolve == nil {
 		if l.o.Repeatable {
 			return Decision{State: Repeat, Reason: e.Reason}, nil
 		}
 		return Decision{Reason: e.Reason}, nil
 	}
-	ctx, cancel := l.bounded(context.Background())
+	ctx, cancel := l.bounded(context.Background(), f)
 	defer cancel()
 	for n := 1; ; n++ {
 		if err := l.lease.Err(); err != nil {
@@ -274,6 +286,7 @@ func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 
 // yield writes that nothing happened, and that the next Do attempts the effect.
 func (l *Ledger) yield(e Effect, cause error) outcome {
+	e.undone = true
 	out := l.settle(e, Decision{State: Repeat, Reason: e.Reason}, cause)
 	if out.again {
 		out.err = fmt.Errorf("tenure: effect %q: not done before the ledger was closed: %w: %w", e.Key, core.ErrRetry, cause)

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
@@ -33,9 +34,13 @@ type world struct {
 	commits int // calls, of all leaders
 	ops     int
 
-	takes    atomic.Int64 // if not 0, a write with a larger value is refused
-	torn     atomic.Bool  // a write deleted a record, or its entry in the index of ends, without the other
-	writeOps int          // if not 0, of the operations of one commit
+	takes     atomic.Int64                  // if not 0, a write with a larger value is refused
+	torn      atomic.Bool                   // a write deleted a record, or its entry in the index of ends, without the other
+	writeOps  int                           // if not 0, of the operations of one commit
+	takesOps  atomic.Int64                  // if not 0, a write with more operations is refused
+	slowRules atomic.Int64                  // how long a read of the operators' rules takes
+	noRules   atomic.Bool                   // it fails
+	late      atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
 }
 
 // small is a store that refuses values above world.takes, and looks at what is deleted.
@@ -46,6 +51,9 @@ type small struct {
 
 func (s small) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	for i := range b.Txns {
+		if most := s.w.takesOps.Load(); most > 0 && len(b.Txns[i].Ops) > int(most) {
+			return nil, core.ErrTooLarge
+		}
 		records, ends := 0, 0
 		for _, op := range b.Txns[i].Ops {
 			if most := s.w.takes.Load(); most > 0 && len(op.Value) > int(most) {
@@ -63,6 +71,28 @@ func (s small) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 		}
 	}
 	return s.Store.Apply(ctx, b)
+}
+
+func (s small) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	defer s.w.wait()
+	return s.Store.Get(ctx, keys...)
+}
+
+func (s small) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	defer s.w.wait()
+	if strings.Contains(q.Prefix, control.Shard) {
+		time.Sleep(time.Duration(s.w.slowRules.Load()))
+		if s.w.noRules.Load() {
+			return nil, errLost
+		}
+	}
+	return s.Store.Range(ctx, q)
+}
+
+func (w *world) wait() {
+	if late := w.late.Load(); late != nil {
+		<-*late
+	}
 }
 
 // narrow is a backend of which one commit has world.writeOps operations at most.

@@ -39,9 +39,8 @@ type outbox struct {
 
 	wake  chan struct{} // something is queued, or closed is set
 	ended chan struct{} // write has returned
-	most  int           // operations of one commit, as the store says
-	bytes int
-	ops   int // as most, or fewer since the server takes fewer; only write uses it
+	bytes int           // of one commit, as the store says
+	ops   int           // likewise, or fewer since the server takes fewer; only write uses it
 }
 
 // An entry is a part of a commit: all of it or none.
@@ -55,14 +54,13 @@ type entry struct {
 
 func newOutbox(l *Ledger) *outbox {
 	limits := l.lease.Limits()
-	w := &outbox{l: l, wake: make(chan struct{}, 1), ended: make(chan struct{}), most: mostOps, bytes: mostBytes}
+	w := &outbox{l: l, wake: make(chan struct{}, 1), ended: make(chan struct{}), ops: mostOps, bytes: mostBytes}
 	if limits.WriteOps > 0 {
-		w.most = min(w.most, limits.WriteOps)
+		w.ops = min(w.ops, limits.WriteOps)
 	}
 	if limits.WriteBytes > 0 {
 		w.bytes = min(w.bytes, limits.WriteBytes)
 	}
-	w.ops = w.most
 	return w
 }
 
@@ -70,12 +68,17 @@ func newOutbox(l *Ledger) *outbox {
 // if not empty, is that of a record that must not exist; one that does is returned instead.
 func (w *outbox) put(key string, ops ...core.Op) (*core.Item, error) {
 	e := &entry{ops: ops, key: key, done: make(chan struct{})}
-	w.mu.Lock()
-	w.queue = append(w.queue, e)
-	w.mu.Unlock()
-	w.signal()
+	w.enqueue(e)
 	<-e.done
 	return e.found, e.err
+}
+
+// enqueue has entries committed.
+func (w *outbox) enqueue(e ...*entry) {
+	w.mu.Lock()
+	w.queue = append(w.queue, e...)
+	w.mu.Unlock()
+	w.signal()
 }
 
 func (w *outbox) signal() {

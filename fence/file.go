@@ -15,12 +15,13 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 var _ Storage = (*File)(nil)
 
 // File keeps marks in a file, for one process on one machine: each raise is a line,
-// on disk (fsync) before it is answered. Safe for concurrent use by that process; a
+// on disk (fsync) before it is answered. It keeps 100,000 marks at most. Safe for concurrent use by that process; a
 // second one is refused where the system has flock, that is everywhere but on
 // Windows.
 type File struct {
@@ -30,6 +31,7 @@ type File struct {
 	file   *os.File
 	lock   io.Closer
 	marks  map[string]driver.Fence
+	lines  int   // of the file
 	broken error // after a failed write: the content on disk is not known
 }
 
@@ -67,8 +69,8 @@ func (s *File) open() error {
 	if err != nil {
 		return err
 	}
-	s.marks = marks
-	if lines > 2*len(marks)+100 {
+	s.marks, s.lines = marks, lines
+	if s.tooLong() {
 		return s.rewrite()
 	}
 	if err := f.Truncate(good); err != nil {
@@ -120,11 +122,14 @@ func decodeMark(line []byte) (fileMark, error) {
 	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(text)) {
 		return m, errors.New("the checksum is wrong")
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
+	if err := boundjson.Unmarshal(text, len(text), 16, &m); err != nil {
 		return m, err
 	}
 	return m, check(m.Resource, m.Fence)
 }
+
+// tooLong reports whether most of the file is marks that were raised since.
+func (s *File) tooLong() bool { return s.lines > 2*len(s.marks)+100 }
 
 // rewrite replaces the file by one with a line for each mark.
 func (s *File) rewrite() (err error) {
@@ -159,7 +164,7 @@ func (s *File) rewrite() (err error) {
 		return err
 	}
 	former := s.file
-	s.file = next
+	s.file, s.lines = next, len(s.marks)
 	return errors.Join(former.Close(), syncFolder(s.path))
 }
 
@@ -178,17 +183,25 @@ func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driv
 		return current, nil
 	}
 	line, err := encodeMark(resource, f)
+	if err == nil {
+		err = room(s.marks, resource)
+	}
 	if err != nil {
 		return driver.Fence{}, err
 	}
 	if _, err = s.file.Write(line); err == nil {
 		err = s.file.Sync()
 	}
+	if err == nil {
+		s.marks[resource] = f
+		if s.lines++; s.tooLong() {
+			err = s.rewrite()
+		}
+	}
 	if err != nil {
 		s.broken = fmt.Errorf("tenure: marks in %s: a write failed, open them anew: %w", s.path, err)
 		return driver.Fence{}, s.broken
 	}
-	s.marks[resource] = f
 	return f, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // Header carries a fence in an HTTP request, in the form of Format.
@@ -65,6 +66,9 @@ const answerTime = time.Second
 
 // maxProblem bounds the body of a problem that is read, in bytes.
 const maxProblem = 64 << 10
+
+// maxProblemValues is more than the values that a problem has.
+const maxProblemValues = 64
 
 // Problem is the body of such an answer. Resource, Holder, Token, CurrentHolder and
 // CurrentToken are those of a refusal.
@@ -223,12 +227,12 @@ func ResponseError(r *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
 	var kind struct{ Type string }
 	if err == nil {
-		err = json.Unmarshal(body, &kind)
+		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &kind)
 	}
 	var p Problem
 	switch kind.Type {
 	case ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark:
-		err = json.Unmarshal(body, &p)
+		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &p)
 	}
 	if err != nil {
 		// Not wrapped: it may quote all that was read.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 const (
@@ -93,11 +94,8 @@ func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.O
 }
 
 func decodeManifest(text []byte) (*manifest, error) {
-	if len(text) > maxManifest {
-		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(text))
-	}
 	m := new(manifest)
-	if err := json.Unmarshal(text, m); err != nil {
+	if err := boundjson.Unmarshal(text, maxManifest, 64, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if m.Version != manifestVersion {

@@ -282,7 +282,7 @@ func (r *repeated) next() {
 		r.Errorf("the next owner's Write: %v", err)
 	}
 	r.whole()
-	items, err := r.raw.List(r.Context(), "s", "_snapshot/", 0)
+	items, err := r.raw.List(r.Context(), "s", "_snapshot/", 0, 0)
 	if err != nil {
 		r.Fatal(err)
 	}

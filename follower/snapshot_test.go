@@ -136,7 +136,7 @@ func TestSnapshotCrash(t *testing.T) {
 						w.Fatal(err)
 					}
 					check(50)
-					items, err := w.open().List(w.Context(), "s", "_snapshot/", 0)
+					items, err := w.open().List(w.Context(), "s", "_snapshot/", 0, 0)
 					if err != nil || len(items) != 4 {
 						w.Errorf("%d items are left, %v, want the manifest and three chunks", len(items), err)
 					}

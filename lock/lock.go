@@ -2,8 +2,10 @@ package lock
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +32,7 @@ const (
 type Locks struct {
 	e    *core.Elector
 	stop context.CancelFunc // of New
+	log  *slog.Logger       // of New; nil: slog.Default
 	ran  chan error         // with Run's error
 
 	mu    sync.Mutex
@@ -37,6 +40,9 @@ type Locks struct {
 	used  map[string]streak // of names that were unlocked here not long ago; at most maxUsed
 	pause time.Duration
 }
+
+// maxNamed bounds the locks that a line names.
+const maxNamed = 5
 
 // maxUsed bounds the names of which it is remembered for how long they were locked here.
 const maxUsed = 1024
@@ -73,21 +79,66 @@ func New(b core.Backend, o *core.Options) (*Locks, error) {
 	l := Open(e)
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop, l.ran = stop, make(chan error, 1)
+	if o != nil {
+		l.log = o.Logger
+	}
 	go func() { l.ran <- e.Run(ctx) }()
 	return l, nil
 }
 
 // Close ends what New began: the locks that are still held are given back once they are
-// unlocked, which it waits for up to Options.DrainBudget. The error is Run's. After Open, and
-// when it is called again, it does nothing.
+// unlocked, which it waits for up to Options.DrainBudget. A line of the log names them, and so does
+// the error if the time is not enough. The error is Run's. After Open, and when it is called again,
+// it does nothing.
 func (l *Locks) Close() error {
 	if l.stop == nil {
 		return nil
 	}
+	if names := l.held(); len(names) > 0 {
+		log := l.log
+		if log == nil {
+			log = slog.Default()
+		}
+		log.Info("tenure: closing waits until locks are unlocked", slog.Int("count", len(names)), slog.Any("locks", names[:min(len(names), maxNamed)]))
+	}
 	l.stop()
 	err := <-l.ran
 	l.ran <- nil
+	if names := l.held(); errors.Is(err, core.ErrStuck) && len(names) > 0 {
+		err = fmt.Errorf("tenure: lock %q, of %d, was not unlocked in time: unlock before Close, or raise DrainBudget: %w", names[0], len(names), err)
+	}
 	return err
+}
+
+// held returns the names of the locks that are held here, in order.
+func (l *Locks) held() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for called, n := range l.names {
+		if n.holder != nil {
+			names = append(names, called)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Name returns the name of a lock for any string, and another one for each. A legal name that does not
+// begin with "_" is its own. For others it is "_h.", what is legal of the string's first 80 bytes,
+// and 128 bits of its SHA-256.
+func Name(s string) string {
+	if s != "" && s[0] != '_' && driver.CheckShard(driver.ShardID(driver.LockPrefix+s)) == nil {
+		return s
+	}
+	begin := []byte(s[:min(len(s), 80)])
+	for i, c := range begin {
+		if driver.CheckShard(driver.ShardID([]byte{'x', c})) != nil {
+			begin[i] = '-'
+		}
+	}
+	sum := sha256.Sum256([]byte(s))
+	return fmt.Sprintf("_h.%s.%x", begin, sum[:16])
 }
 
 // Lock is a lock that is held, with the lease under which it is: its fence and token go with
@@ -108,8 +159,8 @@ func (k *Lock) Name() string { return k.name }
 // before have had it. Waiting costs the store nothing but the views that each member has. A
 // caller that holds the lock already waits for itself.
 //
-// A name has letters, digits, ".", "_" and "-", at most MaxName bytes. Another one matches
-// core.ErrInvalid, before anything is sent. Otherwise the error is ctx's cause, and matches
+// A name has letters, digits, ".", "_" and "-", at most MaxName bytes: [Name] makes one of any string.
+// Another one matches core.ErrInvalid, before anything is sent. Otherwise the error is ctx's cause, and matches
 // ErrHeld if somebody is known to hold the lock; or it matches core.ErrStopped after the end of the
 // Elector's Run. The lock lasts until Unlock, unless the lease is lost: see core.Lease.Err.
 func (l *Locks) Lock(ctx context.Context, name string) (*Lock, error) {
@@ -134,7 +185,7 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 	}
 	w := &waiter{granted: make(chan *Lock, 1), turn: make(chan struct{}, 1)}
 	if !l.enter(called, w, try) {
-		return nil, held(called)
+		return nil, isHeld(called)
 	}
 	for {
 		select {
@@ -150,7 +201,7 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 			if mine, err := l.e.WaitOwner(ctx, shard); err != nil {
 				return l.leave(ctx, called, shard, w, false, l.waited(called, err))
 			} else if !mine {
-				return l.leave(ctx, called, shard, w, false, held(called))
+				return l.leave(ctx, called, shard, w, false, isHeld(called))
 			}
 		case <-l.e.Done():
 			return l.leave(ctx, called, shard, w, false, l.waited(called, core.ErrStopped))
@@ -225,14 +276,14 @@ func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn
 	select {
 	case k := <-w.granted: // in the same moment
 		l.mu.Unlock()
-		return nil, errors.Join(cause, k.Unlock(context.WithoutCancel(ctx)))
+		_ = k.Unlock(over(ctx)) // the store has it later
+		return nil, cause
 	default:
 	}
 	if turn = turn || len(w.turn) > 0; turn || n.holder == nil && n.wanted && len(n.waiting) == 0 {
 		if !turn {
-			l.mu.Unlock()
-			l.withdraw(shard)
-			l.mu.Lock()
+			// It holds l.mu, so that nobody is granted what this takes back. That it is not given back yet is no error.
+			_ = l.e.Withdraw(over(ctx), shard)
 		}
 		n.wanted = false
 		l.next(n)
@@ -242,11 +293,11 @@ func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn
 	return nil, cause
 }
 
-// withdraw ends the contention and does not wait.
-func (l *Locks) withdraw(shard string) {
-	ctx, cancel := context.WithCancel(context.Background())
+// over is ctx, ended: what is called with it does not wait.
+func over(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	_ = l.e.Withdraw(ctx, shard) // that it is not given back yet
+	return ctx
 }
 
 // forget removes a name that nobody here holds or wants. l.mu is held.
@@ -307,13 +358,11 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	return err
 }
 
-func held(called string) error { return fmt.Errorf("tenure: lock %q: %w", called, ErrHeld) }
+func isHeld(called string) error { return fmt.Errorf("tenure: lock %q: %w", called, ErrHeld) }
 
 // waited is the error of a call that was not granted the lock, and says what it waited for.
 func (l *Locks) waited(called string, err error) error {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, unknown := l.e.WaitOwner(now, driver.LockPrefix+called)
+	_, unknown := l.e.WaitOwner(over(context.Background()), driver.LockPrefix+called)
 	switch {
 	case errors.Is(err, core.ErrStopped):
 		return fmt.Errorf("tenure: lock %q: %w", called, err)

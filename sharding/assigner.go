@@ -104,7 +104,7 @@ func formOf(m *core.Member) byte {
 // settled are the givers of the splits and merges that are complete: every taker has noted its
 // range. If some takers refused theirs, these are returned instead. Each round begins with another
 // change, and reads the rest in later rounds if it takes longer than an interval.
-func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers, refused []string) {
+func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers []string, refused []untaken) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
 	for i := range t.changes {

@@ -118,7 +118,7 @@ type three struct {
 }
 
 func newThree(w *world, shards int) *three {
-	p := &poison{world: w, shard: "s-002", felled: make(chan *member, 10)}
+	p := &poison{world: w, shard: "s-002", doomed: make(chan *member, 10)}
 	x := &three{p, fmt.Sprintf("s-000..%03d", shards-1)}
 	p.options = func(o *Options) { o.Shards = []string{x.name} }
 	for i := range 3 {
@@ -193,7 +193,7 @@ func TestQuarantineOfThree(t *testing.T) {
 					died := 1
 					for end := time.Now().Add(4 * time.Minute); time.Now().Before(end) && len(x.held()) == 0; {
 						select {
-						case m := <-x.felled:
+						case m := <-x.doomed:
 							time.Sleep(ttl / 50)
 							if m.e.Lease(x.shard) == nil {
 								continue // it was moved on while another one was killed
@@ -449,7 +449,7 @@ func TestQuarantineIsLogged(t *testing.T) {
 				break
 			}
 		}
-		p.fell(10 * ttl)
+		p.crashOwners(10 * ttl)
 		p.setFatal(false)
 		time.Sleep(time.Minute)
 		for _, want := range []string{"tenure: sharding: shard in quarantine", "tenure: sharding: shard out of quarantine"} {

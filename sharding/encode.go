@@ -76,7 +76,10 @@ func (c *planChange) body() []byte {
 		return b
 	}
 	b = c.Isolation.append(b)
-	b = appendShards(appendShards(b, c.Settled), c.Refused)
+	b = binary.AppendUvarint(appendShards(b, c.Settled), uint64(len(c.Refused)))
+	for _, x := range c.Refused {
+		b = appendString(binary.AppendUvarint(b, uint64(x.Shard)), x.Why)
+	}
 	b = binary.AppendUvarint(b, uint64(len(c.Splits)))
 	for _, s := range c.Splits {
 		b = binary.AppendUvarint(b, uint64(s.Shard))
@@ -127,6 +130,7 @@ func (c *planChange) set(b []byte) []byte {
 		for _, g := range x.Gifts {
 			b = appendRange(appendString(b, g.Shard), g.Range)
 		}
+		b = appendString(b, x.Why)
 	}
 	return b
 }
@@ -321,7 +325,10 @@ func decode(number int64, body []byte) (*planChange, error) {
 
 func (c *planChange) readChanges(r *reader) {
 	c.Isolation = r.isolation()
-	c.Settled, c.Refused = r.shards(maxShards), r.shards(maxShards)
+	c.Settled = r.shards(maxShards)
+	for range r.length(maxShards) {
+		c.Refused = append(c.Refused, refusal{int32(r.num(maxShards)), r.text(maxRefused)})
+	}
 	for range r.length(maxShards) {
 		s := Split{Shard: int32(r.num(maxShards))}
 		for range r.length(MaxCuts) {
@@ -379,6 +386,7 @@ func (c *planChange) readSet(r *reader) {
 		for range r.length(MaxCuts) {
 			x.Gifts = append(x.Gifts, gift{r.text(300), r.interval()})
 		}
+		x.Why = r.text(maxRefused)
 		c.Changes = append(c.Changes, x)
 	}
 }

@@ -37,7 +37,7 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 				case 2:
 					for _, g := range x.Gifts {
 						k, _ := indexOf(t, g.Shard)
-						c.Refused = append(c.Refused, int32(k))
+						c.Refused = append(c.Refused, refusal{int32(k), g.Shard})
 					}
 				}
 			}
@@ -242,7 +242,8 @@ func FuzzPlan(f *testing.F) {
 		f.Add(int64(c.Number), c.body())
 	}
 	f.Add(int64(2), (&planChange{Number: 2, Gone: []int32{9999}, Isolation: isolation{Time: 5, Within: 1, Hold: []int32{0}, Until: 9, Versions: []string{"v"}},
-		Settled: []int32{77}, Refused: []int32{78}, Splits: []Split{{Shard: 3, At: []uint64{1}}}, Merges: []Merge{{From: 1, To: 99}}}).body())
+		Settled: []int32{77}, Refused: []refusal{{78, "x"}}, Splits: []Split{{Shard: 3, At: []uint64{1}}},
+		Merges: []Merge{{From: 1, To: 99}}}).body())
 	f.Fuzz(func(t *testing.T, number int64, body []byte) {
 		if number < 0 || number > maxNumber {
 			return

@@ -66,7 +66,8 @@ func TestGuest(t *testing.T) {
 				ctx, stop := context.WithCancel(w.Context())
 				left := make(chan error, 1)
 				go func() {
-					left <- visit(ctx, b, &core.Options{Node: "guest", TTL: ttl, CallTimeout: ttl, Logger: slog.New(slog.DiscardHandler), Meta: map[string]string{"version": "2"}})
+					left <- visit(ctx, b, &core.Options{Node: "guest", TTL: ttl, CallTimeout: ttl, Logger: slog.New(slog.DiscardHandler),
+						Meta: map[string]string{"version": "2"}})
 				}()
 				time.Sleep(5 * ttl)
 				if v := a.e.View(); len(v.Members) != 3 {

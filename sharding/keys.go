@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // The hashes that a Keyspace can have. Both are permanent: golden values are tested.
@@ -50,10 +51,11 @@ func (k Keyspace) Validate() error {
 	if k.Digits < 0 || k.Digits > 9 {
 		return fmt.Errorf("tenure: %w: keyspace %.60q has numbers of %d digits: use 1 to 9, or 0 for 4", core.ErrInvalid, k.Name, k.Digits)
 	}
-	if strings.HasPrefix(k.Name, "_") || k.Name == "" {
-		return fmt.Errorf("tenure: %w: keyspace %.60q: give it a name that does not begin with _", core.ErrInvalid, k.Name)
+	if last := k.shard(maxNumbers); strings.HasPrefix(k.Name, "_") || core.CheckShard(last) != nil {
+		return fmt.Errorf("tenure: %w: keyspace %.60q: use at most %d letters, digits, _, - and . in its name, and not "+
+			"_ first", core.ErrInvalid, k.Name, driver.MaxNameLen+len(k.Name)-len(last))
 	}
-	return core.CheckShard(k.shard(maxNumbers))
+	return nil
 }
 
 // maxNumbers bounds the numbers of shards, which are never used again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
@@ -51,11 +52,15 @@ func TestKeyspaceValidate(t *testing.T) {
 	t.Parallel()
 	for _, k := range []Keyspace{
 		{Name: "a"}, {Shards: 4}, {Name: "a", Shards: -1}, {Name: "a", Shards: 4, Digits: 10}, {Name: "a", Shards: 4, Hash: "md5"},
-		{Name: "_a", Shards: 4}, {Name: "a/b", Shards: 4}, {Name: "a", Shards: 1 << 30},
+		{Name: "_a", Shards: 4}, {Name: "a/b", Shards: 4}, {Name: "a", Shards: 1 << 30}, {Name: strings.Repeat("a", 118), Shards: 4},
 	} {
-		if err := k.Validate(); !errors.Is(err, core.ErrInvalid) {
-			t.Errorf("%+v: %v, want ErrInvalid", k, err)
+		if err := k.Validate(); !errors.Is(err, core.ErrInvalid) ||
+			!strings.HasPrefix(err.Error(), "tenure: "+core.ErrInvalid.Error()+": keyspace ") {
+			t.Errorf("%+v: %v, want ErrInvalid, of a keyspace", k, err)
 		}
+	}
+	if err := (Keyspace{Name: strings.Repeat("a", 117), Shards: 4}).Validate(); err != nil {
+		t.Error(err)
 	}
 	k := Keyspace{Name: "orders", Shards: 8, Hash: HashFNV}
 	if err := k.Validate(); err != nil {
@@ -191,12 +196,12 @@ func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *plan
 	c := &planChange{Number: t.number + 1}
 	for _, x := range t.changes {
 		done := len(x.Gifts) > 0 || notes[x.From].Map >= x.Number
-		var refused []int32
+		var refused []refusal
 		for _, g := range x.Gifts {
 			n := notes[g.Shard]
 			done = done && n.Map >= x.Number
 			if k, _ := indexOf(t, g.Shard); n.Refused != "" {
-				refused = append(refused, int32(k))
+				refused = append(refused, refusal{int32(k), n.Refused})
 			}
 		}
 		i, _ := indexOf(t, x.From)

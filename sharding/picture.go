@@ -120,6 +120,7 @@ type RangeEvent struct {
 	// Rule, at the beginning, is the operators' rule that asked for it, as far as this member has
 	// read the rules. Nil: the assigner decided.
 	Rule *control.Rule
+	Why  string // of the return of a range: why it was not taken
 }
 
 // String says what happened, and who decided, without the shards.
@@ -134,6 +135,8 @@ func (e RangeEvent) String() string {
 	switch {
 	case e.Ended:
 		return what + " ended"
+	case e.Why != "":
+		return "return of a range begun: " + e.Why
 	case e.Rule == nil:
 		return what + " begun by the assigner"
 	}
@@ -153,7 +156,8 @@ func (m *Manager) tellRanges(before, after *assignments) {
 		if len(c.Gifts) == 0 {
 			c.Gifts = []gift{{Shard: c.From}}
 		}
-		events = append(events, RangeEvent{Plan: c.Number, From: c.From, To: named(c.Gifts), Merge: c.Rest.Empty(), Ended: ended, Rule: rule})
+		events = append(events, RangeEvent{Plan: c.Number, From: c.From, To: named(c.Gifts), Merge: c.Rest.Empty(), Ended: ended, Rule: rule,
+			Why: c.Why})
 	}
 	for _, c := range before.changes {
 		if missing(after, c) {

@@ -59,13 +59,16 @@ type planner struct {
 	before     []record           // at the last plan
 	// undecided are the shards that nobody gets before it is known whether a process joins again.
 	undecided []int32
-	untaken   []string             // shards that do not take what they were given
+	untaken   []untaken            // shards that do not take what they were given
 	rests     map[string]time.Time // until then the range of a shard that did not take or give is left as it is
 	times     []planTime
 }
 
 // restsFor is how long it is left so, because another attempt may fail likewise, and refuses the keys again.
 const restsFor = 10 * time.Minute
+
+// untaken is a shard that does not take what it was given, and the reason.
+type untaken struct{ shard, why string }
 
 // flight is the token of a shard's record when its move was planned, and when that was.
 type flight struct {
@@ -215,10 +218,10 @@ func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled [
 			ch.Settled = append(ch.Settled, int32(i))
 		}
 	}
-	for _, shard := range p.untaken {
-		if i, ok := slices.BinarySearch(t.names, shard); ok {
-			ch.Refused = append(ch.Refused, int32(i))
-			p.rests[shard], p.rests[t.change(shard).From] = p.wall.Add(restsFor), p.wall.Add(restsFor)
+	for _, x := range p.untaken {
+		if i, ok := slices.BinarySearch(t.names, x.shard); ok {
+			ch.Refused = append(ch.Refused, refusal{int32(i), x.why})
+			p.rests[x.shard], p.rests[t.change(x.shard).From] = p.wall.Add(restsFor), p.wall.Add(restsFor)
 		}
 	}
 	out.again = out.again || len(t.changes) > 0

@@ -13,12 +13,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// poison is a namespace one of whose shards fells the process that serves it.
+// poison is a namespace one of whose shards crashes the process that serves it.
 type poison struct {
 	*world
 	shard   string
 	fatal   bool
-	felled  chan *member
+	doomed  chan *member
 	options func(*Options)
 }
 
@@ -35,7 +35,7 @@ func (p *poison) start(node, version string) *member {
 				fatal := p.fatal
 				p.mu.Unlock()
 				if fatal {
-					p.felled <- m
+					p.doomed <- m
 					<-ctx.Done()
 					return nil
 				}
@@ -57,12 +57,12 @@ func (p *poison) aside(m *member) string {
 	return o.Aside.Why
 }
 
-// fell crashes whoever gets the shard, for some time, and says how many those were.
-func (p *poison) fell(during time.Duration) (n int) {
+// crashOwners crashes each owner of the shard during some time, and returns how many it crashed.
+func (p *poison) crashOwners(during time.Duration) (n int) {
 	end := time.After(during)
 	for {
 		select {
-		case m := <-p.felled:
+		case m := <-p.doomed:
 			time.Sleep(ttl / 50)
 			m.crash()
 			n++
@@ -73,7 +73,7 @@ func (p *poison) fell(during time.Duration) (n int) {
 }
 
 func newPoison(w *world, members int, options func(*Options)) *poison {
-	p := &poison{world: w, shard: "orders-007", felled: make(chan *member, 10), options: options}
+	p := &poison{world: w, shard: "orders-007", doomed: make(chan *member, 10), options: options}
 	for i := range members {
 		p.start(fmt.Sprintf("n%02d", i), "1")
 	}
@@ -130,7 +130,7 @@ func TestQuarantine(t *testing.T) {
 				m.crash() // the first that it fells, though it had the shard for long
 			}
 		}
-		dead := 1 + p.fell(20*ttl)
+		dead := 1 + p.crashOwners(20*ttl)
 		close(stop)
 		<-watched
 		v := p.living()
@@ -148,7 +148,7 @@ func TestQuarantine(t *testing.T) {
 		w.Logf("%d of %d members died; the others' shards were without an owner for %v at most", dead, members, without)
 		// It ends by time, and the first owner that it fells is enough then.
 		time.Sleep(40 * time.Second)
-		if again := p.fell(10 * ttl); again < 1 || again > 2 || p.aside(p.living()) == "" {
+		if again := p.crashOwners(10 * ttl); again < 1 || again > 2 || p.aside(p.living()) == "" {
 			w.Errorf("%d members died after the quarantine, and the shard is set aside for %q", again, p.aside(p.living()))
 		}
 		// A member without a version, as the command tenure is one, ends nothing; one of another
@@ -178,7 +178,7 @@ func TestRelease(t *testing.T) {
 				break
 			}
 		}
-		if dead := p.fell(10 * ttl); dead != 1 || p.aside(p.living()) == "" {
+		if dead := p.crashOwners(10 * ttl); dead != 1 || p.aside(p.living()) == "" {
 			w.Fatalf("%d more died, set aside for %q", dead, p.aside(p.living()))
 		}
 		p.setFatal(false)
@@ -194,7 +194,7 @@ func TestRelease(t *testing.T) {
 				break
 			}
 		}
-		if dead := p.fell(5 * ttl); dead < 2 || p.aside(p.living()) != "" {
+		if dead := p.crashOwners(5 * ttl); dead < 2 || p.aside(p.living()) != "" {
 			w.Errorf("%d died under the rule, and the shard is set aside for %q", dead, p.aside(p.living()))
 		}
 	})

@@ -48,8 +48,14 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 		return nil, nil, nil, err
 	}
 	// A member that understands the plans may be giving ranges.
-	if newer := slices.ContainsFunc(v.Members, func(x core.Member) bool { return formOf(&x) > formVersion }); newer || j.blind(k) == nil {
-		return nil, nil, nil, fmt.Errorf("tenure: %w: the plans are understood, here or by a member of a newer version: use that one", core.ErrConflict)
+	newer := slices.ContainsFunc(v.Members, func(x core.Member) bool { return formOf(&x) > formVersion })
+	switch {
+	case !newer && j.gap == nil && j.table.keys.Name == "":
+		return nil, nil, nil, fmt.Errorf("tenure: %w: the namespace has no keyspace, so there is nothing to repair: check its name",
+			core.ErrConflict)
+	case newer || j.blind(k) == nil:
+		return nil, nil, nil, fmt.Errorf("tenure: %w: the plans are understood, here or by a member of a newer version: use that one",
+			core.ErrConflict)
 	}
 	notes := map[int]note{}
 	for _, s := range v.Shards {
@@ -148,7 +154,8 @@ func (c *planChange) divides() error {
 	at, before := uint64(0), "the beginning"
 	for n, p := range pieces {
 		if p.Range.From != at || n > 0 && at == 0 {
-			return fmt.Errorf("%s ends at %s, and shard %q has %v: restore the items %s of both", before, hex(at), k.shard(p.Shard), p.Range, noteKey)
+			return fmt.Errorf("%s ends at %s, and shard %q has %v: restore the items %s of both", before, hex(at), k.shard(p.Shard), p.Range,
+				noteKey)
 		}
 		at, before = p.Range.To, fmt.Sprintf("shard %q", k.shard(p.Shard))
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 )
 
@@ -22,6 +23,12 @@ var ordersTwo = Keyspace{Name: "orders", Shards: 2}
 func TestRepair(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
+		empty, err := memory.Open(w.Context(), w.store, "test", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer empty.Close()
+		refused(w, empty, ordersTwo, core.ErrConflict, "no keyspace")
 		d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}}}
 		a := formed(w, "a", d, &s, false)
 		split(w, a)
@@ -50,7 +57,8 @@ func TestRepair(t *testing.T) {
 		}
 		refused(w, b.b, Keyspace{Name: "orders", Shards: 8}, core.ErrInvalid, "orders-0001", "restore the items")
 		refused(w, b.b, Keyspace{Name: "other", Shards: 2}, core.ErrInvalid, "it has 0 shards")
-		if _, err := Repair(w.Context(), b.b, ordersTwo, &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		if _, err := Repair(w.Context(), b.b, ordersTwo, &core.Options{Node: "tool", LockDir: "none",
+			Logger: slog.New(slog.DiscardHandler)}); err != nil {
 			w.Fatal(err)
 		}
 		refused(w, a.b, ordersTwo, core.ErrConflict)
@@ -173,7 +181,8 @@ func TestRepairDamagedNote(t *testing.T) {
 			refused(w, b.b, ordersTwo, core.ErrInvalid, "orders-0000", "orders-0001", "ends at")
 		}
 		for _, v := range []string{"", "{", `{"map":0}`, `{"map":"x"}`, `{"map":9,"range":["0x0","y"]}`, `{"map":4611686018427387904}`,
-			`{"map":3,"range":["0x1000000000000000","0x9000000000000000"]}`, `{"map":3,"gave":[{"shard":"other","range":["0x1000000000000000","0x8000000000000000"]}]}`,
+			`{"map":3,"range":["0x1000000000000000","0x9000000000000000"]}`,
+			`{"map":3,"gave":[{"shard":"other","range":["0x1000000000000000","0x8000000000000000"]}]}`,
 			strings.Repeat(" ", maxNote) + `{"map":3}`} {
 			value <- []byte(v)
 			<-value
@@ -345,7 +354,7 @@ func TestRepairOfARefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table, err = table.apply(&planChange{Number: table.number + 1, Refused: []int32{1}}); err != nil {
+	if table, err = table.apply(&planChange{Number: table.number + 1, Refused: []refusal{{Shard: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(table.changes) != 1 || len(table.changes[0].Gifts) != 0 || table.changes[0].Rest != (Range{}) {

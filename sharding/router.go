@@ -146,13 +146,20 @@ func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 		if c.last != nil {
 			old = c.last.Shards
 		}
-		k := 0
-		for _, o := range v.Shards { // both by name; none is ever removed
-			for k < len(old) && old[k].Shard < o.Shard {
-				k++
+		vanished := func(to string) { // a lock has no record while it is free; to: "" for all
+			for ; len(old) > 0 && (to == "" || old[0].Shard < to); old = old[1:] {
+				if old[0].Session != "" {
+					out = append(out, Route{Shard: old[0].Shard, Token: old[0].Token})
+				}
 			}
-			if k < len(old) && old[k] == o {
-				continue
+		}
+		for _, o := range v.Shards { // both by name
+			vanished(o.Shard)
+			if len(old) > 0 && old[0].Shard == o.Shard {
+				was := old[0]
+				if old = old[1:]; was == o {
+					continue
+				}
 			}
 			x, err := route(v, members, o.Shard)
 			if err != nil {
@@ -160,6 +167,7 @@ func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 			}
 			out = append(out, x)
 		}
+		vanished("")
 		c.last = v
 		if len(out) > 0 {
 			return out, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // ErrMoved: a key is not, or not yet, this shard's. The error is a *MovedError.
@@ -37,6 +38,9 @@ func (e *MovedError) Error() string {
 
 // Is reports whether the target is ErrMoved.
 func (e *MovedError) Is(target error) bool { return target == ErrMoved }
+
+// NotApplied is true: the shard refused the key before anything was sent. See core.NotApplied.
+func (e *MovedError) NotApplied() bool { return true }
 
 // Slice is the part of a keyspace that one lease answers for. It says which keys those are,
 // while ranges are split and merged. All methods are safe for concurrent use.
@@ -665,7 +669,7 @@ func readNote(shard string, item *core.Item) (n note, err error) {
 	if item == nil {
 		return note{}, nil
 	}
-	if len(item.Value) > maxNote || json.Unmarshal(item.Value, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > MaxCuts {
+	if boundjson.Unmarshal(item.Value, maxNote, 16*MaxCuts, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > MaxCuts {
 		return note{}, fmt.Errorf("tenure: %w: shard %q: its item %s was not written by this package: restore it, or use another namespace",
 			core.ErrInvalid, shard, noteKey)
 	}
@@ -682,14 +686,14 @@ func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
 }
 
 // taken reports whether each taker has noted the plan that gave it a range, and which of them refused it.
-func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []string, err error) {
+func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []untaken, err error) {
 	for _, g := range gifts {
 		n, err := m.noted(ctx, g.Shard)
 		if err != nil || n.Map < number {
 			return false, nil, err
 		}
 		if n.Map == number && n.Refused != "" {
-			refused = append(refused, g.Shard)
+			refused = append(refused, untaken{g.Shard, n.Refused[:min(len(n.Refused), maxRefused)]})
 		}
 	}
 	return true, refused, nil

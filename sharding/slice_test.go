@@ -125,7 +125,7 @@ type booking struct {
 // copyItems is a Take that copies the items of a range.
 func copyItems(b core.Backend, k Keyspace) Take {
 	return func(ctx context.Context, from string, r Range) ([]core.Op, error) {
-		items, err := b.List(ctx, core.ShardID(from), "k/", 0)
+		items, err := b.List(ctx, core.ShardID(from), "k/", 0, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -290,7 +290,8 @@ func TestDivideUnderLoad(t *testing.T) {
 					}
 				}
 				total := l.check(w, k, last.next)
-				w.Logf("%d bookings of %d keys and %d effects, %d in doubt, through %d splits and merges", total, ledgerKeys, len(l.made), len(l.doubt), made)
+				w.Logf("%d bookings of %d keys and %d effects, %d in doubt, through %d splits and merges", total, ledgerKeys, len(l.made),
+					len(l.doubt), made)
 			})
 		})
 	}
@@ -461,7 +462,8 @@ func TestKeysInBetween(t *testing.T) {
 		if giver.Check(kept) != nil || !errors.Is(giver.Check(given), ErrMoved) || !errors.Is(taker.Check(given), ErrMoved) || !errors.Is(taker.Check(kept), ErrMoved) {
 			w.Errorf("in between: %v, %v; %v, %v", giver.Check(kept), giver.Check(given), taker.Check(given), taker.Check(kept))
 		}
-		if _, err := taker.Commit(w.Context(), given, core.Put("x", nil)); !errors.Is(err, ErrMoved) {
+		if _, err := taker.Commit(w.Context(), given, core.Put("x", nil)); !errors.Is(err, ErrMoved) || !core.NotApplied(err) ||
+			core.NotApplied(fmt.Errorf("%w: %w", core.ErrUnknown, err)) {
 			w.Errorf("a commit to the taker in between: %v", err)
 		}
 		close(release)
@@ -989,8 +991,9 @@ func TestRangeGoesBack(t *testing.T) {
 				if n, all := served(); !all || n != c.ends {
 					w.Errorf("30 s later: %d ranges, all served %v", n, all)
 				}
-				if !slices.Contains(events, "return of a range that could not be taken ended") {
-					w.Errorf("no event: %q", events)
+				begun := slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, "return of a range begun: not taken: ") })
+				if !begun || !slices.Contains(events, "return of a range that could not be taken ended") {
+					w.Errorf("no events with the reason: %q", events)
 				}
 				works.Store(true)
 				if d.ask(nil, c.merges); c.splits != nil {

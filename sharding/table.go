@@ -46,6 +46,7 @@ type rangeChange struct {
 	From   string
 	Rest   Range // what From keeps; empty for a merge, after which it ends
 	Gifts  []gift
+	Why    string // without Gifts: why another shard refused them; at most maxRefused bytes
 }
 
 // gift is a range on its way to a shard.
@@ -196,7 +197,13 @@ type planChange struct {
 	Splits  []Split
 	Merges  []Merge
 	Settled []int32
-	Refused []int32 // of one change in the order of its gifts; the others are taken
+	Refused []refusal // of one change in the order of its gifts; the others are taken
+}
+
+// refusal is a shard that does not take what a change gives it, and the reason.
+type refusal struct {
+	Shard int32
+	Why   string
 }
 
 // nothing reports whether the change changes nothing.
@@ -364,8 +371,9 @@ func (t *assignments) divide(c *planChange) error {
 	if len(c.Splits)+len(c.Merges)+len(c.Refused) > 0 {
 		t.byRange = &lazyMap{}
 	}
-	for _, s := range c.Refused {
-		if s < 0 || int(s) >= len(t.names) || !t.takeBack(c.Number, t.names[s], &t.ranges[s]) {
+	for _, x := range c.Refused {
+		s := x.Shard
+		if s < 0 || int(s) >= len(t.names) || !t.takeBack(c.Number, t.names[s], x.Why, &t.ranges[s]) {
 			return wrong("takes back the range of", s)
 		}
 		if gone[s] = t.ranges[s].Empty(); gone[s] {
@@ -412,13 +420,13 @@ func (t *assignments) divide(c *planChange) error {
 }
 
 // takeBack undoes that a shard, which has a range, was given some of it; false if it was not.
-func (t *assignments) takeBack(number int64, shard string, has *Range) bool {
+func (t *assignments) takeBack(number int64, shard, why string, has *Range) bool {
 	c := t.change(shard)
 	if c == nil || c.From == shard || !c.Rest.Empty() && !adjoin(c.Rest, c.gift(shard).Range) {
 		return false
 	}
 	*has = c.before(shard, *has)
-	c.Number, c.Rest = number, join(c.Rest, c.gift(shard).Range)
+	c.Number, c.Rest, c.Why = number, join(c.Rest, c.gift(shard).Range), why
 	i, ok := indexOf(t, c.From)
 	t.ranges[i] = c.Rest
 	return ok

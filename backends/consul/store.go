@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/route"
@@ -188,7 +188,7 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	var status api.StatusError
 	err = c.heard(err)
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
-		if err = json.Unmarshal([]byte(status.Body), a); err == nil && len(a.Errors) > 0 {
+		if err = boundjson.Unmarshal([]byte(status.Body), len(status.Body), 64*s.ops, a); err == nil && len(a.Errors) > 0 {
 			return a, nil
 		}
 		return nil, fmt.Errorf("tenure: %w: consul refused a transaction without saying why", driver.ErrRetry)

@@ -105,7 +105,7 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	if !create {
 		return identity{}, 0, &driver.MissingError{
 			What: fmt.Sprintf("namespace %q has no identity record", keys),
-			Make: "to begin it, open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
+			Make: "open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
 		}
 	}
 	value, err := encodeJSON(identity{Format: jsonFormat, ID: rand.Text()})

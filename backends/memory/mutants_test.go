@@ -17,10 +17,12 @@ func TestMutants(t *testing.T) {
 			Edits: []mutate.Edit{{
 				File: "../kv/read.go", In: "Backend.List", Old: "case limit == 0 || len(items) < limit:", New: "default:"}, {
 				File: "../kv/read.go", In: "Backend.List",
-				Old: "Range{Prefix: root + prefix, Limit: limit}", New: "Range{Prefix: root + prefix}"}}},
+				Old: "Limit: budget.Page(limit), Largest", New: "Largest"}}},
 		{Name: "List asks the store for everything", Killer: "TestListLimit", Edits: []mutate.Edit{{
 			File: "../kv/read.go", In: "Backend.List",
-			Old: "Range{Prefix: root + prefix, Limit: limit}", New: "Range{Prefix: root + prefix}"}}},
+			Old: "Limit: budget.Page(limit), Largest", New: "Largest"}}},
+		{Name: "D1: List returns values of any size", Killer: "TestConformance/Views/LongValuesLeftOut", Edits: []mutate.Edit{{
+			File: "../kv/read.go", In: "Backend.List", Old: "budget.Take(&it, max(len(p.Value), p.Long), shard, p.Key)", New: ""}}},
 		{Name: "List's limit counts records that are no items", Killer: "TestListLimit", Edits: []mutate.Edit{{
 			File: "../kv/read.go", In: "Backend.List", Old: "len(items) == limit || n", New: "len(items)+bad >= limit || n"}}},
 		{Name: "List gets past records that are no items one by one", Killer: "TestListLimit", Edits: []mutate.Edit{{

@@ -2,13 +2,13 @@ package sql
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // keepDepartures is for how many revisions of the roster departures are kept. An
@@ -347,7 +347,7 @@ func scanMember(r Row) (m driver.Member, why string, err error) {
 		return m, "", err
 	}
 	m.TTL = time.Duration(ttl)
-	if json.Unmarshal(meta, &m.Meta) != nil {
+	if boundjson.Unmarshal(meta, len(meta), 2*driver.MaxMetaEntries, &m.Meta) != nil {
 		m.Meta, why = nil, "its metadata are too many bytes, or no JSON object of strings"
 	}
 	if err := driver.CheckMember(m, driver.Limits{}); err != nil {

@@ -179,7 +179,7 @@ var catalogue = [statementCount]struct {
 	// Both return how many bytes a value has before it.
 	itemRead: {"item_read", []string{"namespace", "shard", "key"}, nil},
 	// high is the first key after the range, and empty for no bound.
-	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit"}, nil},
+	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit", "largest"}, nil},
 	// Adds commits, each with the entries first to last of its shard, in a row. cuts: an
 	// array of the offsets in bytes at which each begins, and of the end. The position is
 	// so much back from the one that tails_move made room for; without a counter the
@@ -332,8 +332,8 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case fenceChange, membersChange, lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead, namespaceLift, shardsLift,
-		beatTry, beatsLift, barrierWrite, barrierInsert:
+	case fenceChange, membersChange, lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead,
+		namespaceLift, shardsLift, beatTry, beatsLift, barrierWrite, barrierInsert:
 		return true
 	default:
 		return false

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"math/big"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/route"
 )
@@ -108,7 +108,7 @@ func marker(value []byte) string {
 	var id struct {
 		ID string `json:"id"`
 	}
-	if json.Unmarshal(value, &id) != nil || !plain(id.ID) || strings.ContainsRune(id.ID, '/') {
+	if boundjson.Unmarshal(value, 16<<10, 16, &id) != nil || !plain(id.ID) || strings.ContainsRune(id.ID, '/') {
 		return ""
 	}
 	return "!id" + separator + id.ID

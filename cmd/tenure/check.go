@@ -213,7 +213,7 @@ func (x *verifier) problem(format string, args ...any) {
 // shard reads a shard's items and log.
 func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	x.out.Shards++
-	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0) })
+	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0, 1) })
 	switch {
 	case errors.Is(err, core.ErrDamaged):
 		x.problem("shard %s: items: %v", s, err)
@@ -383,7 +383,7 @@ func (a *app) exportShard(ctx context.Context, b core.Backend, s driver.ShardSta
 		return err
 	}
 	if items {
-		list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, s.Shard, "", 0) })
+		list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, s.Shard, "", 0, 0) })
 		if err != nil {
 			return fmt.Errorf("shard %q: list items: %w", s.Shard, err)
 		}

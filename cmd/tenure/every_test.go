@@ -56,7 +56,7 @@ var every = map[string][]string{
 	"evict":       {"evict", "00", "--yes"},
 	"raise-floor": {"raise-floor", "1000000", "--yes"},
 	"repair":      {"repair", "k", "--shards", "4", "--yes"},
-	"serve":       {"serve", "--listen", "unix:/nonexistent/tenure.sock"},
+	"serve":       {"serve", "--listen", "unix:/nonexistent/dir/tenure.sock"},
 	"run":         {"run", "--shard", "s", "--", "true"},
 	"certify":     {"certify"},
 }

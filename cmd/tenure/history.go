@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
@@ -70,7 +70,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 	}
 	_, err = x.entries(ctx, control.Shard, operator.KeptChanges, func(e *core.Entry) {
 		var c operator.Change
-		if json.Unmarshal(e.Payload, &c) == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
+		if boundjson.Unmarshal(e.Payload, 2*control.MaxRecord, 512, &c) == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
 			l := x.lease(c.Rule.Token)
 			l.Rules = append(l.Rules, c)
 		}

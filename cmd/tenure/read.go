@@ -317,7 +317,7 @@ type itemOut struct {
 }
 
 func (a *app) items(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) error {
-	list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0) })
+	list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0, 0) })
 	if err != nil {
 		return fmt.Errorf("shard %q: list items: %w", shard, err)
 	}

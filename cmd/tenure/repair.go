@@ -135,13 +135,9 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 
 // evictAs evicts as a member of its own, which drains, so that it is assigned nothing.
 func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspect) (err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
 	var random [16]byte
 	rand.Read(random[:])
-	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: operator.Label(host),
+	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: operator.Label(writer()),
 		TTL: max(10*time.Second, b.Info().Limits.MinTTL), MemberState: core.MemberState{Draining: true}}
 	s, err := call(ctx, a, func(ctx context.Context) (driver.Session, error) { return b.Join(ctx, m) })
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/user"
@@ -19,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
@@ -32,6 +32,7 @@ type order struct {
 	force   bool
 	dryRun  bool
 	yes     bool
+	wait    time.Duration // for the leader to obey; of resolve
 }
 
 // asking gives a command the flags of those that ask before they change anything.
@@ -216,7 +217,10 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 		if err := o.confirm(); err != nil {
 			return err
 		}
-		return o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At})
+		if err := o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At}); err != nil || o.wait == 0 {
+			return err
+		}
+		return o.awaitDecided(ctx, b, &r)
 	})
 }
 
@@ -400,7 +404,7 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 			return notFound("there is no such rule: tenure rules lists them")
 		}
 		change := operator.Change{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
-		if err := json.Unmarshal(item.Value, &change.Rule); err != nil {
+		if err := boundjson.Unmarshal(item.Value, control.MaxRecord, 256, &change.Rule); err != nil {
 			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %.80q is not understood: %.120q", item.Key,
 				err.Error()))
 		}

@@ -28,6 +28,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // Shard is the reserved shard whose items are the rules.
@@ -75,8 +76,8 @@ const MaxRules = 1000
 // each kind are read.
 const maxRecords = 4 * MaxRules
 
-// maxRecord is more than the record of any rule has, in bytes.
-const maxRecord = 32 << 10
+// MaxRecord is more than the record of any rule has, in bytes.
+const MaxRecord = 32 << 10
 
 // maxSessions bounds Sessions.
 const maxSessions = 100
@@ -298,25 +299,26 @@ func Remove(r *Rule) (driver.Op, error) {
 // after the first MaxRules; the error says so beside the rules that could be read, in at
 // most 8 KiB. Without any, the rules are nil.
 func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
-	items, all, err := records(ctx, b)
-	if err != nil {
-		return nil, fmt.Errorf("tenure: read the operators' rules: %w", err)
-	}
-	rules := make([]Rule, 0, min(len(items), MaxRules))
+	rules := []Rule{}
 	left, notUnderstood := 0, 0
 	var which []string // of the records that are not understood, the first
-	for i := range items {
-		r, err := decode(&items[i])
-		switch {
-		case err != nil:
-			if notUnderstood++; notUnderstood <= 3 {
-				which = append(which, fmt.Sprintf("%.80q: %.120q", items[i].Key, err.Error()))
+	all, err := records(ctx, b, func(items []driver.Item) {
+		for i := range items {
+			r, err := decode(&items[i])
+			switch {
+			case err != nil:
+				if notUnderstood++; notUnderstood <= 3 {
+					which = append(which, fmt.Sprintf("%.80q: %.120q", items[i].Key, err.Error()))
+				}
+			case len(rules) == MaxRules:
+				left++
+			default:
+				rules = append(rules, *r)
 			}
-		case len(rules) == MaxRules:
-			left++
-		default:
-			rules = append(rules, *r)
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("tenure: read the operators' rules: %w", err)
 	}
 	var errs []error
 	if notUnderstood > 0 {
@@ -325,8 +327,8 @@ func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	}
 	switch {
 	case !all:
-		errs = append(errs, fmt.Errorf("tenure: %w: shard %q has more than %d records, and only the first of each kind are read: "+
-			"remove some", driver.ErrInvalid, Shard, maxRecords))
+		errs = append(errs, fmt.Errorf("tenure: %w: shard %q has more than %d records, or %d bytes, and only the first of each kind are read: "+
+			"remove some", driver.ErrInvalid, Shard, maxRecords, driver.MaxListBytes-MaxRecord))
 	case left > 0:
 		errs = append(errs, fmt.Errorf("tenure: %w: %d rules after the first %d are not obeyed: remove some", driver.ErrInvalid,
 			left, MaxRules))
@@ -341,33 +343,39 @@ var kinds = [...]string{
 	prefix + string(Resolve) + "/", prefix + string(Stop) + "/",
 }
 
-// records reads the records that may be rules, in the order of their keys, and says whether
+// records gives take the records that may be rules, in the order of their keys, and says whether
 // these are all. If not, it reads the first of each kind, so that junk under the keys of one
 // kind hides the rules of no other. Either way a shard that somebody filled costs a member a
 // bounded read.
-func records(ctx context.Context, b driver.Backend) (items []driver.Item, all bool, err error) {
-	items, err = b.List(ctx, Shard, prefix, maxRecords+1)
-	if err != nil || len(items) <= maxRecords {
-		return items, true, err
+func records(ctx context.Context, b driver.Backend, take func([]driver.Item)) (all bool, err error) {
+	items, err := b.List(ctx, Shard, prefix, maxRecords+1, MaxRecord)
+	if err != nil {
+		return false, err
 	}
-	items = nil
+	bytes := 0
+	for i := range items {
+		bytes += len(items[i].Value)
+	}
+	if len(items) <= maxRecords && bytes <= driver.MaxListBytes-MaxRecord {
+		take(items)
+		return true, nil
+	}
 	for _, kind := range kinds {
-		some, err := b.List(ctx, Shard, kind, MaxRules)
-		if err != nil {
-			return nil, false, err
+		if items, err = b.List(ctx, Shard, kind, MaxRules, MaxRecord); err != nil {
+			return false, err
 		}
-		items = append(items, some...)
+		take(items)
 	}
-	return items, false, nil
+	return false, nil
 }
 
 // decode reads a record.
 func decode(i *driver.Item) (*Rule, error) {
-	if len(i.Value) > maxRecord {
-		return nil, invalid("it has %d bytes", len(i.Value))
+	if i.Damaged != nil {
+		return nil, i.Damaged
 	}
 	r := new(Rule)
-	if err := json.Unmarshal(i.Value, r); err != nil {
+	if err := boundjson.Unmarshal(i.Value, MaxRecord, 2*maxSessions, r); err != nil {
 		return nil, err
 	}
 	if err := r.Validate(); err != nil {

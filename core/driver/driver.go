@@ -116,8 +116,14 @@ type Backend interface {
 	// List returns the shard's items whose key begins with prefix, byte by byte,
 	// in the order of their keys' bytes: the first limit of them, or all if limit is 0;
 	// ErrInvalid if it is negative (L2). The limit also bounds the values that are read
-	// from the store. Linearizable, as Get.
-	List(ctx context.Context, shard ShardID, prefix string, limit int) ([]Item, error)
+	// from the store. Linearizable, as Get. Items under keys that no item can have are left out; views name them (D1).
+	//
+	// If largest is positive, a value of more bytes is not returned: its item has Damaged
+	// instead (D1). With a limit as well, the values have MaxListBytes in all at most, and an
+	// item whose value goes beyond has Damaged too. The process holds about as much while it
+	// reads, whatever the store has. The items may then be read in several steps, each
+	// linearizable. If largest is 0, values have any size.
+	List(ctx context.Context, shard ShardID, prefix string, limit, largest int) ([]Item, error)
 
 	// Close unblocks what is blocked, with ErrClosed, and leaves no goroutine,
 	// connection or timer (E3). A write in flight ends with an unknown outcome. It does not end sessions: their records stay until

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The closed set of errors (rule E1). An error that matches one of these means
@@ -102,6 +103,9 @@ const (
 	LossClosed     Loss = "closed"     // by itself
 )
 
+// toolPrefix begins the node labels of members that operators' tools join as: see internal/operator.
+const toolPrefix = "tool."
+
 // SessionLostError is a session that has no record any more. It matches
 // ErrSessionLost and ErrLost. The call that finds a session lost does not ask why: By and Node
 // are what Explainer tells afterwards.
@@ -115,6 +119,9 @@ type SessionLostError struct {
 func (e *SessionLostError) Error() string {
 	switch e.Cause {
 	case LossEvicted:
+		if strings.HasPrefix(e.Node, toolPrefix) {
+			return fmt.Sprintf("tenure: session %q was evicted by an operator, from %q: it may have been alive", e.Session, e.Node[len(toolPrefix):])
+		}
 		return fmt.Sprintf("tenure: session %q was evicted by session %q of node %q: it was silent for its TTL", e.Session, e.By, e.Node)
 	case LossSuperseded:
 		return fmt.Sprintf("tenure: session %q was superseded by session %q under node label %q: if both run, give each a label of its own",
@@ -149,15 +156,15 @@ type LabelLister interface {
 // the namespace. It matches Err.
 type MissingError struct {
 	What string // is missing, such as `namespace "app" has no identity record`
-	Make string // how a program makes it, such as "open it once with Create"
+	Make string // how a program makes it, such as "open it once with Create", behind "run tenure init, or"
 	Err  error  // the sentinel that it matches, if any
 }
 
 func (e *MissingError) Error() string {
 	if e.Err == nil {
-		return fmt.Sprintf("tenure: %s: %s", e.What, e.Make)
+		return fmt.Sprintf("tenure: %s: run tenure init, or %s", e.What, e.Make)
 	}
-	return fmt.Sprintf("tenure: %s: %s: %v", e.What, e.Make, e.Err)
+	return fmt.Sprintf("tenure: %s: run tenure init, or %s: %v", e.What, e.Make, e.Err)
 }
 
 func (e *MissingError) Unwrap() error { return e.Err }

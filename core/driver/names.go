@@ -17,6 +17,9 @@ const (
 	MaxMetaBytes      = 2048
 )
 
+// MaxListBytes bounds the values of one List that has a limit and a largest value.
+const MaxListBytes = 16 << 20
+
 // MaxIdleLabels is how many node labels under which nobody lives a namespace keeps
 // a record of (rule M3).
 const MaxIdleLabels = 64
@@ -37,7 +40,12 @@ func IsLock(s ShardID) bool { return strings.HasPrefix(string(s), LockPrefix) }
 
 // CheckShard validates a shard's name: [A-Za-z0-9_][A-Za-z0-9._-]{0,127}. The
 // error matches ErrInvalid and says what to change.
-func CheckShard(s ShardID) error { return checkName("shard", string(s), MaxNameLen) }
+func CheckShard(s ShardID) error {
+	if IsLock(s) { // an error counts in the lock's name, which is what the caller wrote
+		return checkPart("lock", string(s), len(LockPrefix), MaxNameLen)
+	}
+	return checkName("shard", string(s), MaxNameLen)
+}
 
 // CheckNode validates a node label, by the same grammar as a shard's name.
 func CheckNode(node string) error { return checkName("node", node, MaxNameLen) }
@@ -82,12 +90,15 @@ func CheckKey(key string) error {
 }
 
 // CheckList validates the arguments of Backend.List.
-func CheckList(shard ShardID, prefix string, limit int) error {
+func CheckList(shard ShardID, prefix string, limit, largest int) error {
 	if err := CheckShard(shard); err != nil {
 		return err
 	}
 	if limit < 0 {
 		return fmt.Errorf("tenure: %w: listing %d items: use 0 for all", ErrInvalid, limit)
+	}
+	if largest < 0 {
+		return fmt.Errorf("tenure: %w: listing values of %d bytes: use 0 for any size", ErrInvalid, largest)
 	}
 	return CheckPrefix(prefix)
 }
@@ -102,12 +113,15 @@ func CheckPrefix(prefix string) error {
 	return CheckKey(strings.TrimSuffix(prefix, "/"))
 }
 
-func checkName(what, s string, limit int) error {
+func checkName(what, s string, limit int) error { return checkPart(what, s, 0, limit) }
+
+// checkPart is checkName, with errors that leave out the first bytes of s.
+func checkPart(what, s string, out, limit int) error {
 	if s == "" {
 		return invalid("%s is empty: give it a name of letters, digits, %q, %q and %q", what, "_", "-", ".")
 	}
 	if len(s) > limit {
-		return invalid("%s %s has %d bytes: the limit is %d", what, quote(s), len(s), limit)
+		return invalid("%s %s has %d bytes: the limit is %d", what, quote(s[out:]), len(s)-out, limit-out)
 	}
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -117,7 +131,7 @@ func checkName(what, s string, limit int) error {
 		default:
 			r, _ := utf8.DecodeRuneInString(s[i:])
 			return invalid("%s %s has %q at byte %d: use letters, digits and %q, and after the first character also %q and %q",
-				what, quote(s), r, i, "_", "-", ".")
+				what, quote(s[out:]), r, i-out, "_", "-", ".")
 		}
 	}
 	return nil

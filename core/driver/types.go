@@ -218,6 +218,7 @@ type Item struct {
 	Key     string
 	Value   []byte
 	Version Version
+	Damaged *DamagedError // of an item of List whose value was too long for the call; nil otherwise
 }
 
 // Entry is one entry of a shard's decision log.

@@ -349,13 +349,13 @@ func (m *Machine) Preferred(name driver.ShardID) bool {
 	return ok && !driver.IsLock(name) && m.shards[i].heirs != Heirs{}
 }
 
-// Owner is the session that the newest known record of a shard names, if it lives.
-func (m *Machine) Owner(name driver.ShardID) driver.SessionID {
+// Owner is the newest known record of a shard, if the session that it names lives.
+func (m *Machine) Owner(name driver.ShardID) driver.Owner {
 	i, ok := m.index[name]
 	if !ok || m.free(&m.shards[i]) {
-		return ""
+		return driver.Owner{}
 	}
-	return m.shards[i].owner.Session
+	return m.shards[i].owner
 }
 
 // AppendShards appends the newest known record of every shard seen or wanted.

@@ -47,12 +47,13 @@ func source(name string, text []byte) trace.Source {
 
 // A scene is a member that leads a shard, commits, and gives it to a second one, which commits too.
 type scene struct {
-	t    testing.TB
-	tape [2]*tape
-	m    [2]*fsm.Machine
-	ids  [2]int
-	head driver.Head                     // of the shard
-	asks [2]map[fsm.CallID]*trace.Effect // without an answer yet
+	t     testing.TB
+	tape  [2]*tape
+	m     [2]*fsm.Machine
+	ids   [2]int
+	third *tape
+	head  driver.Head                     // of the shard
+	asks  [2]map[fsm.CallID]*trace.Effect // without an answer yet
 }
 
 const ttl = time.Second
@@ -200,6 +201,14 @@ func (s *scene) play() {
 	}
 	lead(0, time.Second, driver.Owner{}, 5, 3)
 	lead(1, 5*time.Second, driver.Owner{Token: 5}, 9, 2)
+	s.ends()
+}
+
+// ends notes that both traces are whole.
+func (s *scene) ends() {
+	for _, p := range s.tape {
+		p.recs = append(p.recs, &trace.Record{At: p.recs[len(p.recs)-1].At, End: true})
+	}
 }
 
 func (s *scene) check() *trace.Report {

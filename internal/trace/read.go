@@ -4,15 +4,19 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // maxLine bounds one record, and with it the memory that a reader needs: a full view of
 // 100,000 shards has some 20 MB.
-const maxLine = 64 << 20
+const maxLine = 24 << 20
+
+// maxValues bounds the values of one record. A shard in a view has 11.
+const maxValues = 1_200_000
 
 // Reader reads one file.
 type Reader struct {
@@ -34,7 +38,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 		return nil, fmt.Errorf("this is no trace of Tenure: %w", errors.Join(r.lines.Err(), io.ErrUnexpectedEOF))
 	}
 	r.n++
-	if err := json.Unmarshal(r.lines.Bytes(), &r.Header); err != nil || r.Header.Format == 0 {
+	if err := boundjson.Unmarshal(r.lines.Bytes(), maxLine, 256, &r.Header); err != nil || r.Header.Format == 0 {
 		return nil, errors.New("this is no trace of Tenure: its first line is no header")
 	}
 	if r.Header.Format != Format {
@@ -71,7 +75,7 @@ func (r *Reader) Next() (*Record, error) {
 	}
 	r.n++
 	rec := new(Record)
-	if err := json.Unmarshal(r.lines.Bytes(), rec); err != nil {
+	if err := boundjson.Unmarshal(r.lines.Bytes(), maxLine, maxValues, rec); err != nil {
 		return nil, fmt.Errorf("line %d: %w", r.n, err)
 	}
 	return rec, nil

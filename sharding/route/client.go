@@ -50,7 +50,8 @@ type ClientOptions struct {
 // Bounds of a Client.
 const (
 	maxMembers    = 1000
-	maxMap        = 64 << 20               // bytes of an answer, unpacked
+	maxMap        = 24 << 20               // bytes of an answer, unpacked
+	maxMapValues  = 1_000_000              // of an answer: more than 200,000 shards have, or 100,000 ranges
 	maxNewsAge    = 365 * 24 * 3600        // seconds; a member that tells more is not believed
 	pollWait      = 10 * time.Second       // a member is asked to wait so long for a change
 	pollPatience  = 10 * time.Second       // and has that time to answer
@@ -111,7 +112,7 @@ func NewClient(o *ClientOptions) (*Client, error) {
 		c.o.OnError = func(err error) { slog.Warn("tenure: route: no member answers", slog.Any("error", err)) }
 	}
 	if c.asks, c.base = o.Base, o.Base; o.Base == nil {
-		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil)))
+		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil, false)))
 		c.asks, c.base, c.own = asks, base, []*http.Transport{asks, base}
 	}
 	c.table = table{key: c.o.AddressKey, changed: make(chan struct{}), learnt: map[string]learnt{}}

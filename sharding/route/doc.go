@@ -19,8 +19,9 @@
 // the key "http": "http://10.0.0.7:8080" or "https://orders-7.internal", without a path.
 // It is checked before it is used: whoever may write to the namespace could name any
 // address, and would get the requests of clients, with their credentials. A request is not
-// forwarded to loopback, link-local, multicast and unspecified addresses, whatever their
-// name, unless [Options].Allow allows the address; Allow narrows it to one's own network.
+// forwarded to the forwarding machine's, loopback, link-local, multicast and unspecified addresses,
+// whatever their name, unless [Options].Allow allows the address, as it has to where members share a
+// machine. Allow narrows it to one's own network.
 //
 // # One hop
 //
@@ -58,9 +59,9 @@
 // It computes the shard of a key itself, so that a request takes one hop. On 421 it follows the
 // answer, once the address is allowed, and asks for the map. Where nothing was done, it tries
 // again: after 421 and 503, and where the owner could not be connected to, or had closed an idle
-// connection before the request was written. A request whose answer is lost is never sent again. After a 503, too, it asks another member for the map.
-// While no member answers, it goes on with the map that it has. Age returns how old its news are. Its requests go to the owners' addresses that Allow allows, and redirects are
-// not followed.
+// connection before the request was written. A request whose answer is lost is never sent again. After a 503, too, it asks another
+// member for the map. While no member answers, it goes on with the map that it has. Age returns how old its news are. Its requests
+// go to the owners' addresses that Allow allows, and redirects are not followed.
 //
 // For a restart without failed requests a member leaves in this order: Manager.Run returns once
 // its shards are handed over; the member then answers 421 for some seconds, until the clients know
@@ -70,7 +71,7 @@
 //
 // # The map of owners
 //
-// GET answers with the map as JSON, in 64 MiB at most, and packed if the client takes gzip:
+// GET answers with the map as JSON, in 24 MiB at most, and packed if the client takes gzip:
 //
 //	{"version": "K3JQ.17", "full": true, "number": 4,
 //	 "keyspace": {"name": "orders", "hash": "fnv1a-mixed", "digits": 4},
@@ -85,9 +86,10 @@
 //
 // Requests that wait are bounded by [OwnersOptions].MaxWaiting; further ones are answered at once,
 // with Retry-After. A member that stops, or had no news from the store for a TTL, answers 503: ask
-// another one. The header Tenure-News-Age has the seconds since those news. The map names nodes, the addresses under OwnersOptions.AddressKeys, tokens and the names of
-// shards. It is no secret to the members' clients, who learn it from 421, too; Authorize keeps it
-// from others. On loopback wrap it in tenurehttp.CheckHost.
+// another one. The header Tenure-News-Age has the seconds since those news. The map names
+// nodes, the addresses under OwnersOptions.AddressKeys, tokens and the names of shards. It is
+// no secret to the members' clients, who learn it from 421, too; Authorize keeps it from
+// others. On loopback wrap it in tenurehttp.CheckHost.
 //
 // # What it does not do
 //

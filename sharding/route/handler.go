@@ -32,8 +32,8 @@ type Options struct {
 	// DefaultAddressKey.
 	AddressKey string
 	// Allow has to allow an address before a request, with its credentials, is forwarded to
-	// it. Nil, the default, allows those that are not loopback, link-local, multicast or
-	// unspecified. A name that resolves to one of these is refused in any case.
+	// it. Nil, the default, allows those that are not this machine's, loopback, link-local, multicast
+	// or unspecified. A name that resolves to one of these is refused in any case.
 	Allow func(u *url.URL) bool
 	// Transport makes forwarded requests, and needs Allow, as it connects as it likes.
 	// Default: one that heeds what Allow says of names, asks no proxy, and has 10 s to
@@ -84,7 +84,7 @@ func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Optio
 	}
 	if h.o.Transport == nil {
 		h.o.Transport = &http.Transport{ // without a proxy
-			DialContext: peerdial.Dial(o.Allow != nil), ForceAttemptHTTP2: true, MaxIdleConns: 100, IdleConnTimeout: 90 * time.Second,
+			DialContext: peerdial.Dial(o.Allow != nil, true), ForceAttemptHTTP2: true, MaxIdleConns: 100, IdleConnTimeout: 90 * time.Second,
 			TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
 		}
 	}

@@ -61,9 +61,18 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	b := start(t, store, "b", nil, func(o *route.Options) { o.Forward = true })
 	named := start(t, store, "c", nil, forward) // allows everything
 	a.own("s", b, named)
-	for _, host := range []string{
-		"127.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST", "localhost.",
-	} {
+	hosts := []string{"127.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST", "localhost."}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if ip := a.(*net.IPNet).IP; !ip.IsLinkLocalUnicast() {
+			host, _, _ := strings.Cut(net.JoinHostPort(ip.String(), "\x00"), ":\x00")
+			hosts = append(hosts, host)
+		}
+	}
+	for _, host := range hosts {
 		for _, m := range []*member{b, named} {
 			if m == named && !strings.HasPrefix(strings.ToLower(host), "localhost") {
 				continue

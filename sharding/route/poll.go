@@ -2,7 +2,6 @@ package route
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // poll asks members for the map.
@@ -125,7 +126,8 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 }
 
 // read reads a member's answer; nil if it has nothing new. at is the time of the member's news.
-func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration, err error) {
+func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration,
+	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)
 	if err != nil {
 		return nil, at, 0, err
@@ -157,16 +159,18 @@ func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a
 	case resp.StatusCode != http.StatusOK || media != "application/json":
 		return nil, at, 0, fmt.Errorf("tenure: the map of owners: a member answers %d with %.60q", resp.StatusCode, media)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMap+1))
+	a, err = decodeOwners(resp.Body)
+	return a, at, pauses, err
+}
+
+func decodeOwners(from io.Reader) (*ownersJSON, error) {
+	body, err := io.ReadAll(io.LimitReader(from, maxMap+1))
 	if err != nil {
-		return nil, at, 0, err
+		return nil, err
 	}
-	a = new(ownersJSON)
-	if len(body) > maxMap {
-		return nil, at, 0, fmt.Errorf("tenure: the map of owners has more than %d bytes", maxMap)
+	a := new(ownersJSON)
+	if err := boundjson.Unmarshal(body, maxMap, maxMapValues, a); err != nil {
+		return nil, fmt.Errorf("tenure: the map of owners is not JSON as it should be: %.200q", err.Error())
 	}
-	if err := json.Unmarshal(body, a); err != nil {
-		return nil, at, 0, fmt.Errorf("tenure: the map of owners is not JSON as it should be: %.200q", err.Error())
-	}
-	return a, at, pauses, nil
+	return a, nil
 }

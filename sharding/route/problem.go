@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -81,7 +82,7 @@ func ReadProblem(r *http.Response) *Problem {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
 	var p Problem
-	if err != nil || json.Unmarshal(body, &p) != nil {
+	if err != nil || boundjson.Unmarshal(body, maxProblem, 64, &p) != nil {
 		return nil
 	}
 	switch p.Type {

@@ -74,5 +74,9 @@ func TestMemberCutFromStore(t *testing.T) {
 		t.Errorf("the last news of a member beside its store are %v old", age)
 	}
 	x.link.Heal()
-	await(t, "a map of a member that has the store again", func() bool { _, err := c.Owner("order-0"); _, fresh := x.e.News(); return err == nil && fresh })
+	await(t, "a map of a member that has the store again", func() bool {
+		_, err := c.Owner("order-0")
+		_, fresh := x.e.News()
+		return err == nil && fresh
+	})
 }

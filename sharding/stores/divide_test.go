@@ -119,7 +119,7 @@ var out sync.Mutex // of lines on stdout
 
 func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lease, set setting) error {
 	s, err := m.OpenSlice(ctx, l, func(ctx context.Context, from string, r sharding.Range) ([]core.Op, error) {
-		items, err := b.List(ctx, core.ShardID(from), "k/", 0)
+		items, err := b.List(ctx, core.ShardID(from), "k/", 0, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -452,7 +452,7 @@ func (f *chaos) whole(b core.Backend) {
 	}
 	has := map[string]bool{}
 	for shard := range m.All() {
-		list, err := b.List(f.Context(), core.ShardID(shard), "k/item-", 0)
+		list, err := b.List(f.Context(), core.ShardID(shard), "k/item-", 0, 0)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func TestLargeRange(t *testing.T) {
 			keys := sharding.Keyspace{Name: "k", Shards: begun}
 			d := &splitter{}
 			m, open := member(t, backend, c.Options(), d, func(ctx context.Context, from string, r sharding.Range) (ops []core.Op, err error) {
-				items, err := backend.List(ctx, core.ShardID(from), "order/", 0)
+				items, err := backend.List(ctx, core.ShardID(from), "order/", 0, 0)
 				for _, item := range items {
 					if r.Has(keys.Of(strings.TrimPrefix(item.Key, "order/"))) {
 						ops = append(ops, core.Put(item.Key, item.Value))
@@ -65,7 +65,7 @@ func TestLargeRange(t *testing.T) {
 				taker = open.of(m.Map(), names[0])
 				return taker != nil && taker != giver && taker.Check(names[0]) == nil
 			})
-			items, err := backend.List(t.Context(), core.ShardID(m.Map().Shard(names[0])), "order/", 0)
+			items, err := backend.List(t.Context(), core.ShardID(m.Map().Shard(names[0])), "order/", 0, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -221,7 +221,8 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) 
 // certifies reports whether the server is a node of Galera: there transactions of several nodes are certified when they
 // commit, by the rows that they changed, and a lock of one node is nothing to another one.
 func certifies(ctx context.Context, conn *stdsql.Conn) (bool, error) {
-	rows, err := conn.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
+	rows, err := conn.QueryContext(ctx,
+		"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
 	if err != nil {
 		return false, err
 	}

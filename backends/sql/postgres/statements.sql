@@ -113,7 +113,7 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements(:rows::jsonb) AS
   SELECT r.ctid FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = j ->> 0 AND r.key = j ->> 1 OFFSET 0) AS k));
 
 -- name: items_list
-SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
+SELECT bounded(key), version, octet_length(value), CASE WHEN octet_length(value) <= :largest::bigint THEN bounded(value) END FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high::text = '' OR key < :high::text)
 ORDER BY key LIMIT :limit::bigint;
 

@@ -56,7 +56,7 @@ ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, va
 DELETE FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
 
 -- name: items_list
-SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
+SELECT bounded(key), version, octet_length(value), CASE WHEN octet_length(value) <= :largest THEN bounded(value) END FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high = '' OR key < :high)
 ORDER BY key LIMIT :limit;
 

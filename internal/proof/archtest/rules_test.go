@@ -24,7 +24,7 @@ const anything = "*"
 // package has it.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/errtext", "internal/keyspace", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
+	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/keyspace", "internal/listing", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "internal/mark", "core/control"}},
 	// What the machine was given and did, written and checked.
@@ -33,7 +33,7 @@ var floors = [][][]string{
 	{{"core"}},
 	// Stores, beside what applications build on leases.
 	{
-		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/route", "internal/sqlschema"},
+		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/oddkey", "internal/route", "internal/sqlschema"},
 		{"sharding/..."},
 		{"effect"},
 		{"lock"},
@@ -74,13 +74,13 @@ var rows = []row{
 	{pkg: "observe/tenureotel", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
-	{pkg: "core/control", allow: []string{"core/driver"}},
-	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
+	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
+	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver"}},
 	{pkg: "core", allow: []string{
 		"core/control", "core/driver", "internal/fsm", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
 	}},
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
-	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
+	{pkg: "internal/trace", allow: []string{"internal/boundjson", "core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
 	{pkg: "internal/keyspace"},
@@ -91,7 +91,9 @@ var rows = []row{
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"core/driver", "internal/kvrecord", "internal/kvkeys"}},
+	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/listing", "internal/oddkey", "core/driver", "internal/kvrecord",
+		"internal/kvkeys"}},
+	{pkg: "internal/oddkey", allow: []string{"core/driver"}},
 	{pkg: "internal/kvrecord", allow: []string{"core/driver"}},
 	{pkg: "internal/changelog", allow: []string{
 		"core/driver", "backends/kv", "internal/kvrecord", "internal/kvkeys",
@@ -104,17 +106,17 @@ var rows = []row{
 		"core/driver", "backends/kv", "internal/route", "internal/kvkeys",
 	}, etcdClient...)},
 	{pkg: "backends/consul", allow: []string{
-		"core/driver", "backends/kv", "internal/changelog", "internal/route",
+		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
 	{pkg: "backends/redis", allow: []string{
 		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
 	}},
 	{pkg: "backends/zookeeper", allow: []string{
-		"core/driver", "backends/kv", "internal/changelog", "internal/route",
+		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/go-zookeeper/zk", "internal/kvkeys",
 	}},
-	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
+	{pkg: "backends/sql", allow: []string{"internal/boundjson", "internal/listing", "internal/oddkey", "core/driver", "internal/sqlschema"}},
 	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
 	{pkg: "backends/sql/sqlite", allow: append([]string{
 		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
@@ -122,19 +124,20 @@ var rows = []row{
 	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
 	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
 
-	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/rhythm", "internal/virtual"}},
-	{pkg: "sharding/route", allow: []string{"core", "core/driver", "internal/peerdial", "sharding"}},
+	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/rhythm", "internal/virtual"}},
+	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/peerdial", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/keyspace", "internal/mark", "internal/rhythm"}},
+	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/keyspace",
+		"internal/mark", "internal/rhythm"}},
 
-	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/keyspace", "internal/rhythm"}},
+	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/keyspace", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
 
-	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
+	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext"}},
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{
 		"core/driver", "fence", "google.golang.org/grpc/...",
@@ -158,7 +161,7 @@ var rows = []row{
 		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"conformance", "core", "core/control", "core/driver", "internal/proof/ample", "sharding",
+		"conformance", "core", "core/control", "core/driver", "effect", "internal/proof/ample", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
 		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
@@ -185,7 +188,10 @@ var rows = []row{
 	{pkg: "internal/proof/archtest"},
 	{pkg: "internal/proof/doctest"},
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
+	{pkg: "internal/boundjson"},
 	{pkg: "internal/errtext"},
+	{pkg: "internal/listing", allow: []string{"core/driver"}},
+	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
 	{pkg: "internal/rhythm"},
 	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
@@ -206,7 +212,8 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/share"},
-	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock", "golang.org/x/sys/unix"}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
+		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
 	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
 	// It measures backends as core uses them.
@@ -270,6 +277,18 @@ var figures = []string{
 	"sharding TestPlanningTime",
 	"sharding/stores refused",
 }
+
+// anySize are functions, by folder and name, that read what others wrote without a bound of its bytes in the
+// same call, with the bound that there is, or why there need be none.
+var anySize = map[string]string{
+	"cmd/tenure items":          "an operator's tool: it shows what there is",
+	"cmd/tenure exportShard":    "an operator's tool: it copies what there is",
+	"internal/sidecar readBody": "it reads a stream of at most maxBody bytes, and every list in it is bounded",
+}
+
+// readers are packages that read what others wrote.
+var readers = []string{"backends/...", "core/...", "cmd/tenure", "effect", "fence/...", "follower", "internal/changelog", "internal/operator",
+	"internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
 
 // layout says which packages the checks of forbid_test.go are for.
 type layout struct {

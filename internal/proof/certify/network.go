@@ -35,7 +35,7 @@ func onEtcd(s settings) (*target, error) {
 		})
 	}
 	t := &target{
-		where: strings.Join(endpoints, ", "),
+		where: shownAddresses(endpoints),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect(ctx)
 			if err != nil {
@@ -121,7 +121,7 @@ func onConsul(s settings) (*target, error) {
 		return api.NewClient(&c)
 	}
 	t := &target{
-		where: cmp.Or(strings.Join(addresses, ", "), "the agent of this host, or that of CONSUL_HTTP_ADDR"),
+		where: cmp.Or(shownAddresses(addresses), "the agent of this host, or that of CONSUL_HTTP_ADDR"),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect()
 			if err != nil {
@@ -182,7 +182,7 @@ func onRedis(s settings) (*target, error) {
 		}), nil
 	}
 	t := &target{
-		where: strings.Join(addrs, ", "),
+		where: shownAddresses(addrs),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect()
 			if err != nil {
@@ -234,7 +234,7 @@ func onRedis(s settings) (*target, error) {
 func onZooKeeper(s settings) (*target, error) {
 	servers := s.list("servers")
 	t := &target{
-		where:   strings.Join(servers, ", "),
+		where:   shownAddresses(servers),
 		version: func(context.Context) (string, error) { return "", errors.New("its protocol does not tell") },
 		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			c, err := s.zookeeper(servers)

@@ -85,6 +85,7 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 	if err != nil {
 		t.Fatal(err)
 	}
+	writeLargest(t, store, shared)
 	before := heap()
 	w.begin()
 

@@ -178,10 +178,10 @@ func (b *backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 	return c.Item, nil
 }
 
-func (b *backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+func (b *backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
 	c := &Call{Op: List, Shard: shard, Key: prefix}
 	err := b.around(ctx, c, func(ctx context.Context) (err error) {
-		c.Items, err = b.Backend.List(ctx, c.Shard, c.Key, limit)
+		c.Items, err = b.Backend.List(ctx, c.Shard, c.Key, limit, largest)
 		return err
 	})
 	if err != nil {

@@ -100,10 +100,10 @@ var runner = []fault{
 		{File: inCore + "settle.go", In: "Lease.settle",
 			Old: "\t\t\treturn l.fencedOut(err)\n", New: "\t\t\t_ = l.fencedOut(err)\n\t\t\treturn outcome{head: driver.Head{Number: w.Number, Seq: base.Seq + 1, Nonce: w.Nonce, Token: w.Fence.Token}}\n"}}},
 	{"S9: the clock is slow", []mutate.Edit{
-		{File: inCore + "clock.go", In: "clock.now",
+		{File: inCore + "clock.go", In: "clock.read",
 			Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono/2 + c.away.Load())"}}},
 	{"S9: the clock goes back", []mutate.Edit{
-		{File: inCore + "clock.go", In: "clock.now",
+		{File: inCore + "clock.go", In: "clock.read",
 			Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono%9_000_000_000 + c.away.Load())"}}},
 	{"a session is not closed", []mutate.Edit{
 		{File: inCore + "calls.go", In: "closeSession", Old: "\t\terr := s.Close(once)\n", New: "\t\terr := once.Err()\n"}}},

@@ -141,7 +141,7 @@ func (c *ClientOptions) follow(ctx context.Context, peers *Peers, first first, c
 		case owner.Address == "":
 			return err
 		default:
-			conn, done, derr := peers.take(owner.Address)
+			conn, done, derr := peers.take("", owner.Address)
 			if derr != nil {
 				return err
 			}

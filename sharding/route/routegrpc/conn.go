@@ -67,6 +67,6 @@ func (k *keyed) owner(key string) first {
 		if err != nil {
 			return nil, nil, &OwnerError{Shard: at.Shard}
 		}
-		return k.peers.take(at.Meta[DefaultAddressKey])
+		return k.peers.take("", at.Meta[DefaultAddressKey])
 	}
 }

@@ -40,7 +40,8 @@ func mapping(t *testing.T, open *atomic.Bool, node, address string, token core.T
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"version":"%[1]s.1","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},"members":{%[1]q:{"grpc":%[2]q}},
+		_, _ = fmt.Fprintf(w, `{"version":"%[1]s.1","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},
+			"members":{%[1]q:{"grpc":%[2]q}},
 			"shards":[{"shard":"s-0000","range":["0x0000000000000000","0x10000000000000000"],"node":%[1]q,"token":%[3]d}]}`, node, address, token)
 	}))
 	t.Cleanup(s.Close)

@@ -4,7 +4,7 @@ import "google.golang.org/grpc"
 
 // Take takes a connection of p; done gives it back.
 func Take(p *Peers, address string) (done func(), err error) {
-	_, done, err = p.take(address)
+	_, done, err = p.take("", address)
 	return done, err
 }
 

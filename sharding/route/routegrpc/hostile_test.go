@@ -52,10 +52,21 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 	defer guarded.Close()
 	store := memory.New()
+	hosts := []string{"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST."}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if ip := a.(*net.IPNet).IP; !ip.IsLinkLocalUnicast() {
+			host, _, _ := strings.Cut(net.JoinHostPort(ip.String(), "\x00"), ":\x00")
+			hosts = append(hosts, host)
+		}
+	}
 	for name, peers := range map[string]*routegrpc.Peers{"guarded": guarded, "open": newPeers(t)} {
 		a, b := start(t, store, name+"-a", nil), start(t, store, name+"-b", peers)
 		a.own(name, b)
-		for _, host := range []string{"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST."} {
+		for _, host := range hosts {
 			if name == "open" && !strings.HasPrefix(strings.ToLower(host), "localhost") {
 				continue
 			}

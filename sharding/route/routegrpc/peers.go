@@ -30,7 +30,7 @@ type Peers struct {
 	mu     sync.Mutex
 	closed bool
 	uses   uint64
-	conns  map[string]*peer
+	conns  map[string]*peer // by use and address
 }
 
 type peer struct {
@@ -41,13 +41,12 @@ type peer struct {
 
 // NewPeers returns Peers. Addresses come from members' metadata, or from a server's answer:
 // allow has to allow one before calls, with their credentials, go to it. Nil allows those that
-// are not loopback, link-local, multicast or unspecified. A name that resolves to one of these
-// is refused in any case, and the environment's proxy is not asked. The options are those of
+// are not loopback, link-local, multicast or unspecified; a Server, which forwards, also refuses those
+// of its machine. A name that resolves to one of these is refused in any case, and the environment's
+// proxy is not asked. The options are those of
 // grpc.NewClient, with the application's credentials; an error of it is returned.
 func NewPeers(allow func(address string) bool, options ...grpc.DialOption) (*Peers, error) {
-	dial := peerdial.Dial(allow != nil)
-	p := &Peers{allow: allow, conns: make(map[string]*peer), options: append(slices.Clone(options), grpc.WithNoProxy(),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))}
+	p := &Peers{allow: allow, conns: make(map[string]*peer), options: append(slices.Clone(options), grpc.WithNoProxy())}
 	probe, err := p.dial("tenure.invalid:1") // it does not connect
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: connections to peers: %w", core.ErrInvalid, err)
@@ -55,16 +54,22 @@ func NewPeers(allow func(address string) bool, options ...grpc.DialOption) (*Pee
 	return p, probe.Close()
 }
 
+// forwarding begins the key of a connection by which a Server forwards.
+const forwarding = "forward "
+
 // dial makes a connection to exactly this address, whatever gRPC's schemes would make of it.
-func (p *Peers) dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+url.PathEscape(address), p.options...)
+func (p *Peers) dial(key string) (*grpc.ClientConn, error) {
+	address, forwards := strings.CutPrefix(key, forwarding)
+	dial := peerdial.Dial(p.allow != nil, forwards)
+	return grpc.NewClient("passthrough:///"+url.PathEscape(address), append(slices.Clone(p.options),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))...)
 }
 
 // errBusy: 256 owners have calls under way.
 var errBusy = fmt.Errorf("tenure: calls to %d owners are under way: %w", maxPeers, core.ErrRetry)
 
-// take returns a connection; done gives it back.
-func (p *Peers) take(address string) (conn *grpc.ClientConn, done func(), err error) {
+// take returns a connection, for use "" or forwarding; done gives it back.
+func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), err error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +78,7 @@ func (p *Peers) take(address string) (conn *grpc.ClientConn, done func(), err er
 	if p.closed {
 		return nil, nil, fmt.Errorf("tenure: %w: the Peers", core.ErrClosed)
 	}
-	c := p.conns[address]
+	c := p.conns[use+address]
 	if c == nil {
 		switch {
 		case p.allow == nil && peerdial.Local(address):
@@ -83,12 +88,12 @@ func (p *Peers) take(address string) (conn *grpc.ClientConn, done func(), err er
 		case len(p.conns) >= maxPeers && !p.evict():
 			return nil, nil, errBusy
 		}
-		conn, err := p.dial(address)
+		conn, err := p.dial(use + address)
 		if err != nil {
 			return nil, nil, err
 		}
 		c = &peer{conn: conn}
-		p.conns[address] = c
+		p.conns[use+address] = c
 	}
 	p.uses++
 	c.used = p.uses

@@ -168,7 +168,7 @@ func (s *Server) forward(ctx context.Context, req any, method string, md metadat
 	if err != nil {
 		return nil, e.status() // the caller may ask the owner itself
 	}
-	conn, done, err := s.o.Peers.take(e.Address)
+	conn, done, err := s.o.Peers.take(forwarding, e.Address)
 	if err != nil {
 		return nil, e.status()
 	}

@@ -1,0 +1,16 @@
+package effect
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/bombs"
+)
+
+// TestBombs is not parallel: it looks at the heap.
+func TestBombs(t *testing.T) {
+	bombs.Test(t, bombs.Decoder{Name: "record", Bytes: maxRecord, Lists: []string{"result", "x"}, Decode: func(_ context.Context, data []byte) {
+		_, _ = decode(&core.Item{Key: recordPrefix + "a", Value: data}, recordPrefix, "")
+	}})
+}
