@@ -60,6 +60,9 @@ func rewrite(t *testing.T, from, to string, change func(line string) string) {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
 	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, `{"sum":`) { // which the lines would no longer fit
+			continue
+		}
 		if _, err := io.WriteString(w, change(line)); err != nil {
 			t.Fatal(err)
 		}

@@ -142,6 +142,7 @@ func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Re
 type file struct {
 	Source
 	head Header
+	most int // lines that a checksum covers; 0: all
 }
 
 // unread notes a file that cannot be read, or only in part.
@@ -157,12 +158,18 @@ func (c *checker) byRun(sources []Source) ([][]file, error) {
 		f := file{Source: s}
 		err := f.read(func(r *Reader) error {
 			f.head = r.Header
-			for c.ctx.Err() == nil && r.lines.Scan() { // to the checksum: what it does not fit accuses nobody
+			var err error
+			for c.ctx.Err() == nil && err == nil { // to the checksum: what it does not fit accuses nobody
+				err = r.scan()
 			}
-			if err := r.lines.Err(); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, bufio.ErrTooLong) {
-				return err
+			switch {
+			case errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrTooLong):
+				return nil
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				f.most = max(r.good, 1)
+				return nil
 			}
-			return nil
+			return err
 		})
 		if c.ctx.Err() != nil {
 			return nil, c.ctx.Err()
@@ -209,6 +216,7 @@ func (f *file) read(do func(*Reader) error) error {
 	defer open.Close()
 	r, err := NewReader(open)
 	if err == nil {
+		r.most = f.most
 		err = do(r)
 	}
 	if err != nil {

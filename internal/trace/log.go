@@ -1,12 +1,15 @@
 package trace
 
 import (
+	"bytes"
 	"cmp"
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -61,6 +64,8 @@ type Log struct {
 	head  Header // of the next file; only the writer uses it and the fields below
 	file  *os.File
 	zip   *gzip.Writer
+	lines *json.Encoder // into zip and sum
+	sum   lineSum
 	size  *counter
 	retry time.Time // after a failure: when to make the next file
 }
@@ -104,6 +109,14 @@ func (i *item) record() *Record {
 type counter struct {
 	file *os.File
 	n    int64
+}
+
+// lineSum sums lines without their ends, as a reader sees them.
+type lineSum uint32
+
+func (s *lineSum) Write(b []byte) (int, error) {
+	*s = lineSum(crc32.Update(uint32(*s), crc32.IEEETable, bytes.TrimSuffix(b, []byte("\n"))))
+	return len(b), nil
 }
 
 func (c *counter) Write(b []byte) (int, error) {
@@ -277,16 +290,21 @@ func (l *Log) flush(ended bool) (err error) {
 			}
 		}
 		if err == nil {
-			err = json.NewEncoder(l.zip).Encode(what[i].record())
+			err = l.lines.Encode(what[i].record())
 		}
 	}
 	if l.head.Steps = steps; l.file == nil || err != nil {
 		return err
 	}
-	if err = l.zip.Flush(); err == nil {
+	if err = l.sync(); err == nil {
 		l.retry = time.Time{}
 	}
 	return err
+}
+
+// sync gives the file all lines and their checksum.
+func (l *Log) sync() error {
+	return errors.Join(json.NewEncoder(l.zip).Encode(checksum{uint32(l.sum)}), l.zip.Flush())
 }
 
 // makeRoom removes the oldest files of the node label, so that one more fits into MaxBytes.
@@ -333,8 +351,10 @@ func (l *Log) open() error {
 	}
 	l.file, l.size = file, &counter{file: file}
 	l.zip, _ = gzip.NewWriterLevel(l.size, gzip.BestSpeed) // the level is valid
-	_ = json.NewEncoder(l.zip).Encode(&l.head)             // Flush returns its error
-	if err = l.zip.Flush(); err == nil {
+	l.sum = 0
+	l.lines = json.NewEncoder(io.MultiWriter(l.zip, &l.sum))
+	_ = l.lines.Encode(&l.head) // sync returns its error
+	if err = l.sync(); err == nil {
 		err = os.Rename(file.Name(), name)
 	}
 	if err != nil {

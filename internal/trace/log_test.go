@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"iter"
@@ -384,9 +385,10 @@ func TestLost(t *testing.T) {
 func zipped(t testing.TB, lines ...string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
+	zip, sum := gzip.NewWriter(&out), crc32.NewIEEE()
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(zip, l); err != nil {
+		_, _ = sum.Write([]byte(l))
+		if _, err := fmt.Fprintf(zip, "%s\n{\"sum\":%d}\n", l, sum.Sum32()); err != nil {
 			t.Fatal(err)
 		}
 	}

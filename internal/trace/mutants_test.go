@@ -129,7 +129,11 @@ func TestMutants(t *testing.T) {
 		{Name: "the end is not marked", Killer: "TestMembers", Edits: []mutate.Edit{{
 			File: "log.go", In: "Log.take", Old: ", End: ended}", New: "}"}}},
 		{Name: "a file that does not fit its checksum counts", Killer: "TestCorrupt", Edits: []mutate.Edit{{
-			File: "check.go", In: "checker.byRun", Old: "for c.ctx.Err() == nil && r.lines.Scan() {", New: "for false {"}}},
+			File: "check.go", In: "checker.byRun", Old: "for c.ctx.Err() == nil && err == nil {", New: "for err = io.EOF; false; {"}}},
+		{Name: "lines that no checksum covers count", Killer: "TestCorrupt", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.byRun", Old: "f.most = max(r.good, 1)", New: "f.most = 0"}}},
+		{Name: "lines that do not fit their checksum count", Killer: "TestCorrupt", Edits: []mutate.Edit{{
+			File: "read.go", In: "Reader.scan", Old: " || c.Sum != r.sum", New: ""}}},
 		{Name: "one bad file refuses the others", Killer: "TestBadFile", Edits: []mutate.Edit{{
 			File: "check.go", In: "Check", Old: "if c.read == 0 && c.bad != nil &&", New: "if c.bad != nil &&"}}},
 		{Name: "a bad file goes unnoticed", Killer: "TestBadFile", Edits: []mutate.Edit{{

@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 	"strings"
@@ -27,18 +29,35 @@ func (p *tape) source(t testing.TB, name string) trace.Source {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
-	enc := json.NewEncoder(zip)
-	err := enc.Encode(&p.head)
-	for _, r := range p.recs {
-		err = errors.Join(err, enc.Encode(r))
+	if _, err := zip.Write(p.lines(t)); err != nil {
+		t.Fatal(err)
 	}
-	if err := errors.Join(err, zip.Flush(), zip.Close()); err != nil {
+	if err := errors.Join(zip.Flush(), zip.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if p.cut {
 		out.Truncate(out.Len() - 8)
 	}
 	return source(name, out.Bytes())
+}
+
+// lines are the header, the records and their checksum.
+func (p *tape) lines(t testing.TB) (all []byte) {
+	t.Helper()
+	sum := crc32.NewIEEE()
+	for i := range len(p.recs) + 1 {
+		var v any = &p.head
+		if i > 0 {
+			v = p.recs[i-1]
+		}
+		line, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = sum.Write(line)
+		all = append(append(all, line...), '\n')
+	}
+	return fmt.Appendf(all, "{\"sum\":%d}\n", sum.Sum32())
 }
 
 func source(name string, text []byte) trace.Source {
