@@ -1,7 +1,6 @@
 package effect
 
 import (
-	"context"
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
@@ -10,7 +9,8 @@ import (
 
 // TestBombs is not parallel: it looks at the heap.
 func TestBombs(t *testing.T) {
-	bombs.Test(t, bombs.Decoder{Name: "record", Bytes: maxRecord, Lists: []string{"result", "x"}, Decode: func(_ context.Context, data []byte) {
-		_, _ = decode(&core.Item{Key: recordPrefix + "a", Value: data}, recordPrefix, "")
+	bombs.Test(t, bombs.Decoder{Name: "record", Bytes: maxRecord, Lists: []string{"result", "x"}, Good: encode(Effect{State: Done}), Decode: func(data []byte) error {
+		_, err := decode(&core.Item{Key: recordPrefix + "a", Value: data}, recordPrefix, "")
+		return err
 	}})
 }

@@ -2,7 +2,9 @@ package fence
 
 import (
 	"bytes"
-	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"testing"
@@ -12,8 +14,17 @@ import (
 
 // TestBombs is not parallel: it looks at the heap.
 func TestBombs(t *testing.T) {
-	bombs.Test(t, bombs.Decoder{Name: "problem", Bytes: maxProblem, Lists: []string{"Type", "current"}, Decode: func(_ context.Context, data []byte) {
-		_ = ResponseError(&http.Response{StatusCode: http.StatusConflict, Header: http.Header{"Content-Type": {"application/problem+json"}},
-			Body: io.NopCloser(bytes.NewReader(data))})
-	}})
+	bombs.Test(t,
+		bombs.Decoder{Name: "problem", Bytes: maxProblem, Lists: []string{"Type", "current"}, Good: []byte(`{"type":"` + ProblemRefused + `"}`), Decode: func(data []byte) error {
+			err := ResponseError(&http.Response{StatusCode: http.StatusPreconditionFailed,
+				Header: http.Header{"Content-Type": {"application/problem+json"}}, Body: io.NopCloser(bytes.NewReader(data))})
+			if _, ok := errors.AsType[*RefusedError](err); ok {
+				return nil
+			}
+			return err
+		}},
+		bombs.Decoder{Name: "mark", Bytes: maxLine, Lists: []string{"fence"}, Good: []byte(`{"resource":"r","fence":{"shard":"s","session":"x","token":1}}`), Decode: func(data []byte) error {
+			_, err := decodeMark(fmt.Appendf(nil, "%08x %s\n", crc32.ChecksumIEEE(data), data))
+			return err
+		}})
 }

@@ -1,7 +1,7 @@
 package sharding
 
 import (
-	"context"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
@@ -11,9 +11,16 @@ import (
 // TestBombs is not parallel: it looks at the heap.
 func TestBombs(t *testing.T) {
 	bombs.Test(t,
-		bombs.Decoder{Name: "note", Bytes: maxNote, Lists: []string{"gave"}, Decode: func(_ context.Context, data []byte) {
-			_, _ = readNote("s", &core.Item{Key: noteKey, Value: data})
+		bombs.Decoder{Name: "note", Bytes: maxNote, Lists: []string{"gave"}, Good: []byte(`{"map":1}`), Decode: func(data []byte) error {
+			_, err := readNote("s", &core.Item{Key: noteKey, Value: data})
+			return err
 		}},
-		bombs.Decoder{Name: "report", Bytes: maxReport, Decode: func(_ context.Context, data []byte) { _, _ = decodeReport(data) }},
-		bombs.Decoder{Name: "plan", Bytes: 1 << 20, Decode: func(_ context.Context, data []byte) { _, _ = decode(1, data) }})
+		bombs.Decoder{Name: "report", Bytes: maxReport, Good: loadedReport(rand.New(rand.NewPCG(1, 1)), 2, true).encode(maxReport), Decode: func(data []byte) error {
+			_, err := decodeReport(data)
+			return err
+		}},
+		bombs.Decoder{Name: "plan", Bytes: 1 << 20, Good: (&planChange{Number: 1}).body(), Decode: func(data []byte) error {
+			_, err := decode(1, data)
+			return err
+		}})
 }

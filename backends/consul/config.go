@@ -96,6 +96,7 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 			if err != nil {
 				return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
 			}
+			own.HttpClient.Transport = lister{own.HttpClient.Transport} // which the client has
 			return &slot{client: client, drop: own.Transport.CloseIdleConnections}, nil
 		})
 		if err != nil {

@@ -18,14 +18,7 @@ const cautious, trusting = 4, 16
 // it costs the names of all: they are read first, and then the values asked for.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.From == "" && q.Limit == 0 && !q.KeysOnly {
-		page, err := s.list(ctx, q.Prefix)
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Pairs {
-			page.Pairs[i].Cut(q.Largest)
-		}
-		return page, nil
+		return s.list(ctx, q.Prefix, q.Largest)
 	}
 	names, page, err := s.names(ctx, q)
 	if err != nil {
@@ -64,18 +57,14 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 }
 
 // list reads all records of a prefix, at one index.
-func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
+func (s *store) list(ctx context.Context, prefix string, largest int) (*kv.Page, error) {
 	known, witness := s.known.Load(), s.witness.now()
 	c, err := s.begin(ctx, requests)
 	if err != nil {
 		return nil, readError(err)
 	}
 	defer c.done()
-	found, meta, err := c.client.KV().List(prefix, c.query())
-	if err = c.heard(err); err != nil {
-		return nil, readError(err)
-	}
-	page, err := pageOf(found)
+	page, meta, err := c.list(prefix, largest, c.query())
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -123,16 +112,17 @@ func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	return nil
 }
 
-func pageOf(found api.KVPairs) (*kv.Page, error) {
-	page := &kv.Page{Pairs: make([]kv.Pair, len(found))}
-	for i, p := range found {
-		if p == nil {
-			return nil, errors.New("it answered with a record that is null")
-		}
-		if err := possible(p.ModifyIndex); err != nil {
-			return nil, err
-		}
-		page.Pairs[i] = (&entry{Key: p.Key, Value: p.Value, ModifyIndex: p.ModifyIndex}).pair()
+// list makes one query for the records of a prefix, whose values it drops if they are longer than largest.
+func (c *call) list(prefix string, largest int, q *api.QueryOptions) (*kv.Page, *api.QueryMeta, error) {
+	l := &listing{largest: largest}
+	found, meta, err := c.client.KV().List(prefix, q.WithContext(context.WithValue(q.Context(), listingKey{}, l)))
+	if err = c.heard(err); err != nil {
+		return nil, nil, err
 	}
-	return page, nil
+	for _, p := range found {
+		if err := l.add(p); err != nil {
+			return nil, nil, err
+		}
+	}
+	return &l.page, meta, nil
 }

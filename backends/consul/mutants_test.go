@@ -20,6 +20,10 @@ func TestMutants(t *testing.T) {
 			File: "consul.go", In: "Backend.GuardOps", Old: "for _, c := range conditions {", New: "for _, c := range conditions[1:] {"}}},
 		{Name: "F1: GuardOps compares the identity only", Killer: "TestConformance/Fence/BegunBeforeTakeover", Edits: []mutate.Edit{{
 			File: "consul.go", In: "Backend.GuardOps", Old: "for _, c := range conditions {", New: "for _, c := range conditions[:1] {"}}},
+		{Name: "long values of a list stay in memory", Killer: "TestListing", Edits: []mutate.Edit{{
+			File: "listing.go", In: "listing.add", Old: "pair.Cut(l.largest)", New: "_ = l.largest"}}},
+		{Name: "lists are decoded when all has come", Killer: "TestListing", Edits: []mutate.Edit{{
+			File: "listing.go", In: "lister.RoundTrip", Old: "|| into == nil ||", New: "|| into == nil || len(into.page.Pairs) == 0 ||"}}},
 		{Name: "O1: the leader answers reads without asking its peers", Killer: "TestReadsNeedMajority/leader",
 			Edits: []mutate.Edit{{
 				File: "store.go", In: "call.query", Old: "RequireConsistent: true", New: "RequireConsistent: false"}}},

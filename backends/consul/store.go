@@ -188,7 +188,7 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	var status api.StatusError
 	err = c.heard(err)
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
-		if err = boundjson.Unmarshal([]byte(status.Body), len(status.Body), 64*s.ops, a); err == nil && len(a.Errors) > 0 {
+		if a, err = decodeRefusal([]byte(status.Body), s.ops); err == nil && len(a.Errors) > 0 {
 			return a, nil
 		}
 		return nil, fmt.Errorf("tenure: %w: consul refused a transaction without saying why", driver.ErrRetry)
@@ -197,6 +197,15 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 		return nil, writeError(err)
 	}
 	return a, nil
+}
+
+// maxRefusal bounds the bytes decoded of why a transaction was refused.
+const maxRefusal = 1 << 20
+
+// decodeRefusal reads the reply to a transaction of at most ops operations that was refused.
+func decodeRefusal(body []byte, ops int) (*reply, error) {
+	a := new(reply)
+	return a, boundjson.Unmarshal(body, maxRefusal, 64*ops, a)
 }
 
 // Get reads keys. See kv.Store.

@@ -69,8 +69,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		return err
 	}
 	_, err = x.entries(ctx, control.Shard, operator.KeptChanges, func(e *core.Entry) {
-		var c operator.Change
-		if boundjson.Unmarshal(e.Payload, 2*control.MaxRecord, 512, &c) == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
+		if c, err := decodeChange(e.Payload); err == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
 			l := x.lease(c.Rule.Token)
 			l.Rules = append(l.Rules, c)
 		}
@@ -183,4 +182,10 @@ func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.
 		}
 	}
 	return first, nil
+}
+
+// decodeChange reads an entry of the log of rules.
+func decodeChange(payload []byte) (c operator.Change, err error) {
+	err = boundjson.Unmarshal(payload, 2*control.MaxRecord, 512, &c)
+	return c, err
 }

@@ -404,7 +404,7 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 			return notFound("there is no such rule: tenure rules lists them")
 		}
 		change := operator.Change{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
-		if err := boundjson.Unmarshal(item.Value, control.MaxRecord, 256, &change.Rule); err != nil {
+		if change.Rule, err = decodeRule(item.Value); err != nil {
 			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %.80q is not understood: %.120q", item.Key,
 				err.Error()))
 		}
@@ -432,4 +432,10 @@ func (a *app) writer(b core.Backend) *operator.Writer {
 		Late: func(ttl time.Duration, err error) {
 			_, _ = fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl, err)))
 		}}
+}
+
+// decodeRule reads a rule, which need not be valid to be ended.
+func decodeRule(value []byte) (r control.Rule, err error) {
+	err = boundjson.Unmarshal(value, control.MaxRecord, 256, &r)
+	return r, err
 }

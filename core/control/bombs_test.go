@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"testing"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -10,7 +9,8 @@ import (
 
 // TestBombs is not parallel: it looks at the heap.
 func TestBombs(t *testing.T) {
-	bombs.Test(t, bombs.Decoder{Name: "rule", Bytes: MaxRecord, Lists: []string{"sessions"}, Decode: func(_ context.Context, data []byte) {
-		_, _ = decode(&driver.Item{Key: "rule/drain/a", Value: data})
+	bombs.Test(t, bombs.Decoder{Name: "rule", Bytes: MaxRecord, Lists: []string{"sessions"}, Good: []byte(`{"kind":"drain","node":"a"}`), Decode: func(data []byte) error {
+		_, err := decode(&driver.Item{Key: "rule/drain/a", Value: data})
+		return err
 	}})
 }

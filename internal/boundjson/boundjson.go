@@ -10,10 +10,17 @@ import (
 // maxDepth bounds the nesting. No record has more than a third of it.
 const maxDepth = 32
 
-// Unmarshal is json.Unmarshal, but refuses more than size bytes, and more than values values.
-// It counts opening brackets and commas, which are at least half as many as the values.
+// No call decodes more, whatever it asks for. The time of a call is linear in both, and well below a second, so a
+// caller that decodes many records looks at its context between them.
+const (
+	mostBytes  = 24 << 20
+	mostValues = 1_200_000
+)
+
+// Unmarshal is json.Unmarshal, but refuses more than size bytes, at most 24 MiB, and more than values values, at most
+// 1,200,000. It counts opening brackets and commas, which are at least half as many as the values.
 func Unmarshal(data []byte, size, values int, into any) error {
-	if len(data) > size {
+	if size, values = min(size, mostBytes), min(values, mostValues); len(data) > size {
 		return fmt.Errorf("it has %d bytes: the limit is %d", len(data), size)
 	}
 	var c Counter

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"context"
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
@@ -11,7 +10,8 @@ import (
 
 // TestBombs is not parallel: it looks at the heap.
 func TestBombs(t *testing.T) {
-	bombs.Test(t, bombs.Decoder{Name: "stop", Bytes: control.MaxRecord, Lists: []string{"sessions"}, Decode: func(_ context.Context, data []byte) {
-		_, _ = decode(&core.Item{Key: "rule/stop/a", Value: data})
+	bombs.Test(t, bombs.Decoder{Name: "stop", Bytes: control.MaxRecord, Lists: []string{"sessions"}, Good: []byte(`{"kind":"stop","node":"a","away":1,"expires":"2026-01-01T00:00:00Z"}`), Decode: func(data []byte) error {
+		_, err := decode(&core.Item{Key: "rule/stop/a", Value: data})
+		return err
 	}})
 }

@@ -111,16 +111,7 @@ type Report struct {
 // An error says that files are of two namespaces, or that no file can be read, or is ctx's. Breaches
 // and other bad files are no error.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
-	c := &checker{
-		ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}},
-		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
-		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
-		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
-		holders: make(map[driver.ShardID]map[driver.Token]driver.SessionID), showed: make(map[said][]showed),
-		saying: make(map[said][]*driver.MemberState), doubts: make(map[driver.ShardID][]ackedSpan),
-		begins: make(map[driver.ShardID][]begin), joined: make(map[driver.Fence]bool),
-		evicted: make(map[driver.SessionID]eviction), set: make(map[string]time.Duration),
-	}
+	c := newChecker(ctx, clockError)
 	runs, err := c.byRun(sources)
 	if err != nil {
 		return nil, err
@@ -131,12 +122,28 @@ func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Re
 		}
 	}
 	c.compare()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if c.read == 0 && c.bad != nil && len(c.report.Breaches) == 0 {
 		return nil, c.bad
 	}
 	c.report.leases = c.grants
 	slices.SortStableFunc(c.report.Breaches, func(a, b Breach) int { return a.Time.Compare(b.Time) })
 	return c.report, nil
+}
+
+func newChecker(ctx context.Context, clockError time.Duration) *checker {
+	return &checker{
+		ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}},
+		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
+		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
+		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
+		holders: make(map[driver.ShardID]map[driver.Token]driver.SessionID), showed: make(map[said][]showed),
+		saying: make(map[said][]*driver.MemberState), doubts: make(map[driver.ShardID][]ackedSpan),
+		begins: make(map[driver.ShardID][]begin), joined: make(map[driver.Fence]bool),
+		evicted: make(map[driver.SessionID]eviction), set: make(map[string]time.Duration),
+	}
 }
 
 type file struct {
@@ -802,7 +809,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// compare judges what the members did together.
+// compare judges what the members did together. It looks at the context between the pieces that it compares with many
+// others, and ends with it.
 func (c *checker) compare() {
 	for shard, grants := range c.grants {
 		c.compareGrants(shard, grants)
@@ -814,6 +822,9 @@ func (c *checker) compare() {
 		c.compareBegins(shard, begins)
 	}
 	for _, e := range c.evictions {
+		if c.ctx.Err() != nil {
+			return
+		}
 		c.compareEviction(&e)
 		c.compareEnded(&e)
 	}
@@ -832,6 +843,9 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	byToken := make(map[driver.Token]*grant, len(grants))
 	var longest, greatest *grant // of those before: the one trusted longest, and with the greatest token
 	for _, g := range grants {
+		if c.ctx.Err() != nil {
+			return
+		}
 		at := Breach{Time: g.from, Shard: string(shard)}
 		if was := byToken[g.fence.Token]; was != nil {
 			at.Rule, at.Nodes = "S2", []string{was.node, g.node}

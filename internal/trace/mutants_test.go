@@ -97,6 +97,8 @@ func TestMutants(t *testing.T) {
 			Old: "if len(r.ending) == 0 || r.ending[0] != f {\n", New: "if len(r.ending) == 0 || r.ending[0] != f {\n\t\t\treturn\n"}}},
 		{Name: "S9: the clock may go back", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "told.go", In: "tracer.given", Old: "if at < r.last {", New: "if false {"}}},
+		{Name: "grants are compared after the end of the context", Killer: "TestCompareEnds", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.compareGrants", Old: "if c.ctx.Err() != nil {", New: "if false {"}}},
 		{Name: "S6: leases may be valid after their end", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "told.go", In: "tracer.told", Old: "if x.Valid {", New: "if false {"}}},
 		{Name: "S12: work need not be joined", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{

@@ -114,6 +114,9 @@ func (c *checker) compareShown() {
 			continue
 		}
 		for _, x := range states {
+			if c.ctx.Err() != nil {
+				return
+			}
 			if slices.ContainsFunc(c.saying[key], func(st *driver.MemberState) bool { return hash(*st) == hash(x.state) }) {
 				continue
 			}
@@ -174,6 +177,9 @@ func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	slices.SortStableFunc(begins, func(a, b begin) int { return cmp.Compare(a.fence.Token, b.fence.Token) })
 	var last *ackedSpan // of those under lesser tokens, the one with the greatest number
 	for i := range begins {
+		if c.ctx.Err() != nil {
+			return
+		}
 		b := &begins[i]
 		for len(byToken) > 0 && byToken[0].Fence.Token < b.fence.Token {
 			if last == nil || byToken[0].To > last.To {

@@ -2,7 +2,9 @@ package route
 
 import (
 	"bytes"
-	"context"
+	"errors"
+	"io"
+	"net/http"
 	"testing"
 
 	"github.com/tenure-go/tenure/internal/proof/bombs"
@@ -10,7 +12,16 @@ import (
 
 // TestBombs is not parallel: it looks at the heap.
 func TestBombs(t *testing.T) {
-	bombs.Test(t, bombs.Decoder{Name: "owners", Bytes: maxMap, Lists: []string{"shards", "members"}, Decode: func(_ context.Context, data []byte) {
-		_, _ = decodeOwners(bytes.NewReader(data))
-	}})
+	bombs.Test(t,
+		bombs.Decoder{Name: "owners", Bytes: maxMap, Lists: []string{"shards", "members"}, Good: []byte(`{"version":"1","full":true,"shards":[{"shard":"a"}]}`), Decode: func(data []byte) error {
+			_, err := decodeOwners(bytes.NewReader(data))
+			return err
+		}},
+		bombs.Decoder{Name: "problem", Bytes: maxProblem, Lists: []string{"type", "shard"}, Good: []byte(`{"type":"` + ProblemUnowned + `"}`), Decode: func(data []byte) error {
+			if ReadProblem(&http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{"Content-Type": {"application/problem+json"}},
+				Body: io.NopCloser(bytes.NewReader(data))}) == nil {
+				return errors.New("no problem")
+			}
+			return nil
+		}})
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 	readable = 64 << 20 // bytes by which the heap may grow while they are read
 )
 
-// writeLargest has a member commit the largest records that the store takes: rules, open effects, plans, a report
-// of load and a note of a range. Then it reads them, beside the members that read them anyway. The heap stays bounded.
+// writeLargest has a member commit the largest records that the store takes: rules, places of nodes that may stop, ends of
+// quarantines, open effects, plans, a report of load and a note of a range. Then it reads them, beside the members that read them anyway. The heap stays bounded.
 func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	t.Helper()
 	b, err := store.Open(t.Context())
@@ -60,12 +62,19 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Put("tenure/load", value) })
 		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Put("tenure/range", value) })
 	}
-	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Put(fmt.Sprintf("rule/drain/large-%d", i), value) })
+	key := func(i int) string {
+		return fmt.Sprintf("rule/%s/large-%d", []control.Kind{control.Drain, control.Stop, control.Release}[i%3], i)
+	}
+	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Put(key(i), value) })
 	defer debug.SetGCPercent(debug.SetGCPercent(50)) // five members share this process, and what their reads leave
 	before := heap()
 	peak.Store(0)
 	if rules, err := control.Read(t.Context(), b); err == nil || len(rules) > control.MaxRules {
 		t.Errorf("reading rules of %d bytes gives %d, %v; want an error that names some", size, len(rules), err)
+	}
+	w := &operator.Writer{Backend: b, Timeout: ample.Time}
+	if a, err := w.Ask(t.Context(), operator.Question{Node: "honest0", Look: true}); !errors.Is(err, core.ErrDamaged) {
+		t.Errorf("asking with places of %d bytes gives %v, %.300v; want ErrDamaged", size, a, err)
 	}
 	if open, err := effect.ReadOpen(t.Context(), b, "effects", 10_000); !errors.Is(err, core.ErrDamaged) || len(open) > 0 {
 		t.Errorf("reading effects of %d bytes gives %d, %.300v; want ErrDamaged", size, len(open), err)
@@ -80,7 +89,7 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 		t.Errorf("the heap grew by %d bytes at most, want less than %d", grown, readable)
 	}
 	// What follows is about other garbage: to read past these records keeps a server busy.
-	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Delete(fmt.Sprintf("rule/drain/large-%d", i)) })
+	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Delete(key(i)) })
 	for _, shard := range planned {
 		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Delete("tenure/range") })
 	}
