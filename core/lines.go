@@ -96,8 +96,9 @@ func (n *notifier) writeGathered(everything bool) (again time.Time) {
 		over := g.since.IsZero() || now.Sub(g.since) >= linesEvery
 		switch {
 		case g.count > 0 && (over || everything):
-			n.writeOne(g)
-			*g = gathering{kind: g.kind, since: now}
+			due := *g
+			*g = gathering{kind: g.kind, since: now} // before the logger, which may end its goroutine, has it
+			n.writeOne(&due)
 		case over:
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // run is one lease here and its handler, from the grant until the machine says that the
@@ -85,7 +86,7 @@ func (e *Elector) serve(r *run, headKnown bool) {
 		err = e.readHead(r)
 	}
 	if err == nil && e.begin(r) {
-		began, err = time.Now(), errExited
+		began, err = time.Now(), goexit.Err
 		err = r.h(r.ctx, r.lease)
 	}
 }
