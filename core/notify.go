@@ -165,10 +165,18 @@ func (n *notifier) settled(s Settled) {
 	}
 }
 
-func (n *notifier) handlerStart(f Fence) {
-	if h := n.h.OnHandlerStart; h != nil {
-		n.post(func() { h(LeaseEvent{Fence: f}) })
-	}
+// handlerStart returns a channel that is closed when the hook has returned and the lines about
+// earlier events are written, but for those that are gathered.
+func (n *notifier) handlerStart(f Fence) <-chan struct{} {
+	written := make(chan struct{})
+	n.post(func() {
+		defer close(written)
+		n.writeGathered(false)
+		if h := n.h.OnHandlerStart; h != nil {
+			h(LeaseEvent{Fence: f})
+		}
+	})
+	return written
 }
 
 func (n *notifier) stop(f Fence, cause error) {
