@@ -239,7 +239,8 @@ func (c *Config) Warnings() []string {
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
 // Section decodes the part of another package, sharding or follower, into a
-// pointer to its struct, strictly. A part that is not there changes nothing.
+// pointer to its struct, such as sharding.Settings. A part that is not there changes
+// nothing. The error names each unknown key with its line, and matches core.ErrInvalid.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
 	if !ok {

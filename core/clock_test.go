@@ -100,7 +100,7 @@ func TestNotifierOrderAndBound(t *testing.T) {
 	n.close()
 	n.post(func() { t.Error("called after close") })
 	var wg sync.WaitGroup
-	wg.Go(n.run)
+	wg.Go(n.serve)
 	wg.Wait()
 	if dropped != 10 || len(got) != maxEvents || got[0] != 10 || got[maxEvents-1] != maxEvents+9 {
 		t.Errorf("%d dropped, %d called, from %d", dropped, len(got), got[0])

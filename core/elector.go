@@ -170,7 +170,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	}
 
 	hooksDone := make(chan struct{})
-	go func() { defer close(hooksDone); e.note.run() }()
+	go func() { defer close(hooksDone); e.note.serve() }()
 	var loops sync.WaitGroup
 	loops.Go(func() { e.keepTime(loopCtx) })
 	loops.Go(func() { e.observe(loopCtx) })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // maxReason bounds the bytes of a reason that is published.
@@ -28,11 +29,7 @@ func (e *Elector) judge(ctx context.Context) {
 	for ctx.Err() == nil {
 		asked, cancel := context.WithTimeout(ctx, e.o.Heartbeat)
 		answer := make(chan error, 1)
-		go func() {
-			err := errExited
-			defer func() { answer <- err }()
-			err = e.o.Eligible(asked)
-		}()
+		go func() { answer <- goexit.Call(func() error { return e.o.Eligible(asked) }) }()
 		select {
 		case err := <-answer:
 			if ctx.Err() == nil {

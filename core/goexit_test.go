@@ -3,13 +3,18 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // A handler that ends its goroutine, as t.FailNow does, has failed: its shard is served again, and
@@ -40,7 +45,7 @@ func TestHandlerGoexit(t *testing.T) {
 					w.must(a.Contend(func(ctx context.Context, _ *Lease) error { served.Add(1); <-ctx.Done(); return nil }, "s"))
 				}
 				w.eventually("the shard is served again", func() bool { return served.Load() == 2 })
-				if got := a.said("return s"); len(got) != 1 || !strings.Contains(got[0], errExited.Error()) {
+				if got := a.said("return s"); len(got) != 1 || !strings.Contains(got[0], goexit.Err.Error()) {
 					w.Errorf("hooks say %q", got)
 				}
 			})
@@ -99,7 +104,7 @@ func TestGoexitOfJobs(t *testing.T) {
 				c := w.onceCaller("a")
 				ctx, cancel := context.WithTimeout(w.Context(), 10*ttl)
 				defer cancel()
-				if err := call(ctx, c, func() error { runtime.Goexit(); return nil }); !errors.Is(err, errExited) || !errors.Is(err, context.DeadlineExceeded) {
+				if err := call(ctx, c, func() error { runtime.Goexit(); return nil }); !errors.Is(err, goexit.Err) || !errors.Is(err, context.DeadlineExceeded) {
 					w.Errorf("%v, want both that time was up and what failed", err)
 				}
 				n := 0
@@ -135,3 +140,101 @@ func TestHandlerPanics(t *testing.T) {
 }
 
 func theHandlerThatPanics(context.Context, *Lease) error { panic("the handler's own") }
+
+// Hooks, or a logger, that end their goroutine at every event delay nothing, lose no event, and Run
+// does not wait for them.
+func TestHooksGoexit(t *testing.T) {
+	for name, want := range map[string]map[string]int{
+		"hooks": {"OnGrant": 3, "OnHandlerStart": 3, "OnHandlerReturn": 3, "OnSettled": 3, "OnSession": 1, "OnStop": 2, "OnRevoke": 3,
+			"OnCall": 9, "CallStart": 9, "Logger": 1},
+		"logger": {"Logger": 4},
+	} {
+		t.Run(name, func(t *testing.T) { hooksGoexit(t, want) })
+	}
+}
+
+func hooksGoexit(t *testing.T, want map[string]int) {
+	bubble(t, func(w *world) {
+		told := map[string]int{}
+		var mu sync.Mutex
+		exit := func(name string) {
+			mu.Lock()
+			told[name]++
+			mu.Unlock()
+			runtime.Goexit()
+		}
+		asked := func(name string) int {
+			mu.Lock()
+			defer mu.Unlock()
+			return told[name]
+		}
+		m := w.member("a", func(o *Options) {
+			o.Logger = slog.New(exits{slog.DiscardHandler, func() { exit("Logger") }})
+			hooks := reflect.ValueOf(&o.Hooks).Elem()
+			for i := range hooks.NumField() {
+				name := hooks.Type().Field(i).Name
+				if len(want) == 1 {
+					continue
+				}
+				hooks.Field(i).Set(reflect.MakeFunc(hooks.Field(i).Type(), func([]reflect.Value) []reflect.Value { exit(name); return nil }))
+			}
+		})
+		var served atomic.Int32
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error {
+			if _, err := l.Append(ctx, nil); err != nil {
+				return err
+			}
+			if served.Add(1) == 1 {
+				return errors.New("the first one fails")
+			}
+			<-ctx.Done()
+			return nil
+		}, "s", "t"))
+		w.eventually("both are served again", func() bool { return served.Load() >= 3 })
+		if n := m.View(); len(n.Leases) == 0 {
+			w.Error("no leases")
+		}
+		began := time.Now()
+		w.must(m.end())
+		if took := time.Since(began); took >= m.o.DrainBudget {
+			w.Errorf("Run took %v to end", took)
+		}
+		for name, want := range want {
+			if got := asked(name); got < want {
+				w.Errorf("%s was called %d times, want %d or more", name, got, want)
+			}
+		}
+	})
+}
+
+// A function that CallStart returned and that ends its goroutine delays no call.
+func TestCallStartEndGoexit(t *testing.T) {
+	bubble(t, func(w *world) {
+		var ended atomic.Int32
+		m := w.member("a", func(o *Options) {
+			o.Hooks.CallStart = func(ctx context.Context, _ Started) (context.Context, func(error)) {
+				return ctx, func(error) { ended.Add(1); runtime.Goexit() }
+			}
+		})
+		var h leases
+		w.must(m.Contend(h.hold, "s"))
+		_, err := h.await(w, 1).Append(w.Context(), nil)
+		w.must(err)
+		time.Sleep(10 * ttl)
+		if h.count() != 1 || ended.Load() < 10 {
+			w.Errorf("%d leases, want 1; %d calls ended", h.count(), ended.Load())
+		}
+	})
+}
+
+// exits is a log handler that calls exit at each line.
+type exits struct {
+	slog.Handler
+	exit func()
+}
+
+func (exits) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h exits) Handle(context.Context, slog.Record) error { h.exit(); return nil }
+
+func (h exits) WithAttrs([]slog.Attr) slog.Handler { return h }

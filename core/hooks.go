@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // Hooks are functions that are told what happens, for metrics and alarms. Each
@@ -13,7 +14,8 @@ import (
 // their own and with no lock held, so that a slow hook delays no heartbeat; one
 // that falls behind by more than 65,536 events loses the oldest of them and is
 // told how many (OnDropped). A hook must return: Run waits for the hooks at its
-// end, at most the drain budget.
+// end, at most the drain budget. A hook that ends its goroutine (runtime.Goexit) has
+// returned; the line of the log about that event is lost.
 type Hooks struct {
 	// OnGrant: the lease was granted. Its handler starts next.
 	OnGrant func(LeaseEvent)
@@ -47,11 +49,10 @@ type Hooks struct {
 	// OnCall: a call to the backend ended. Observe is reported only when it fails,
 	// because it waits.
 	OnCall func(Call)
-	// CallStart, unlike the others, is called by the goroutine that makes a call to the
-	// backend, before it: several at a time, and the call waits for it. What it returns is
-	// the context of the call, which must be ctx or derived from it, and a function, or
-	// nil, that is called in the same goroutine when the call has ended. Observe is left
-	// out. For traces: ctx has the values of the context that the caller gave to the
+	// CallStart, unlike the others, is called before each call to the backend, several at a
+	// time, and the call waits for it. What it returns is the context of the call, which must
+	// be ctx or derived from it, and a function, or nil, that is called when the call has
+	// ended. Neither runs in the goroutine of the call. Observe is left out. For traces: ctx has the values of the context that the caller gave to the
 	// method of Lease, or to Run for calls that the member makes by itself.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
 	// OnDropped: events were lost because hooks were too slow.
@@ -325,17 +326,24 @@ func (n *notifier) startCall(
 ) (context.Context, span) {
 	sp := span{n: n, kind: kind, items: items}
 	if f := n.h.CallStart; f != nil {
-		ctx, sp.end = f(ctx, Started{Kind: kind, Items: items, Shard: string(s), Others: others})
+		ctx, sp.end = started(ctx, f, Started{Kind: kind, Items: items, Shard: string(s), Others: others})
 	}
 	sp.sent = time.Now()
 	return ctx, sp
+}
+
+// started calls CallStart. If that ends its goroutine, the call has no end.
+func started(ctx context.Context, f func(context.Context, Started) (context.Context, func(error)), c Started) (of context.Context, end func(error)) {
+	of = ctx
+	_ = goexit.Call(func() error { of, end = f(ctx, c); return nil })
+	return of, end
 }
 
 // done ends it, and returns how long the call took. Items is the error of one if all failed.
 func (s *span) done(err error, items ...error) time.Duration {
 	took := time.Since(s.sent)
 	if s.end != nil {
-		s.end(err)
+		goexit.Told(s.end)(err)
 	}
 	s.n.call(s.kind, s.items, took, err)
 	s.n.heed(s.kind, cmp.Or(err, cmp.Or(items...)))

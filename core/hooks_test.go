@@ -244,7 +244,7 @@ func BenchmarkHooksCall(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			n := newNotifier(h, nil, "a")
 			done := make(chan struct{})
-			go func() { defer close(done); n.run() }()
+			go func() { defer close(done); n.serve() }()
 			ctx := b.Context()
 			b.ReportAllocs()
 			for b.Loop() {

@@ -29,6 +29,7 @@ type lineKind struct {
 	one, many string // messages, of one lease and of several; empty: as of one
 	cause     string // empty: the line has none
 	asked     bool   // for: gathered from the first lease on
+	prompt    bool   // gathered in one step only, up to singleLines of them in linesEvery
 	rule      rule
 }
 
@@ -95,9 +96,13 @@ func (n *notifier) writeGathered(everything bool) (again time.Time) {
 	for _, g := range n.gathered {
 		over := g.since.IsZero() || now.Sub(g.since) >= linesEvery
 		switch {
-		case g.count > 0 && (over || everything):
-			n.writeOne(g)
-			*g = gathering{kind: g.kind, since: now}
+		case g.count > 0 && (over || everything || g.kind.prompt && g.single < singleLines):
+			due := *g
+			*g = gathering{kind: g.kind, since: now} // before the logger, which may end its goroutine, has it
+			if !over {
+				g.since, g.single = due.since, due.single+1
+			}
+			n.writeOne(&due)
 		case over:
 			continue
 		}
@@ -149,7 +154,7 @@ func (n *notifier) grant(f Fence, former SessionID) {
 		if n.h.OnGrant != nil {
 			n.h.OnGrant(LeaseEvent{Fence: f, Former: former})
 		}
-		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease granted", many: "tenure: leases granted", asked: true}, f)
+		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease granted", many: "tenure: leases granted", asked: true, prompt: true}, f)
 	})
 }
 

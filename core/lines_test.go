@@ -241,3 +241,44 @@ func TestLinesOfLosses(t *testing.T) {
 		}
 	})
 }
+
+// The line about a grant comes before the first line of its handler, also of a lease that comes right after another.
+func TestGrantIsLoggedBeforeTheHandler(t *testing.T) {
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { grantBeforeHandler(t, uint64(i)) })
+	}
+}
+
+func grantBeforeHandler(t *testing.T, seed uint64) {
+	bubble(t, func(w *world) {
+		var log lined
+		l := slog.New(&log)
+		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnGrant = func(LeaseEvent) {} })
+		handler := func(ctx context.Context, x *Lease) error {
+			l.Info("handler", slog.String("shard", x.Shard()))
+			<-ctx.Done()
+			return nil
+		}
+		names := []string{"s", "t", "u", "v"}
+		for _, s := range names { // a step for each, within a second
+			w.must(m.Contend(handler, s))
+			w.eventually(s, func() bool { return m.Lease(s) != nil })
+		}
+		granted := map[string]bool{}
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		for _, x := range log.lines {
+			switch shard := x.attrs["shard"].String(); x.msg {
+			case "lease granted":
+				granted[shard] = true
+			case "handler":
+				if !granted[shard] {
+					w.Errorf("the handler of %s logs before its grant", shard)
+				}
+			}
+		}
+		if len(granted) != len(names) {
+			w.Errorf("granted: %v", granted)
+		}
+	})
+}

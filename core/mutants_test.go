@@ -76,7 +76,7 @@ var mutants = []mutate.Mutant{
 		{File: "lines.go", In: "notifier.writeGathered",
 			Old: "over := g.since.IsZero() || now.Sub(g.since) >= linesEvery", New: "over := true"},
 		{File: "notify.go", In: "notifier.run",
-			Old: "\t\tif len(batch) > 0 {\n\t\t\tcontinue\n\t\t}\n", New: "\t\tif len(batch) > 0 {\n\t\t\tn.writeGathered(false)\n\t\t\tcontinue\n\t\t}\n"}}},
+			Old: "\t\tif len(n.batch) > 0 {\n\t\t\tcontinue\n\t\t}\n", New: "\t\tif len(n.batch) > 0 {\n\t\t\tn.writeGathered(false)\n\t\t\tcontinue\n\t\t}\n"}}},
 	{Name: "losses are gathered from the first on", Killer: "TestLinesOfLosses", Edits: []mutate.Edit{
 		{File: "lines.go", In: "notifier.revoke", Old: "asked: err.Is(ErrReleased)}", New: "asked: true}"}}},
 	{Name: "a process that did not run calls the store silent", Killer: "TestLapseSaysWhy", Edits: []mutate.Edit{
@@ -333,14 +333,19 @@ var mutants = []mutate.Mutant{
 		{File: "once.go", In: "once.do", Old: "lease.Commit(lease.Context(), ", New: "lease.Commit(ctx, "}}},
 	{Name: "a handler that ends its goroutine leaves its shard with nobody", Killer: "TestHandlerGoexit", Edits: []mutate.Edit{
 		{File: "run.go", In: "Elector.serve",
-			Old: "\t\tif !began.IsZero() {\n", New: "\t\tif err == errExited {\n\t\t\treturn\n\t\t}\n\t\tif !began.IsZero() {\n"}}},
+			Old: "\t\tif !began.IsZero() {\n", New: "\t\tif err == goexit.Err {\n\t\t\treturn\n\t\t}\n\t\tif !began.IsZero() {\n"}}},
 	{Name: "a handler's panic is its error", Killer: "TestHandlerPanics", Edits: []mutate.Edit{
 		{File: "run.go", In: "Elector.serve", Old: "\t\t\tpanic(p) ", New: "\t\t\t_ = p "}}},
 	{Name: "Options.Eligible that ends its goroutine never answers", Killer: "TestEligibleGoexit", Edits: []mutate.Edit{
 		{File: "eligible.go", In: "Elector.judge",
-			Old: "defer func() { answer <- err }()\n\t\t\terr = e.o.Eligible(asked)", New: "err = e.o.Eligible(asked)\n\t\t\tanswer <- err"}}},
+			Old: "answer <- goexit.Call(func() error { return e.o.Eligible(asked) })", New: "answer <- e.o.Eligible(asked)"}}},
+	{Name: "a hook that ends its goroutine is the last one", Killer: "TestHooksGoexit", Edits: []mutate.Edit{
+		{File: "notify.go", In: "notifier.serve", Old: "for goexit.Call(n.run) != nil {", New: "if goexit.Call(n.run) != nil {"}}},
+	{Name: "CallStart that ends its goroutine leaves a call without an answer", Killer: "TestHooksGoexit", Edits: []mutate.Edit{
+		{File: "hooks.go", In: "started", Old: "_ = goexit.Call(func() error { of, end = f(ctx, c); return nil })", New: "of, end = f(ctx, c)"}}},
 	{Name: "a job that ends its goroutine has no error", Killer: "TestGoexitOfJobs", Edits: []mutate.Edit{
-		{File: "once.go", In: "once.do", Old: "\terr = errExited\n", New: ""}}},
+		{File: "once.go", In: "once.do", Old: "failed := goexit.Call(func() error { result, err = job(ctx, lease); return err })",
+			New: "var failed error\n\tresult, failed = job(ctx, lease)"}}},
 	{Name: "RunOnce: a job that fails permanently is run again", Killer: "TestRunOnceFailsForAll", Edits: []mutate.Edit{
 		{File: "once.go", In: "once.do", Old: "(failed); ok {", New: "(failed); ok && false {"}}},
 	{Name: "RunOnce records a reason of any length", Killer: "TestRunOnceRecords", Edits: []mutate.Edit{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
@@ -22,8 +23,10 @@ type notifier struct {
 	node string
 	heed func(kind string, err error)
 
-	gathered []*gathering // of the goroutine that runs
+	gathered []*gathering // of the goroutine that runs, as batch is
 	lines    rhythm.Rhythm
+	batch    []notice // of which the first at are done
+	at       int
 
 	mu       sync.Mutex
 	queue    []notice
@@ -89,40 +92,50 @@ func (n *notifier) step(begins bool) {
 // spareEvents is the largest queue that is kept for later events.
 const spareEvents = 1 << 10
 
+// serve runs, again where a hook or the logger ended its goroutine.
+func (n *notifier) serve() {
+	for goexit.Call(n.run) != nil {
+		if _, say := n.lines.Failed("hook", time.Now()); say {
+			_ = goexit.Call(func() error { n.warn("tenure: hook failed", slog.Any("error", goexit.Err)); return nil })
+		}
+	}
+}
+
 // run calls what was posted until it is closed and nothing is left.
-func (n *notifier) run() {
+func (n *notifier) run() error {
 	var spare []notice
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
+		for n.at < len(n.batch) {
+			what := n.batch[n.at]
+			if n.at++; what.f != nil {
+				what.f()
+			} else {
+				n.h.OnCall(what.call)
+			}
+		}
+		if len(n.batch) > 0 && cap(n.batch) <= spareEvents {
+			clear(n.batch)
+			spare = n.batch[:0]
+		}
 		n.mu.Lock()
-		batch, dropped, stepping, closed := n.queue, n.dropped, n.stepping, n.closed
-		n.queue, n.dropped = spare, 0
+		dropped, stepping, closed := n.dropped, n.stepping, n.closed
+		n.batch, n.at, n.queue, n.dropped = n.queue, 0, spare, 0
 		n.mu.Unlock()
+		spare = nil
 		if dropped > 0 {
 			if n.h.OnDropped != nil {
 				n.h.OnDropped(Dropped{Events: dropped})
 			}
 			n.warn("tenure: hooks are too slow: events dropped", slog.Int("events", dropped))
 		}
-		for i := range batch {
-			if f := batch[i].f; f != nil {
-				f()
-			} else {
-				n.h.OnCall(batch[i].call)
-			}
-		}
-		spare = nil
-		if cap(batch) <= spareEvents {
-			clear(batch)
-			spare = batch[:0]
-		}
-		if len(batch) > 0 {
+		if len(n.batch) > 0 {
 			continue
 		}
 		if closed {
 			n.writeGathered(true)
-			return
+			return nil
 		}
 		if !stepping {
 			if at := n.writeGathered(false); !at.IsZero() {
@@ -152,10 +165,18 @@ func (n *notifier) settled(s Settled) {
 	}
 }
 
-func (n *notifier) handlerStart(f Fence) {
-	if h := n.h.OnHandlerStart; h != nil {
-		n.post(func() { h(LeaseEvent{Fence: f}) })
-	}
+// handlerStart returns a channel that is closed when the hook has returned and the lines about
+// earlier events are written, but for those that are gathered.
+func (n *notifier) handlerStart(f Fence) <-chan struct{} {
+	written := make(chan struct{})
+	n.post(func() {
+		defer close(written)
+		n.writeGathered(false)
+		if h := n.h.OnHandlerStart; h != nil {
+			h(LeaseEvent{Fence: f})
+		}
+	})
+	return written
 }
 
 func (n *notifier) stop(f Fence, cause error) {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // A job of RunOnce has a shard and one item in it. The name is reserved, so that a shard
@@ -127,8 +129,8 @@ func (x *once) do(ctx context.Context, lease *Lease, job func(context.Context, *
 	if err != nil {
 		return err
 	}
-	err = errExited
-	result, failed := job(ctx, lease)
+	var result []byte
+	failed := goexit.Call(func() error { result, err = job(ctx, lease); return err })
 	value := append([]byte(onceDone), result...)
 	if _, ok := errors.AsType[*PermanentError](failed); ok {
 		value = append([]byte(onceFailed), oneLine(failed.Error(), maxFailure)...)

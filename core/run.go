@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // run is one lease here and its handler, from the grant until the machine says that the
@@ -28,6 +29,7 @@ type run struct {
 	settled bool   // its handler has returned, and its commits are settled
 	joined  signal // the lease's goroutine ends
 	over    signal // the lease is settled, or the handler stuck
+	told    <-chan struct{}
 
 	watchdog, overdue *time.Timer
 }
@@ -55,6 +57,9 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	}
 	go e.serve(r, eff.HeadKnown)
 }
+
+// slowHooks is how long a handler waits at most until hooks and the log have its lease's grant.
+const slowHooks = 10 * time.Millisecond
 
 // takenOver says of a grant whom the shard was taken over from; nil if from nobody.
 func takenOver(from SessionID) error {
@@ -85,7 +90,11 @@ func (e *Elector) serve(r *run, headKnown bool) {
 		err = e.readHead(r)
 	}
 	if err == nil && e.begin(r) {
-		began, err = time.Now(), errExited
+		select { // the log has the grant before the handler's own lines
+		case <-r.told:
+		case <-time.After(slowHooks):
+		}
+		began, err = time.Now(), goexit.Err
 		err = r.h(r.ctx, r.lease)
 	}
 }
@@ -138,7 +147,7 @@ func (e *Elector) begin(r *run) bool {
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
 	}
 	r.lease.traceBegun()
-	e.note.handlerStart(r.lease.fence)
+	r.told = e.note.handlerStart(r.lease.fence)
 	e.snap.bump()
 	return true
 }

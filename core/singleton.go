@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-var (
-	errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function that does the work", ErrInvalid)
-	errExited    = errors.New("tenure: the function ended its goroutine by runtime.Goexit, as t.FailNow does: have it return an error")
-)
+var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function that does the work", ErrInvalid)
 
 // RunSingleton runs h on at most one member of the namespace at a time, until h
 // has done its work: when h returns nil before its context ended, the shard is
@@ -40,9 +39,8 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 	var once bool                  // only one handler runs at a time
 	var last atomic.Pointer[error] // a stuck one may return after Run
 	err = e.Contend(func(ctx context.Context, lease *Lease) error {
-		err := errExited
-		defer func() { keepLast(&last, ctx, err) }()
-		err = h(ctx, lease)
+		err := goexit.Call(func() error { return h(ctx, lease) })
+		keepLast(&last, ctx, err)
 		if err == nil && ctx.Err() == nil && !once {
 			once = true
 			close(done)

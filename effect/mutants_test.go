@@ -12,6 +12,9 @@ var mutantsFlag = mutate.Flag()
 // TestMutants takes one rule out at a time, and expects the test that is named to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, []mutate.Mutant{
+		{Name: "a resolver that ends its goroutine holds back the effects after it", Killer: "TestResolveGoexit", Edits: []mutate.Edit{{
+			File: "run.go", In: "Ledger.decide", Old: "err := goexit.Call(func() (err error) { d, err = l.o.Resolve(ctx, e); return err })",
+			New: "var err error\n\t\td, err = l.o.Resolve(ctx, e)"}}},
 		{Name: "an effect begins without its intent", Killer: "TestIntentNotWritten", Edits: []mutate.Edit{{
 			File: "run.go", In: "Ledger.make", Old: "	case err != nil:\n		return outcome{err: fmt.Errorf(\"tenure: effect %q: its",
 			New: "	case false:\n		return outcome{err: fmt.Errorf(\"tenure: effect %q: its"}}},

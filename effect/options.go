@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // Bounds of Options.
@@ -106,12 +107,18 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, max(5*time.Second, c.BackoffMin))
 	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
-	if c.Rules == nil {
+	if rules := c.Rules; rules == nil {
 		c.Rules = lease.Rules
+	} else {
+		c.Rules = func() (all []control.Rule) {
+			_ = goexit.Call(func() error { all = rules(); return nil })
+			return all
+		}
 	}
 	if c.OnError == nil {
 		c.OnError = func(err error) { c.Stats.logError(shard, err) }
 	}
+	c.OnError = goexit.Told(c.OnError)
 	c.Stats = cmp.Or(c.Stats, &Stats{})
 	if len(c.Scope) > 1024 || strings.Contains(c.Scope, "\x00") {
 		return nil, invalid("Scope has %d bytes, or a zero byte: use a name of at most 1024", len(c.Scope))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // make begins an effect, or goes on with it as its record says.
@@ -206,7 +207,8 @@ func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 		if err := l.lease.Err(); err != nil {
 			return Decision{}, err
 		}
-		d, err := l.o.Resolve(ctx, e)
+		var d Decision
+		err := goexit.Call(func() (err error) { d, err = l.o.Resolve(ctx, e); return err })
 		if err == nil {
 			switch d.State {
 			case Done, Failed, Repeat, InDoubt, "":

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
@@ -192,7 +193,7 @@ func TestGoexit(t *testing.T) {
 
 		var asked atomic.Int32 // a resolver that does so is asked again
 		l = one.open(Options{Resolve: func(context.Context, Effect) (Decision, error) {
-			if asked.Add(1) == 1 {
+			if asked.Add(1) <= 5 { // every attempt of the first Do
 				runtime.Goexit()
 			}
 			return Decision{State: Done}, nil
@@ -203,6 +204,40 @@ func TestGoexit(t *testing.T) {
 		time.Sleep(2 * laterEvery)
 		if e := w.stored(one, "pay/3"); e.State != Done {
 			w.Errorf("the store has %+v", e)
+		}
+		l.Close()
+		one.resign()
+	})
+}
+
+// TestResolveGoexit: a resolver, rules and a hook that end their goroutine hold back no other effect, nor Close.
+func TestResolveGoexit(t *testing.T) {
+	bubble(t, func(w *world) {
+		one := w.lead("a")
+		l := one.open(Options{})
+		keys := []string{"pay/1", "pay/2", "pay/3"}
+		for _, key := range keys {
+			if _, err := w.do(l, key, newProvider(false).lose(1)); !errors.Is(err, ErrInDoubt) {
+				w.Errorf("got %v", err)
+			}
+		}
+		l.Close()
+		one.resign()
+		one = w.lead("b")
+		var asked atomic.Int32
+		l = one.open(Options{Concurrent: 1, OnError: func(error) { runtime.Goexit() },
+			Rules: func() []control.Rule { runtime.Goexit(); return nil },
+			Resolve: func(context.Context, Effect) (Decision, error) {
+				if asked.Add(1) <= 10 {
+					runtime.Goexit()
+				}
+				return Decision{State: Done}, nil
+			}})
+		time.Sleep(20 * laterEvery)
+		for _, key := range keys {
+			if e := w.stored(one, key); e.State != Done {
+				w.Errorf("the store has %+v", e)
+			}
 		}
 		l.Close()
 		one.resign()

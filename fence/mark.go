@@ -186,12 +186,12 @@ func (m *Mark) Enter(
 
 func (m *Mark) enter(
 	ctx context.Context, resource string, f driver.Fence,
-) (inside context.Context, e *effect, err error) {
+) (context.Context, *effect, error) {
 	if err := m.check(resource, f); err != nil {
 		return nil, nil, err
 	}
 	inside, cancel := context.WithCancelCause(ctx)
-	e = &effect{fence: f, cancel: cancel}
+	e := &effect{fence: f, cancel: cancel}
 	e.superseded, e.supersede = context.WithCancel(context.WithoutCancel(ctx))
 	// It is counted before it is admitted: else a higher token could look between
 	// the two, see nobody, and go on.
@@ -204,15 +204,19 @@ func (m *Mark) enter(
 	g.running[e] = struct{}{}
 	m.mu.Unlock()
 	e.leave = func() { m.leave(resource, g, e) }
-
+	entered := false
+	defer func() { // also if the Storage or a function of Options ends this goroutine
+		if !entered {
+			e.leave()
+		}
+	}()
 	if err := m.Admit(ctx, resource, f); err != nil {
-		e.leave()
 		return nil, nil, err
 	}
 	if err := m.await(ctx, resource, g, f); err != nil {
-		e.leave()
 		return nil, nil, err
 	}
+	entered = true
 	return inside, e, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -314,4 +315,44 @@ func TestMessage(t *testing.T) {
 	if _, err := fence.ReadMessage(get); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("no fence: %v", err)
 	}
+}
+
+// storageFunc is a Storage whose Raise is a function.
+type storageFunc struct {
+	fence.Storage
+	raise func()
+}
+
+func (s storageFunc) Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error) {
+	s.raise()
+	return s.Storage.Raise(ctx, resource, f)
+}
+
+// A Storage, a function of Options and an effect that end their goroutine leave nothing for which a
+// higher token waits.
+func TestMarkGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		exit, memory := true, &fence.Memory{}
+		leave := func() {
+			if exit {
+				runtime.Goexit()
+			}
+		}
+		m := fence.NewMark(storageFunc{memory, leave}, &fence.Options{OnRefused: func(*fence.RefusedError) { runtime.Goexit() },
+			MayWrite: anyShard})
+		do := func(token driver.Token, effect func()) {
+			var done sync.WaitGroup
+			done.Go(func() {
+				_ = m.Do(t.Context(), "r", lease("a", token), func(context.Context) error { effect(); return nil })
+			})
+			done.Wait()
+		}
+		do(3, func() { t.Error("an effect ran") })
+		exit = false
+		do(4, func() { runtime.Goexit() })
+		do(2, func() { t.Error("an effect ran") }) // refused
+		if err := m.Seal(t.Context(), "r", lease("b", 5)); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 const (
@@ -106,7 +107,8 @@ func (t *Tailer) work(ctx context.Context, l *cursor) {
 			t.rest(l)
 			return
 		}
-		more, err := t.advance(ctx, l)
+		var more bool
+		err := goexit.Call(func() (err error) { more, err = t.advance(ctx, l); return err })
 		<-l.f.slots
 		switch {
 		case ctx.Err() != nil:

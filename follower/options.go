@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // Options say how a Tailer reads and applies. The zero value, and nil, work. A
@@ -147,6 +148,10 @@ func (o *Options) resolve() (*Options, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	c.Logger = goexit.Logger(c.Logger)
+	h := &c.Hooks
+	h.OnError, h.OnApply = goexit.Told(h.OnError), goexit.Told(h.OnApply)
+	h.OnRestore, h.OnReset = goexit.Told(h.OnRestore), goexit.Told(h.OnReset)
 	if c.Snapshots == nil {
 		s, err := NewSnapshotter(nil)
 		if err != nil {

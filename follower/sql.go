@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // Dialect is how a database wants its statements.
@@ -169,7 +170,7 @@ func (s *SQL) in(ctx context.Context, store string, from, to Position, effect fu
 		return err
 	}
 	if err = s.move(ctx, tx, store, from, to); err == nil {
-		err = effect(tx)
+		err = goexit.Call(func() error { return effect(tx) })
 	}
 	if err == nil {
 		return tx.Commit()

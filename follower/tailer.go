@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/rhythm"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
@@ -260,7 +261,8 @@ func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
 
 // positions is a checked Load.
 func (t *Tailer) positions(ctx context.Context, f *followed) (map[core.ShardID]Position, error) {
-	cp, err := f.applier.Load(ctx)
+	var cp Checkpoint
+	err := goexit.Call(func() (err error) { cp, err = f.applier.Load(ctx); return err })
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
@@ -162,7 +163,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (m *Manager) askLoads(ctx context.Context, last map[string]float64) map[string]float64 {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
-	loads, err := m.o.Loads(limited)
+	var loads map[string]float64
+	err := goexit.Call(func() (err error) { loads, err = m.o.Loads(limited); return err })
 	if m.tried("ask for the loads", err); err != nil {
 		return last
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
@@ -347,7 +348,7 @@ func (m *Manager) tried(call string, err error) {
 			m.o.OnError(fmt.Errorf("tenure: %s: %w", call, err))
 		}
 	} else if s, say := m.lines.Worked(call, now); say {
-		slog.Info("tenure: sharding: works again", slog.String("call", call), slog.Int("failures", s.Failures),
+		goexit.Logger(slog.Default()).Info("tenure: sharding: works again", slog.String("call", call), slog.Int("failures", s.Failures),
 			slog.Duration("after", now.Sub(s.Since)))
 	}
 }

@@ -13,6 +13,12 @@ var mutantsFlag = mutate.Flag()
 // fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
+		{Name: "Prepare that ends its goroutine is the member's last", Killer: "TestGoexit", Edits: []mutate.Edit{{
+			File: "prepare.go", In: "preparer.run", Old: "err := goexit.Call(func() error { return p.m.o.Prepare(x.ctx, x.shard) })",
+			New: "err := p.m.o.Prepare(x.ctx, x.shard)"}}},
+		{Name: "Take that ends its goroutine leaves a range with nobody", Killer: "TestGoexit", Edits: []mutate.Edit{{
+			File: "slice.go", In: "Slice.fetch", Old: "err := goexit.Call(func() (err error) { ops, err = s.take(s.ctx, c.From, g.Range); return err })",
+			New: "var err error\n\tops, err = s.take(s.ctx, c.From, g.Range)"}}},
 		{Name: "W1: a plan that does not follow its predecessor is applied", Killer: "TestPlanFollowsItsPredecessor", Edits: []mutate.Edit{{
 			File: "table.go", In: "assignments.begin", Old: "if c.Number != t.number+1 || t.names == nil {", New: "if t.names == nil {"}}},
 		{Name: "W5: a range is given while a call for it goes on", Killer: "TestKeysInBetween", Edits: []mutate.Edit{{
@@ -47,7 +53,7 @@ func TestMutants(t *testing.T) {
 		{Name: "an operator's merge is not carried out", Killer: "TestRangesByRule", Edits: []mutate.Edit{{
 			File: "operators.go", In: "planner.bound", Old: "case !p.bounds[h] && begins:", New: "case false:"}}},
 		{Name: "a process without a Manager is planned shards", Killer: "TestGuest", Edits: []mutate.Edit{{
-			File: "options.go", In: "Options.resolve", Old: `m.Meta[mark.Key] != "" && (takes`, New: `mark.Key != "" && (takes`}}},
+			File: "options.go", In: "Options.resolve", Old: `yes = m.Meta[mark.Key] != "";`, New: `yes = true;`}}},
 		{Name: "an application removes the mark of its Manager", Killer: "TestMark", Edits: []mutate.Edit{{
 			File: "../core/elector.go", In: "Elector.changeState", Old: "			st.Meta[mark.Key] = value\n", New: "			_ = value\n"}}},
 		{Name: "an application sets the mark of a Manager", Killer: "TestMark", Edits: []mutate.Edit{{

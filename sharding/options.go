@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
@@ -144,10 +145,17 @@ func (o *Options) resolve() (*Options, []string, error) {
 		c.ZoneKey = "zone"
 	}
 	takes := c.Takes
-	c.Takes = func(m core.Member) bool { return m.Meta[mark.Key] != "" && (takes == nil || takes(m)) }
+	c.Takes = func(m core.Member) (yes bool) {
+		if yes = m.Meta[mark.Key] != ""; yes && takes != nil {
+			yes = false
+			_ = goexit.Call(func() error { yes = takes(m); return nil })
+		}
+		return yes
+	}
 	if c.OnError == nil {
 		c.OnError = func(err error) { slog.Warn("tenure: sharding: trying again", slog.Any("error", err)) }
 	}
+	c.OnPlan, c.OnRange, c.OnError = goexit.Told(c.OnPlan), goexit.Told(c.OnRange), goexit.Told(c.OnError)
 	return &c, names, nil
 }
 

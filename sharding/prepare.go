@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // A shard is prepared before it is handed over: the member to which a plan gives it calls
@@ -149,7 +150,7 @@ func (p *preparer) run() {
 		p.queue = p.queue[1:]
 		p.mu.Unlock()
 		late := time.AfterFunc(p.m.o.PrepareBudget, func() { x.end(errTooLong) })
-		err := p.m.o.Prepare(x.ctx, x.shard)
+		err := goexit.Call(func() error { return p.m.o.Prepare(x.ctx, x.shard) })
 		inTime := late.Stop()
 		if !inTime {
 			err = errTooLong

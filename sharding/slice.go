@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 // ErrMoved: a key is not, or not yet, this shard's. The error is a *MovedError.
@@ -171,7 +172,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	if err != nil {
 		return nil, err
 	}
-	s := &Slice{m: m, lease: lease, take: take, log: slog.Default().With(slog.String("shard", shard))}
+	s := &Slice{m: m, lease: lease, take: take, log: goexit.Logger(slog.Default()).With(slog.String("shard", shard))}
 	if s.note, err = readNote(shard, item); err != nil {
 		return nil, err
 	}
@@ -550,7 +551,8 @@ func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
 
 // fetch calls Take, and commits its operations with the note.
 func (s *Slice) fetch(c *rangeChange, g *gift) error {
-	ops, err := s.take(s.ctx, c.From, g.Range)
+	var ops []core.Op
+	err := goexit.Call(func() (err error) { ops, err = s.take(s.ctx, c.From, g.Range); return err })
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/route"
 )
@@ -106,7 +107,7 @@ func (c *call) query() *api.QueryOptions {
 func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c = &call{s: s, caller: ctx}
 	if s.token != nil {
-		if c.token, err = s.token(ctx); err != nil {
+		if err = goexit.Call(func() (err error) { c.token, err = s.token(ctx); return err }); err != nil {
 			return nil, fmt.Errorf("the ACL token: %w", err)
 		}
 	}

@@ -2,6 +2,7 @@ package sql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -85,6 +86,9 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		}
 		return at + 1, b.insertMember(ctx, roster, m, at+1)
 	})
+	if errors.Is(err, errRaced) && !m.Supersede && ctx.Err() == nil {
+		return b.Join(ctx, m) // each time another one has joined
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -136,14 +140,13 @@ func (b *Backend) checkLabel(ctx context.Context, roster *Tx, m driver.Member, b
 	if err := b.checkUnused(ctx, roster, m.Session, last); err != nil {
 		return err
 	}
-	if last != before.session {
-		return fmt.Errorf("tenure: %w: another session joined as node %q meanwhile", driver.ErrRetry, m.Node)
-	}
-	if removed != before.removals {
-		return fmt.Errorf("tenure: %w: node labels were removed meanwhile", driver.ErrRetry)
+	if last != before.session || removed != before.removals {
+		return errRaced
 	}
 	return nil
 }
+
+var errRaced = fmt.Errorf("tenure: %w: another session joined under this node label, or labels were removed, meanwhile", driver.ErrRetry)
 
 // insertMember writes the records of a new session at a revision of the roster.
 func (b *Backend) insertMember(ctx context.Context, roster *Tx, m driver.Member, at int64) error {

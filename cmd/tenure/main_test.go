@@ -564,6 +564,15 @@ func (p *place) stopping() {
 		p.decode(&rules, "rules")
 		return len(slices.DeleteFunc(rules, func(r ruleOut) bool { return r.Kind != "stop" || r.Ended }))
 	}
+	var newest []ruleOut
+	p.decode(&rules, "rules")
+	if p.decode(&newest, "rules", "--last", "1"); len(newest) != 1 || slices.ContainsFunc(rules, func(r ruleOut) bool { return r.At.After(newest[0].At) }) {
+		p.t.Errorf("the newest rule: got %+v of %+v", newest, rules)
+	}
+	if p.decode(&newest, "rules", "--last", "100"); len(newest) != len(rules) {
+		p.t.Errorf("the newest 100 rules: got %d of %d", len(newest), len(rules))
+	}
+	p.bad(exitUsage, "positive", "rules", "--last", "-1")
 	var yes operator.Answer
 	if p.decode(&yes, "may-stop", "second", "--dry-run"); !yes.May || !yes.Until.IsZero() || stops() != 0 {
 		p.t.Errorf("may-stop --dry-run: got %+v, and the rules %+v", yes, rules)

@@ -92,8 +92,15 @@ func (a *app) ruleCommands() []*cobra.Command {
 		c.Flags().Int64Var(&o.token, "token", 0, "only if the shard still has this token; default: the one seen now")
 		return c
 	}
+	var last int
 	rules := &cobra.Command{Use: "rules", Short: "List the operators' rules", Args: args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.rules) }}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if last < 0 {
+				return usage("--last is positive")
+			}
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.rules(ctx, b, last) })
+		}}
+	rules.Flags().IntVar(&last, "last", 0, "only the newest so many rules, the oldest of them first; 0: all, by kind")
 	return append([]*cobra.Command{
 		rules,
 		set("drain NODE", "Have the members of a node own nothing", node, drain),
@@ -117,10 +124,14 @@ type ruleOut struct {
 	Spent bool `json:"spent"` // the shard has another token than the rule
 }
 
-func (a *app) rules(ctx context.Context, b core.Backend) error {
+func (a *app) rules(ctx context.Context, b core.Backend, last int) error {
 	list, err := call(ctx, a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
 	if err != nil && list == nil {
 		return err
+	}
+	if last > 0 {
+		slices.SortStableFunc(list, func(x, y control.Rule) int { return x.At.Compare(y.At) })
+		list = list[max(0, len(list)-last):]
 	}
 	v, failed := a.state(ctx, b)
 	if failed != nil {

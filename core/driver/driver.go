@@ -61,7 +61,8 @@ type Backend interface {
 	// attempt (M3). A record per node label serialises joins: joining is one
 	// compare-and-set on it that creates the member record and, with Supersede,
 	// deletes exactly the session that the label's record names. A join that loses
-	// that race is ErrRetry. A late or repeated join fails on the compare with
+	// that race reads the label again, and joins, as long as ctx lasts: the processes of a
+	// host start together. With Supersede it is ErrRetry. A late or repeated join fails on the compare with
 	// ErrConflict: nothing ever revives an id. Without Supersede several sessions may
 	// live under one label; they share nothing.
 	//

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -247,5 +248,31 @@ func TestSQLDialects(t *testing.T) {
 				t.Errorf("%d effects of %d entries, %v, with %d replies lost", n, distinct, err, lost)
 			}
 		})
+	}
+}
+
+// A function that ends its goroutine in the transaction leaves none open, and nothing of it.
+func TestSQLGoexit(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "app.db"))
+	db.SetMaxOpenConns(1)
+	calls := 0
+	s := newSQL(t, db, func(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
+		err := insertEffects(ctx, tx, b)
+		if calls++; calls == 1 {
+			runtime.Goexit()
+		}
+		return err
+	})
+	b := follower.Batch{Store: "x", From: follower.Position{Shard: "s"}, Entries: []core.Entry{{Shard: "s", Seq: 1, Token: 1}}}
+	if err := s.Apply(t.Context(), b); err == nil {
+		t.Error("the first call has no error")
+	}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Error(err)
+	}
+	var n int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effects").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d effects, %v", n, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/peerdial"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -111,6 +112,7 @@ func NewClient(o *ClientOptions) (*Client, error) {
 	if c.o.OnError == nil {
 		c.o.OnError = func(err error) { slog.Warn("tenure: route: no member answers", slog.Any("error", err)) }
 	}
+	c.o.OnError = goexit.Told(c.o.OnError)
 	if c.asks, c.base = o.Base, o.Base; o.Base == nil {
 		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil, false)))
 		c.asks, c.base, c.own = asks, base, []*http.Transport{asks, base}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
@@ -49,9 +50,8 @@ func parse(dsn string, o *Options) (*mysql.Config, error) {
 	cfg.Logger = &mysql.NopLogger{}
 	cfg.InterpolateParams, cfg.MultiStatements, cfg.RejectReadOnly = false, false, false
 	if o.Password != nil {
-		err = cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) (err error) {
-			c.Passwd, err = o.Password(ctx)
-			return err
+		err = cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) error {
+			return goexit.Call(func() (err error) { c.Passwd, err = o.Password(ctx); return err })
 		}))
 	}
 	return cfg, err
