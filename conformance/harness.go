@@ -154,6 +154,8 @@ const (
 	OversizeShard Tampering = "oversize shard"
 	// ImpossibleShard gives a shard's record a token that was never granted.
 	ImpossibleShard Tampering = "impossible shard"
+	// CorruptHistory makes a shard free, and replaces the history of its leases (R3).
+	CorruptHistory Tampering = "corrupt history"
 	// CorruptHead replaces a shard's head in the same way as CorruptShard its record.
 	CorruptHead Tampering = "corrupt head"
 	// CorruptEntry does so with the record of a shard's log that ends with entry 1.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
@@ -265,6 +266,16 @@ func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Sessio
 
 func (b *modelBackend) Labels(ctx context.Context) ([]string, error) {
 	return send(ctx, b, read, func() ([]string, error) { return slices.Collect(maps.Keys(b.m.store.labels)), nil })
+}
+
+func (b *modelBackend) History(ctx context.Context, id driver.ShardID) ([]driver.Grant, error) {
+	return send(ctx, b, read, func() ([]driver.Grant, error) {
+		all, why := grants.Parse(b.m.shard(id).past)
+		if why == "" || b.m.bug == badHistoryHidden {
+			return all, nil
+		}
+		return all, driver.Damaged(string(id), id, why)
+	})
 }
 
 // block tries at every change until there is an answer.
@@ -536,7 +547,12 @@ func (s *modelSession) Transfer(ctx context.Context, to []driver.Transfer) ([]dr
 	if err := driver.CheckTransfers(to, s.id); err != nil {
 		return nil, err
 	}
-	return batch(ctx, s, to, true, s.b.m.transfer, acquireFailed)
+	return batch(ctx, s, to, true, func(h driver.Transfer) driver.AcquireResult {
+		if s.b.m.bug == historyReadFirst && s.b.m.shard(h.Fence.Shard).past != "" {
+			s.b.m.calls.Reads++
+		}
+		return s.b.m.transfer(h)
+	}, acquireFailed)
 }
 
 func (s *modelSession) Release(ctx context.Context, fences []driver.Fence) error {

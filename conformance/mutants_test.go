@@ -101,6 +101,12 @@ const (
 	denialIsRetry
 	listsAnySize
 	listsAnyNumber
+	historyOfGrants
+	historyTimeless
+	historyShort
+	historyReadFirst
+	badHistoryBars
+	badHistoryHidden
 
 	lying bug = 1 << 16
 )
@@ -127,6 +133,12 @@ func mutants() []mutant {
 		{lockDropsHead, "removes what was committed under a lock", "Locks/CommitsStay", "R2"},
 		{lockVanishes, "does not report that a lock was released", "Locks/ReleaseIsSeen", "R2"},
 		{locksStay, "keeps a record of every lock for ever", "Locks/RecordsAreBounded", "R2"},
+		{historyOfGrants, "does not remember that leases were released", "History/LastLeases", "R3"},
+		{historyTimeless, "does not remember when leases began", "History/LastLeases", "R3"},
+		{historyShort, "remembers two leases of long labels", "History/LastLeases", "R3"},
+		{historyReadFirst, "reads the former leases before it writes", "History/CostsNoCall", "R3"},
+		{badHistoryBars, "grants no shard whose history is damaged", "History/Damaged", "D1"},
+		{badHistoryHidden, "does not say that a history is damaged", "History/Damaged", "D1"},
 		{denialIsRetry, "does not tell a missing right from what may be tried again", "Errors/RightTakenAway", "E5"},
 		{livesCheckedApart, "looks whether the claimer lives, and writes after", "Acquire/ClaimRacesEvict", "M1"},
 		{livesCheckedApart, "looks whether the target lives, and writes after", "Release/TransferRacesEvict", "A5"},

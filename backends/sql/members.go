@@ -178,7 +178,7 @@ func notApplied(err error) error {
 // checkUnused refuses an id that was used before (M3): by a live member, by the
 // last one under the label, or by one that departed lately.
 func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver.SessionID) error {
-	alive, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
+	alive, _, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
 	if err != nil {
 		return err
 	}
@@ -192,21 +192,23 @@ func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver
 	return nil
 }
 
-// alive returns which of the sessions have a member record.
-func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (map[driver.SessionID]bool, error) {
-	found := make(map[driver.SessionID]bool)
+// alive returns which of the sessions have a member record, and their labels.
+func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (found map[driver.SessionID]bool,
+	labels map[driver.SessionID]string, err error) {
+	found, labels = make(map[driver.SessionID]bool), make(map[driver.SessionID]string)
 	if len(ids) == 0 {
-		return found, nil
+		return found, labels, nil
 	}
-	err := roster.rows(ctx, how, []any{b.name, list(ids, same)}, func(r Row) error {
+	err = roster.rows(ctx, how, []any{b.name, list(ids, same)}, func(r Row) error {
 		var id driver.SessionID
-		if err := r.Scan(&id); err != nil {
+		var node string
+		if err := r.Scan(&id, &node); err != nil {
 			return err
 		}
-		found[id] = true
+		found[id], labels[id] = true, node
 		return nil
 	})
-	return found, err
+	return found, labels, err
 }
 
 // depart removes those of the sessions that exist, and records at which revision,

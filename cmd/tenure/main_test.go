@@ -526,6 +526,12 @@ func (p *place) moved() {
 		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
 		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
 	}
+	// Whoever is up may be passed it as the two stop, and releases what it does not want.
+	passed := slices.ContainsFunc(h.Owners, func(g driver.Grant) bool { return g.Node == "right" && g.End == driver.EndPassed })
+	sorted := slices.IsSortedFunc(h.Owners, func(x, y driver.Grant) int { return x.Since.Compare(y.Since) })
+	if len(h.Owners) < 3 || !passed || !sorted {
+		p.t.Errorf("history: the last owners are %+v; want right among them, which passed it", h.Owners)
+	}
 	// A rule that is spent is removed with the next change.
 	p.run(exitOK, "freeze", "-y")
 	if p.decode(&rules, "rules"); len(rules) != 1 {

@@ -42,7 +42,7 @@
 //
 // Membership: M1 beat, M2 evict, M3 join, M4 update, I1 identity, I2 incarnation.
 // Leases: A1 mutual exclusion, A2 monotonic tokens, A3 idempotent, A4
-// independent, A5 transfer and preemption, A6 batch, R1 exact release, R2 locks.
+// independent, A5 transfer and preemption, A6 batch, R1 exact release, R2 locks, R3 history.
 // Fenced writes: F1 fenced commit, F2 two failures.
 // Log: L1 order, L2 pages, L3 trim, L4 tail.
 // Views: O1 state, O2 prompt, O3 quiet.

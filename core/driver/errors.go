@@ -152,6 +152,16 @@ type LabelLister interface {
 	Labels(ctx context.Context) ([]string, error)
 }
 
+// Historian is a Backend that remembers the last leases of a shard, for people. It is optional. The
+// command tenure history shows them.
+type Historian interface {
+	// History returns at most the last four leases of a shard, the oldest first, and none of a
+	// lock (R3). Each change of owner writes them with the shard's record, in at most 200 bytes,
+	// at no further request. No View has them, and they decide nothing. If what is stored makes
+	// no sense, the error matches ErrDamaged, and the leases are those that are newer.
+	History(ctx context.Context, shard ShardID) ([]Grant, error)
+}
+
 // MissingError is what an opening did not find and was not to make: a database, its tables or
 // the namespace. It matches Err.
 type MissingError struct {

@@ -158,6 +158,27 @@ type EvictResult struct {
 	Err     error
 }
 
+// Grant is one lease of a shard, as the store remembers it for people. The times are whole seconds
+// by the wall clocks of the writers. They decide nothing, and may be in any order.
+type Grant struct {
+	Node  string    `json:"node"`           // of a label above 23 bytes "~" and the last 22; empty: unknown
+	Since time.Time `json:"since,omitzero"` // zero: unknown
+	Until time.Time `json:"until,omitzero"` // of EndGone when the next owner took the shard
+	End   End       `json:"end,omitempty"`  // empty: it has not ended
+}
+
+// End is why a lease ended.
+type End string
+
+// How leases end. Stores keep the values.
+const (
+	EndReleased  End = "released"  // by its session
+	EndPassed    End = "passed"    // by its session, to another one
+	EndRenewed   End = "renewed"   // by its session, for a lease with a new token
+	EndGone      End = "gone"      // a claim found that its session had no record: see Loss
+	EndPreempted End = "preempted" // by a claim with Preempt
+)
+
 // OpKind says what an Op does.
 type OpKind uint8
 

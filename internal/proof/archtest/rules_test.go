@@ -33,7 +33,7 @@ var floors = [][][]string{
 	{{"core"}},
 	// Stores, beside what applications build on leases.
 	{
-		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/oddkey", "internal/route", "internal/sqlschema"},
+		{"backends/...", "internal/changelog", "internal/grants", "internal/kvkeys", "internal/kvrecord", "internal/oddkey", "internal/route", "internal/sqlschema"},
 		{"sharding/..."},
 		{"effect"},
 		{"lock"},
@@ -91,10 +91,11 @@ var rows = []row{
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/listing", "internal/oddkey", "core/driver", "internal/kvrecord",
+	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/kvrecord",
 		"internal/kvkeys"}},
 	{pkg: "internal/oddkey", allow: []string{"core/driver"}},
-	{pkg: "internal/kvrecord", allow: []string{"core/driver"}},
+	{pkg: "internal/grants", allow: []string{"core/driver"}},
+	{pkg: "internal/kvrecord", allow: []string{"core/driver", "internal/grants"}},
 	{pkg: "internal/changelog", allow: []string{
 		"core/driver", "backends/kv", "internal/kvrecord", "internal/kvkeys",
 	}},
@@ -116,7 +117,7 @@ var rows = []row{
 		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/go-zookeeper/zk", "internal/kvkeys",
 	}},
-	{pkg: "backends/sql", allow: []string{"internal/boundjson", "internal/listing", "internal/oddkey", "core/driver", "internal/sqlschema"}},
+	{pkg: "backends/sql", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/sqlschema"}},
 	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
 	{pkg: "backends/sql/sqlite", allow: append([]string{
 		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
@@ -148,7 +149,7 @@ var rows = []row{
 		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
 	}},
 	{pkg: "conformance", allow: []string{
-		"backends/kv", "core/driver", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
+		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
 		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
@@ -216,7 +217,7 @@ var rows = []row{
 	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
 		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
-	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
+	{pkg: "internal/sqlschema", allow: []string{"core/driver", "internal/grants"}},
 	// It measures backends as core uses them.
 	{pkg: "internal/proof/sqlfault", allow: []string{
 		"core", "core/driver", "backends/sql", "conformance", "internal/proof/ample", "internal/proof/faultproxy",

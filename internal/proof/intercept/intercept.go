@@ -89,7 +89,16 @@ type Around func(ctx context.Context, c *Call, proceed func(context.Context) err
 // Wrap returns b with around in every call. Closing it closes b.
 func Wrap(b driver.Backend, around Around) driver.Backend {
 	w := &backend{Backend: b, around: around}
-	if l, ok := b.(driver.LabelLister); ok {
+	l, lists := b.(driver.LabelLister)
+	h, remembers := b.(driver.Historian)
+	switch {
+	case lists && remembers:
+		return struct {
+			*backend
+			driver.LabelLister
+			driver.Historian
+		}{w, l, h}
+	case lists:
 		return struct {
 			*backend
 			driver.LabelLister

@@ -76,7 +76,7 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 
 	columns := map[string][]string{
-		"namespaces": {"store_id", "namespace"}, "shards": {"shard", "session"}, "items": {"shard", "key", "value"},
+		"namespaces": {"store_id", "namespace"}, "shards": {"shard", "session", "grants"}, "items": {"shard", "key", "value"},
 		"logs": {"shard", "cuts", "payloads"}, "rosters": {"store_id"}, "nodes": {"node", "session"},
 		"members": {"session", "node", "meta"}, "beats": {"session"}, "departures": {"session"},
 	}
@@ -228,6 +228,8 @@ func Damage(what conformance.Tampering, name string, w Wide) (data, roster []str
 		return shard("session = " + w.Text(1<<20)), nil
 	case conformance.ImpossibleShard:
 		return shard("token = 4611686018427387905"), nil
+	case conformance.CorruptHistory:
+		return shard("session = '', grants = '\x1b[31m{{{/'"), nil
 	case conformance.CorruptHead:
 		return shard("number = -7, oldest = 9"), nil
 	case conformance.CorruptEntry:
