@@ -255,13 +255,17 @@ func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Sessio
 	b.m.mu.Lock()
 	last, removals := b.m.store.labels[j.Node], b.m.store.removals
 	b.m.mu.Unlock()
-	return send(ctx, b, write, func() (driver.Session, error) {
+	s, err := send(ctx, b, write, func() (driver.Session, error) {
 		if err := b.m.join(j, last, removals); err != nil {
 			return nil, err
 		}
 		b.known[j.Session] = b.m.store.members[j.Session]
 		return &modelSession{b: b, id: j.Session, node: j.Node, granted: map[driver.ShardID]driver.Fence{}}, nil
 	})
+	if errors.Is(err, driver.ErrRetry) && !j.Supersede && ctx.Err() == nil {
+		return b.Join(ctx, j)
+	}
+	return s, err
 }
 
 func (b *modelBackend) Labels(ctx context.Context) ([]string, error) {
