@@ -194,7 +194,7 @@ func TestServeMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the largest requests run in .ci/run")
 	}
-	const most, size, clients = 100_000_000, 2_680_000, 60
+	const most, size, clients = 125_000_000, 2_680_000, 60
 	manifest, err := os.ReadFile("../../deploy/kubernetes/sidecar.yaml")
 	if err != nil {
 		t.Fatal(err)
