@@ -15,7 +15,7 @@ import (
 func TestChangesOfLocks(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
-		w.shares(2*interval, map[string]int{"a": 15, "b": 15})
+		w.shares(10*ttl, map[string]int{"a": 15, "b": 15})
 		r, err := NewRouter(b.e, b.Manager)
 		if err != nil {
 			w.Fatal(err)
