@@ -20,7 +20,7 @@ func TestCall(t *testing.T) {
 		"returns": {func() error { return nil }, nil}, "fails": {func() error { return want }, want},
 		"exits": {func() error { runtime.Goexit(); return nil }, Err},
 	} {
-		if err := Call(c.f); err != c.want { //nolint:errorlint // the very error
+		if err := Call(c.f); err != c.want {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
