@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// The driver contract's errors that applications meet (rule E1). Each means that the call was
-// certainly not applied.
+// The driver contract's errors that applications meet (rule E1). Each except ErrDenied means that
+// the call was certainly not applied.
 var (
 	// ErrLost means that this process no longer leads, because its lease is over. It is matched
 	// by *RevokedError, *FencedError, *SessionLostError, and *RefusedError of package fence. The
@@ -42,7 +42,8 @@ var (
 	ErrClosed = driver.ErrClosed
 	// ErrRetry means that the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
-	// ErrDenied means that the store refuses this to this user, or with its present settings.
+	// ErrDenied means that the store refuses this to this user, or with its present settings. It
+	// does not say whether a write was applied: see NotApplied.
 	ErrDenied = driver.ErrDenied
 	// ErrDamaged means that a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
