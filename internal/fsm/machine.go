@@ -69,8 +69,8 @@ type beat struct {
 	long   bool // a read that has all of CallTimeout
 }
 
-// Machine is one member's side of the lease protocol: a pure state machine
-// without I/O, clock or goroutine. Not safe for concurrent use.
+// Machine is one member's side of the lease protocol: a pure state machine without I/O, clock or
+// goroutine. It is not safe for concurrent use.
 type Machine struct {
 	cfg  Config
 	rng  rng
@@ -136,8 +136,7 @@ type Machine struct {
 	gifts   map[int32]*gift // shards that were given to such members
 }
 
-// New returns a machine that has not joined. It joins when it first wants a
-// shard.
+// New returns a machine that has not joined. It joins when it first wants a shard.
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, rng: rng(cfg.Seed),
@@ -149,15 +148,14 @@ func New(cfg Config) *Machine {
 	}
 }
 
-// Config is what the machine was made with, as it is now.
+// Config returns the machine's current configuration.
 func (m *Machine) Config() Config { return m.cfg }
 
 // keptEffects is for how many effects room is kept from one Step to the next.
 const keptEffects = 1024
 
-// Step tells the machine that at instant now in happened, and returns what to
-// do, in order. Instants never decrease. The returned slice is valid until the
-// next Step.
+// Step tells the machine that in happened at instant now, and returns the effects to carry out,
+// in order. Instants never decrease. The returned slice is valid until the next Step.
 func (m *Machine) Step(now Instant, in Input) []Effect {
 	late := now.Sub(m.WakeAt())
 	m.now = max(m.now, now)
@@ -271,8 +269,8 @@ func (m *Machine) advance() {
 	}
 }
 
-// WakeAt is the instant at which the machine wants its next Step if nothing
-// happens before; Never if there is none.
+// WakeAt returns the instant at which the machine needs its next Step if no input comes before,
+// or Never.
 func (m *Machine) WakeAt() Instant {
 	switch m.phase {
 	case idle, waiting:
@@ -302,7 +300,8 @@ func (m *Machine) WakeAt() Instant {
 	return Never
 }
 
-// Session is the session joined as, empty when there is none.
+// Session returns the session under which the machine has joined, or the empty session if it has
+// not.
 func (m *Machine) Session() driver.SessionID {
 	if m.phase != live {
 		return ""
@@ -315,9 +314,8 @@ func (m *Machine) Trusted(now Instant) bool {
 	return m.phase == live && !m.lapsed && now < m.until
 }
 
-// Settled reports whether nothing is left that names this session: no handler
-// runs, no record is this session's, nothing is in flight. Then leaving loses
-// nothing. It looks at every shard.
+// Settled reports whether leaving loses nothing: no handler runs, no record names this session,
+// and nothing is in flight. It checks every shard.
 func (m *Machine) Settled() bool {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -328,8 +326,8 @@ func (m *Machine) Settled() bool {
 	return true
 }
 
-// AppendMembers appends the members known to live, this one included, in the
-// order of their sessions, this one first.
+// AppendMembers appends the members known to live: this one first, then the others in the order
+// of their sessions.
 func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	if m.phase == live {
 		self := m.cfg.Member
@@ -342,14 +340,15 @@ func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	return b
 }
 
-// Preferred reports whether somebody said who claims a shard first: then its owner is an
-// assigner's to decide.
+// Preferred reports whether an assigner named the members that claim the shard first. That
+// assigner then decides its owner.
 func (m *Machine) Preferred(name driver.ShardID) bool {
 	i, ok := m.index[name]
 	return ok && !driver.IsLock(name) && m.shards[i].heirs != Heirs{}
 }
 
-// Owner is the newest known record of a shard, if the session that it names lives.
+// Owner returns the newest known record of a shard if the session that it names lives, and
+// otherwise the zero Owner.
 func (m *Machine) Owner(name driver.ShardID) driver.Owner {
 	i, ok := m.index[name]
 	if !ok || m.free(&m.shards[i]) {
