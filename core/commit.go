@@ -299,7 +299,7 @@ func (e *Elector) fitting(queue []*pending) int {
 		for i := range p.ops {
 			if k := p.ops[i].Key; k != "" {
 				if _, dup := keys[k]; dup {
-					return n // a key is unique in each pending, so another caller has it
+					return n // a key is once in each pending: it is another caller's
 				}
 				keys[k] = struct{}{}
 			}
