@@ -121,7 +121,7 @@ const (
 	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
 	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
 	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is what opening the backend found, if anything
+	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is the finding of the opening, if any
 	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
 	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
 	SessionIneligible SessionEventKind = "not eligible"      // Err says why: see Options.Eligible
@@ -241,7 +241,7 @@ func peerEvent(e fsm.Event) (PeerEventKind, bool) {
 }
 
 // JoinHooks returns hooks that call the given hooks in order, such as an application's hooks and
-// those of package tenureprom.
+// the hooks of package tenureprom.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
 		OnGrant:         joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnGrant }),
@@ -310,7 +310,7 @@ func joinedStarts(all []Hooks) func(context.Context, Started) (context.Context, 
 	}
 }
 
-// span is a call to the backend that is under way.
+// span is a call to the backend in progress.
 type span struct {
 	n     *notifier
 	kind  string

@@ -73,8 +73,8 @@ func (l *Lease) Context() context.Context { return l.ctx }
 //
 // On Linux a suspension of the machine counts at the first call after it, and Context ends within
 // half of Options.Margin. On other systems a suspension counts only if Go's monotonic clock
-// counts it. On no system does a virtual machine notice that its host paused it; the fence
-// protects what it writes then. After Context has ended, Err never returns nil again (S6).
+// counts it. No virtual machine notices that its host paused it; the fence protects its writes
+// then. After Context has ended, Err never returns nil again (S6).
 func (l *Lease) Err() error {
 	if r := l.ended.Load(); r != nil {
 		return r
@@ -120,8 +120,8 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 
 // List returns the shard's items whose key begins with prefix, byte by byte, in the order of
 // their keys: the first limit items, or all if limit is 0. If limit is negative, the error is
-// ErrInvalid. The limit also limits what List reads from the store. If largest is positive, an
-// item with a larger value has Damaged instead of the value; see driver.Backend. Otherwise List
+// ErrInvalid. The limit also limits the reads from the store. If largest is positive, an item
+// with a larger value has Damaged instead of the value; see driver.Backend. Otherwise List
 // behaves like Get.
 func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
 	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {
@@ -137,7 +137,8 @@ func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, erro
 	return guarded(ctx, l, callReadLog, func(ctx context.Context) (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
 }
 
-// guarded calls read between two checks of the lease. If both pass, nobody else wrote in between.
+// guarded calls read between two checks of the lease. If both pass, no other process wrote in
+// between.
 func guarded[T any](ctx context.Context, l *Lease, kind string, read func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := l.Err(); err != nil {

@@ -15,7 +15,7 @@ import (
 // Counting them separately keeps a rebalance from hiding a crash.
 const maxMoves = 64
 
-// snapshots makes Views on demand, so that ten thousand changes cost nothing while nobody looks.
+// snapshots makes Views on demand, so that ten thousand changes cost nothing without a caller.
 // Elector.mu guards all fields but last.
 type snapshots struct {
 	gen     uint64 // generation of the state

@@ -94,7 +94,7 @@ func (e *Elector) keepTime(ctx context.Context) {
 	}
 }
 
-// changesView reports whether a step may have changed what a View shows.
+// changesView reports whether a step may have changed the View.
 func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 	switch in.Kind {
 	case fsm.InObserved:

@@ -50,7 +50,7 @@ type View struct {
 	gen uint64
 }
 
-// Ownership is a shard and who owns it.
+// Ownership is a shard and its owner.
 type Ownership struct {
 	Shard   string
 	Session SessionID // the session in the shard's record; empty if none
@@ -111,7 +111,7 @@ const (
 	MoveStopped MoveKind = "asked to stop" // Err is the reason
 	MoveRevoked MoveKind = "revoked"       // Err is a *RevokedError
 	MoveStuck   MoveKind = "stuck"
-	MoveBack    MoveKind = "given back" // its handler has returned; Err is what it returned
+	MoveBack    MoveKind = "given back" // its handler has returned Err
 )
 
 // Move is something that happened to one of this member's leases.

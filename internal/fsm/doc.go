@@ -36,15 +36,15 @@
 // # States
 //
 //	session:  idle -> joining -> live (trusted until) -> lost -> waiting for a back-off -> joining
-//	          live <-> lapsed (no answered heartbeat in time);  any -> left, or halted for good
+//	          live <-> lapsed (no answered heartbeat in time);  any -> left or halted, permanently
 //	peer:     heard (version, when) -> quiet for half its TTL: this member sends a heartbeat
-//	          every TTL/12 -> silent for its TTL, proven by those -> (my turn) evicted
+//	          every TTL/12 -> silent for its TTL, proven by them -> (my turn) evicted
 //	shard:    free -> (my turn) acquiring -> held -> draining -> releasing, or transferring
 //	          to a successor -> free;  held, draining -> revoked when trust lapses, the store
 //	          refuses the fence, the record names another lease, the drain budget is spent, or
 //	          the session is lost
 //	lease:    granted -> revoked -> settled, once each
-//	member:   eligible <-> not eligible: what it holds drains to a member that is
+//	member:   eligible <-> not eligible: its shards drain to an eligible member
 //
 // # Replies
 //

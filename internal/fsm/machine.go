@@ -25,7 +25,7 @@ const (
 	joining              // a join is outstanding
 	waiting              // backing off before the next join
 	live                 // joined; trusted unless lapsed
-	left                 // gave up the session for good
+	left                 // gave up the session permanently
 	halted               // the store changed (I1)
 )
 
@@ -43,9 +43,9 @@ const (
 	callKinds
 )
 
-// itemTime is what one item adds to the time-out of a batch, and maxItems is how many a
-// batch has at most: leases start as the replies come, batch by batch, and each batch has
-// a time-out that it can meet.
+// itemTime is the time that one item adds to the time-out of a batch. maxItems is the largest
+// number of items in a batch. Leases start as the replies come, batch by batch, and each batch
+// has a time-out that it can meet.
 const (
 	itemTime = 2 * time.Millisecond
 	maxItems = 4096
@@ -102,7 +102,7 @@ type Machine struct {
 	deafAt   Instant // when the last of them was sent
 	quietTo  Instant // none is sent before
 	okSentAt Instant // the latest send instant among the successes; C5
-	slow     Instant // the longest time that a heartbeat took of late
+	slow     Instant // the recent longest time of a heartbeat
 
 	stored    driver.UpdateNo // the newest state that the store has of this session
 	updateAt  Instant         // when to send the next
@@ -116,10 +116,10 @@ type Machine struct {
 	alive   map[driver.SessionID]*peer
 	watched []*peer
 	minTTL  Instant // smallest TTL watched, or 0
-	wideTo  Instant // until then everybody is watched, since most of those watched fell silent
+	wideTo  Instant // until then all members are watched, since most watched members fell silent
 
-	// buried has the suspects of the evictions that have no answer yet, those of a session
-	// included that has ended: who ended them is only reported.
+	// buried has the suspects of evictions without an answer, including evictions sent under an
+	// earlier session. It serves only to report the evictor.
 	buried map[CallID][]driver.Member
 
 	shards []shard
@@ -132,7 +132,7 @@ type Machine struct {
 	batch  [callKinds][]int32 // decided in this step
 	kept   [callKinds][]int32 // waiting for the call of that kind to end
 
-	yieldAt Instant         // when to look for members that are to have what is held: C15, C16
+	yieldAt Instant         // when to look for members that should get held shards: C15, C16
 	gifts   map[int32]*gift // shards that were given to such members
 }
 
@@ -233,7 +233,7 @@ func (m *Machine) apply(in *Input) {
 	}
 }
 
-// advance does what is due now.
+// advance does everything that is due now.
 func (m *Machine) advance() {
 	switch m.phase {
 	case idle, waiting:
@@ -382,9 +382,9 @@ func (m *Machine) fatal(err error) bool {
 	return true
 }
 
-// ended counts the calls of a kind in a row without an answer: those whose outcome is unknown,
-// and those whose time was up, since a backend that was still connecting then knows that nothing
-// was applied.
+// ended counts a kind's calls in a row without an answer: calls whose outcome is unknown, and
+// calls whose time was up. A backend that was still connecting then knows that nothing was
+// applied.
 func (c *call) ended(err error, now Instant) {
 	if err == nil || !driver.Unknown(err) && now < c.until {
 		c.failed = 0
@@ -393,9 +393,9 @@ func (c *call) ended(err error, now Instant) {
 	c.failed = min(c.failed+1, 8)
 }
 
-// callTimeout bounds a call about n items, which begins now: less than the TTL on a store that
-// answers, so that a server that hangs delays no takeover, and up to CallTimeout
-// where such calls have failed before.
+// callTimeout returns the time-out of a call about n items that begins now. It is less than the
+// TTL on a store that answers, so that a server that hangs delays no takeover, and up to
+// CallTimeout if such calls have failed before.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
 	c := &m.calls[k]
 	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime

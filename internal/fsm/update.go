@@ -7,16 +7,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// update replaces what this process tells the others about itself. Its number orders it
-// behind all before, in this session and the next ones.
+// update replaces the state that this process publishes. Its number is greater than all before,
+// in this session and earlier ones.
 func (m *Machine) update(st driver.MemberState) {
 	st.Update = m.cfg.Member.Update + 1
 	m.cfg.Member.MemberState = st
 	m.yieldAt = m.now // C16: its priority may have changed
 }
 
-// mayUpdate is C12: the store does not have the newest state, and no call is under way
-// that may bring it a state.
+// mayUpdate is C12: the store does not have the newest state, and no call in progress may bring
+// it a state.
 func (m *Machine) mayUpdate() bool { return m.stored < m.cfg.Member.Update && m.calls[update].id == 0 }
 
 func (m *Machine) sendUpdate() {
@@ -83,7 +83,7 @@ func with(st driver.MemberState, key, value string) driver.MemberState {
 	return st
 }
 
-// cutLock parts what Public has put together.
+// cutLock separates the parts that Public combined.
 func cutLock(st driver.MemberState) (driver.MemberState, string) {
 	lock, ok := st.Meta[HostLockKey]
 	if !ok {
