@@ -9,9 +9,9 @@ import (
 
 // clock gives the machine its instants: the monotonic time since start plus the time for which
 // the computer was suspended since then. Reading the suspended time is slow, so it is sampled. A
-// timer samples it, so that trust ends in time even without calls. now samples it if the wall
-// clock has moved and the monotonic clock has not, as after a suspension. The wall clock has no
-// other use. clock is safe for concurrent use.
+// timer samples it, so that trust ends in time even without calls. The method now samples it if
+// the wall clock has moved and the monotonic clock has not, as after a suspension. The wall clock
+// has no other use. clock is safe for concurrent use.
 type clock struct {
 	start time.Time
 	ahead func() (time.Duration, bool) // boot time less monotonic time, if there is a boot clock

@@ -44,7 +44,7 @@ type Committed struct {
 //   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach
 //     until the lease was over. The commit may have been applied, or may still be.
 //
-// A lost reply is no error: the Elector sends the same write again, with the same number and
+// A lost reply is no error. The Elector sends the same write again, with the same number and
 // nonce, until the store shows whether it was applied (S15).
 func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) {
 	p, err := l.newPending(ops)

@@ -37,8 +37,8 @@
 //
 // If a handler returns before it was asked to, with or without an error, the Elector gives its
 // shard back. Other members may claim it at once. This member claims it after a back-off, which
-// [Options].BackoffMin and BackoffMax limit. A handler with nothing left to do waits for its ctx.
-// [RunSingleton] differs: it returns when its handler returns nil.
+// [Options].BackoffMin and BackoffMax limit. A handler with nothing left to do should wait for
+// its ctx. [RunSingleton] differs: it returns when its handler returns nil.
 //
 // # Two contexts
 //
@@ -66,9 +66,9 @@
 // [Lease.Commit] writes keys and log entries under the fence, all or nothing, and [Lease.Append]
 // one entry. Any number of goroutines may call them. Commits that arrive while a write is in
 // flight form the next write. If a reply is lost, the Elector sends the same write again, under
-// the same number and nonce. So the caller learns whether the write was committed or refused.
-// Only if the store stays out of reach until the lease is over, the error is ErrUnknown.
-// [NotApplied] reports whether a failed write may be repeated.
+// the same number and nonce. So the caller learns whether the write was committed or refused. The
+// error is ErrUnknown only if the store stays out of reach until the lease is over. [NotApplied]
+// reports whether a failed write may be repeated.
 //
 // Writes elsewhere carry [Lease.Fence], to be compared where they are applied. A check of
 // [Lease.Err] before a write is not enough, because the process may be stopped between the two.
@@ -97,10 +97,13 @@
 //
 // # What is not guaranteed
 //
-// Work that no fence checks may overlap with the next owner's work in three cases: clocks run at
-// rates that differ by more than the margin covers, the process is stopped between a check and
-// its effect, or AbandonAfter is set. A handler may be called any number of times for a shard,
-// here and elsewhere; it continues from the log. Which member gets a shard is best effort. If the
-// store itself loses acknowledged writes, they are lost; members notice it where the store's
-// identity or revision shows it.
+// Work that no fence checks may overlap with the next owner's work in three cases:
+//
+//   - clocks run at rates that differ by more than the margin covers,
+//   - the process is stopped between a check and its effect,
+//   - AbandonAfter is set.
+//
+// A handler may be called any number of times for a shard, here and elsewhere; it continues from
+// the log. Which member gets a shard is best effort. If the store itself loses acknowledged
+// writes, they are lost. Members notice the loss if the store's identity or revision shows it.
 package core

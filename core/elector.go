@@ -26,8 +26,8 @@ import (
 // lease.Context(), which ends only when the lease may no longer be used.
 //
 // If a handler returns before ctx ended, with nil or an error, the Elector gives its lease back
-// and claims the shard again after a back-off. runtime.Goexit counts as an error. Panics are not
-// recovered. A handler must not wait for its own Withdraw.
+// and claims the shard again after a back-off. A call of runtime.Goexit counts as an error.
+// Panics are not recovered. A handler must not wait for its own Withdraw.
 type Handler func(ctx context.Context, lease *Lease) error
 
 // Elector takes part in a namespace for one process: one session, one heartbeat and one watch for
@@ -142,10 +142,10 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run takes part until ctx ends. It then waits for Options.LameDuck and hands everything back: it
-// asks all handlers to stop at once, and releases each shard as soon as its handler returned
-// (S12). After the wait this takes at most the drain budget and two call time-outs. If a hook,
-// the logger or Options.Eligible hangs, it takes another drain budget.
+// Run takes part until ctx ends. It then waits for Options.LameDuck, asks all handlers to stop at
+// once, and releases each shard as soon as its handler returned (S12). After the wait this takes
+// at most the drain budget and two call time-outs. If a hook, the logger or Options.Eligible
+// hangs, it takes another drain budget.
 //
 // Run returns nil if everything was handed back. Otherwise the error reports one or more of
 // these:
@@ -285,10 +285,10 @@ func (e *Elector) TrustRemaining() time.Duration {
 	return max(0, fsm.Instant(e.trust.until.Load()).Sub(now))
 }
 
-// News returns how long ago this member last heard from the store: the age of the newest answer
-// to Observe, or to a heartbeat unless Observe fails repeatedly. fresh reports whether the age is
-// at most a TTL. A View without fresh news may name owners that have lost their shards. A member
-// that contends for nothing sends no heartbeats; its news is fresh for two Resync periods more.
+// News returns the age of the store's newest answer to Observe, or to a heartbeat unless Observe
+// fails repeatedly. The result fresh reports whether the age is at most a TTL. A View without
+// fresh news may name owners that have lost their shards. A member that contends for nothing
+// sends no heartbeats; its news is fresh for two Resync periods more.
 func (e *Elector) News() (age time.Duration, fresh bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -303,8 +303,8 @@ func (e *Elector) News() (age time.Duration, fresh bool) {
 }
 
 // Heartbeats returns, by session, how long ago this member saw the last heartbeat of each member
-// that it watches: all others in a cluster of up to 17 members, otherwise its three predecessors.
-// It returns nil without trust, since silence then says nothing about the others.
+// that it watches. It watches all others in a cluster of up to 17 members, otherwise its three
+// predecessors. It returns nil without trust, since silence then says nothing about the others.
 func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -426,8 +426,8 @@ const MaxContended = 200_000
 // for Tenure.
 //
 // Contend takes all shards or none. The error is ErrInvalid for a name outside the grammar or for
-// more than MaxContended shards in all, ErrContended for a shard that is already contended, and
-// ErrStopped after Run's end.
+// more than MaxContended shards in all. It is ErrContended for a shard that is already contended,
+// and ErrStopped after Run's end.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
 		return errNoHandler

@@ -11,7 +11,7 @@ import (
 
 // Hooks are functions that the Elector calls when something happens, for metrics and alarms. Each
 // may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their
-// own goroutine and with no lock held, so that a slow hook delays no heartbeat. If the hooks fall
+// own goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall
 // behind by more than 65,536 events, the oldest events are dropped, and OnDropped is called with
 // their number. A hook must return: at its end Run waits for the hooks, at most for the drain
 // budget. A hook that ends its goroutine (runtime.Goexit) counts as returned; the log line about
@@ -50,10 +50,10 @@ type Hooks struct {
 	OnCall func(Call)
 	// CallStart is called before each call to the backend except Observe, for traces. Unlike the
 	// other hooks, it may run several times at once, and the call waits for it. It returns the
-	// context of the call, which must be ctx or derived from it, and a function that is called
-	// when the call has ended, or nil. Neither runs in the goroutine of the call. ctx has the
-	// values of the context that the caller gave to the method of Lease, or to Run for the
-	// member's own calls.
+	// context of the call, which must be ctx or derived from it. It also returns a function that
+	// is called when the call has ended, or nil. Neither function runs in the goroutine of the
+	// call. The argument ctx has the values of the context that the caller gave to the method of
+	// Lease, or to Run for the member's own calls.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
 	// OnDropped is called when events were dropped because hooks were too slow.
 	OnDropped func(Dropped)
@@ -185,9 +185,10 @@ type Started struct {
 // Call is a call to the backend that ended.
 type Call struct {
 	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict", "update",
-	// "close", "commit" or "observe"; "get", "list" or "read log" of a Lease; "read head", before
-	// a handler starts or to settle a commit; or "read", a small read after a lapse, for whose
-	// answer heartbeats wait.
+	// "close", "commit" or "observe"; or of a Lease "get", "list" or "read log".
+	//
+	// "read head" is a read before a handler starts or to settle a commit. "read" is a small read
+	// after a lapse, for whose answer heartbeats wait.
 	Kind  string
 	Items int // claims, hand-overs, fences, suspects or operations; otherwise 0
 	Took  time.Duration

@@ -15,8 +15,8 @@ const noLockDir = "none"
 // the store, the namespace and the node label. The lock's identity is made of the machine's boot
 // and the file. No other file has it while this file is open.
 //
-// The rule assumes that the kernel ends a lock with the last process that has the file open, that
-// no two machines run with one boot id, as copies of a suspended machine do, and that LockDir
+// The rule assumes three things. The kernel ends a lock with the last process that has the file
+// open. No two machines run with one boot id, as copies of a suspended machine do. LockDir
 // belongs to this machine. If an assumption fails, a live process may be evicted, and its writes
 // are fenced as after any eviction. e.mu is held.
 func (e *Elector) hold() {

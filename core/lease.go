@@ -62,9 +62,9 @@ func (l *Lease) Namespace() string { return l.e.info.Namespace }
 func (l *Lease) Limits() Limits { return l.e.info.Limits }
 
 // Context returns a context that ends only when the lease may no longer be used: it was lost, the
-// drain budget is spent, or it was given back. context.Cause returns the *RevokedError. Use this
-// context for closing writes, because the handler's own context ends when the handler should stop
-// taking work. Neither is a child of Run's context.
+// drain budget is spent, or it was given back. Use context.Cause to get the *RevokedError. Use
+// this context for closing writes, because the handler's own context ends when the handler should
+// stop taking work. Neither is a child of Run's context.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err returns nil while the lease is valid, otherwise a *RevokedError. It reads the clock at each
@@ -119,9 +119,9 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 }
 
 // List returns the shard's items whose key begins with prefix, byte by byte, in the order of
-// their keys: the first limit items, or all if limit is 0. If limit is negative, the error is
-// ErrInvalid. The limit also limits the reads from the store. If largest is positive, an item
-// with a larger value has Damaged instead of the value; see driver.Backend. Otherwise List
+// their keys. It returns the first limit items, or all if limit is 0. If limit is negative, the
+// error is ErrInvalid. The limit also limits the reads from the store. If largest is positive, an
+// item with a larger value has Damaged instead of the value; see driver.Backend. Otherwise List
 // behaves like Get.
 func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
 	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {

@@ -14,9 +14,9 @@ import (
 )
 
 // A process may own 100,000 shards. So if something happens to many leases at once, the log gets
-// one line with their count and the first namedShards of their shards, and one line per lease at
-// Debug. A kind of line is written at most once in linesEvery. An event that was not requested
-// first gets a line for each lease, up to singleLines in linesEvery.
+// one line with their count and the first namedShards shards. Each lease gets a line at Debug. A
+// kind of line is written at most once in linesEvery. An event that was not requested first gets
+// a line for each lease, up to singleLines in linesEvery.
 const (
 	linesEvery  = time.Second
 	namedShards = 5

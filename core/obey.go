@@ -172,10 +172,10 @@ func (e *Elector) yielding(s ShardID) *run {
 	return r
 }
 
-// yield asks the handler of a run to stop, so that another member gets the shard: session to or,
-// if that is empty, the first other member that claims it. Once the lease is settled, this member
-// contends for the shard again. If others may claim it, this member waits half a TTL, so that a
-// successor on a busy machine is not too late.
+// yield asks the handler of a run to stop, so that another member gets the shard. That is session
+// to or, if to is empty, the first other member that claims it. Once the lease is settled, this
+// member contends for the shard again. If others may claim it, this member waits half a TTL, so
+// that a successor on a busy machine is not too late.
 func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	r.again = true
 	if to == "" && e.successors(time.Now()) != 0 {

@@ -34,9 +34,9 @@ func (e *PermanentError) Error() string { return fmt.Sprint(e.Err) }
 
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// RunOnce does a job once for the whole namespace and returns its result to every caller: in the
-// process that ran job, in processes that wait for it, and in later processes, also after a
-// restart. Once the job is done, a call costs one read and asks for no lease.
+// RunOnce does a job once for the whole namespace and returns its result to every caller. Callers
+// may be in the process that ran job, in processes that wait for it, or in later processes. Once
+// the job is done, a call costs one read and asks for no lease.
 //
 // The result is recorded under the lease that job was given. A name has one result, which no
 // later call replaces. Job itself runs at least once. If its process dies or loses the lease

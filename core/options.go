@@ -30,28 +30,30 @@ type Options struct {
 	Priority int32
 	// Weight is the member's capacity relative to the others' weights, for assigners. 0 means 1.
 	Weight int32
-	// Meta is a small set of values that other members see, such as an address: at most 16
+	// Meta is a small set of values that other members see, such as an address. It has at most 16
 	// entries and 2048 bytes, with keys in the grammar of names. Keys that begin with "_" are
 	// reserved and refused.
 	Meta map[string]string
-	// Supersede makes a join end the session that joined last under the same node label, so that
-	// a process restarted after a crash has its shards back at once. It needs Node and a platform
-	// that keeps the label unique, because two live processes with one label evict each other.
+	// Supersede makes a join end the session that joined last under the same node label. A
+	// process restarted after a crash then has its shards back at once. Supersede needs Node and
+	// a platform that keeps the label unique, because two live processes with one label evict
+	// each other.
 	Supersede bool
 	// LockDir is the directory of the host lock. By this lock a process restarted on the same
-	// host, under the same Node, knows that the former process has ended, and has its shards back
-	// at once (C14). The directory is in a file system of this host. Default os.TempDir(); "none"
-	// for no lock. If the lock cannot be taken, the member runs without it.
+	// host, under the same Node, knows that the former process has ended. It then has its shards
+	// back at once (C14). The directory is in a file system of this host. Default os.TempDir();
+	// "none" for no lock. If the lock cannot be taken, the member runs without it.
 	LockDir string
 
-	// Eligible, if set, returns nil if this member should own shards, or the reason why not, such
-	// as a dependency that fails, an old version, or a follower that is behind. A member that is
-	// not eligible claims nothing. Its shards go to an eligible member, and their handlers'
-	// contexts end with ErrIneligible. While no other member is eligible, the holder keeps them.
-	// If no eligible member takes the shard, its holder claims it again after half a TTL. It
-	// offers the shard again after BackoffMax, and waits twice as long each time that nobody took
-	// it. Orders take precedence over Eligible: HandOver to a member that is not eligible, or a
-	// drain while no other member is eligible. Package sharding moves the shards that it assigns.
+	// Eligible, if set, returns nil if this member should own shards, or the reason why not.
+	// Reasons are, for example, a failing dependency, an old version, or a follower that is
+	// behind. A member that is not eligible claims nothing. Its shards go to an eligible member,
+	// and their handlers' contexts end with ErrIneligible. While no other member is eligible, the
+	// holder keeps them. If no eligible member takes the shard, its holder claims it again after
+	// half a TTL. It offers the shard again after BackoffMax, and waits twice as long each time
+	// that nobody took it. Orders take precedence over Eligible: HandOver to a member that is not
+	// eligible, or a drain while no other member is eligible. Package sharding moves the shards
+	// that it assigns.
 	//
 	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before
 	// the first answer, and while an answer is late, the member is not eligible. A call that does
@@ -59,8 +61,8 @@ type Options struct {
 	// in the member's record, and so in all members' views, logs and metrics. The text must not
 	// contain credentials.
 	Eligible func(ctx context.Context) error
-	// Failback is how long a member with a higher priority must have been up and eligible, as
-	// this one sees it, before it gets the shards held here. Their handlers' contexts end with
+	// Failback is how long a member with a higher priority must have been eligible, as this one
+	// sees it, before it gets the shards held here. Their handlers' contexts end with
 	// ErrFailback. Each shard moves for this at most once in BackoffMax. Default 0: never; the
 	// holder keeps its shards. Failback does not move shards that package sharding assigns.
 	Failback time.Duration
@@ -122,10 +124,14 @@ type Options struct {
 	// the moment at which a line is written. For none use slog.New(slog.DiscardHandler). It is
 	// called like a hook.
 	//
-	// Each line has the attribute node, this member's label. Others are session, shard and token
-	// of a lease; cause; error; current_token and current_session of the record that refused a
-	// write; by_session and by_node, which ended a session; peer_session and peer_node of another
-	// member; key and why of a damaged record.
+	// Each line has the attribute node, this member's label. Others are:
+	//
+	//   - session, shard and token of a lease;
+	//   - cause, and error;
+	//   - current_token and current_session of the record that refused a write;
+	//   - by_session and by_node, which ended a session;
+	//   - peer_session and peer_node of another member;
+	//   - key and why of a damaged record.
 	Logger *slog.Logger
 	// TraceDir is an existing directory for trace files, which "tenure check" reads. The member
 	// writes the inputs and effects of its state machine there. The files contain shard names,

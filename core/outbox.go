@@ -39,7 +39,7 @@ type turn struct {
 }
 
 // overdueAfter is the multiple of the usual time after which the next call no longer waits for
-// this one, because one shard's row may be locked, or a server silent.
+// this one. One shard's row may be locked, or a server silent.
 const overdueAfter = 4
 
 // ready queues a lease that has commits to send. p is the first.
@@ -231,9 +231,9 @@ func (o *outbox) learn(took time.Duration) {
 	o.longest = max(took, o.longest-o.longest/16)
 }
 
-// patience returns how long a call may go unanswered before its writes are sent again: half a
-// second, or eight times the recent longest time, up to half the TTL, or a second if that is
-// more. It is short because a repeated commit does no harm, so that a write lost with a server
+// patience returns how long a call may go unanswered before its writes are sent again. It is half
+// a second, or eight times the recent longest time, up to the larger of half the TTL and a
+// second. It is short because a repeated commit does no harm, so that a write lost with a server
 // does not delay the shard. It doubles every four attempts, for writes that take longer than any
 // before.
 func (o *outbox) patience(ttl time.Duration) time.Duration {

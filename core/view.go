@@ -142,11 +142,11 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 	return Member{}, false
 }
 
-// Unowned counts the shards that should be served but are not: the shard has no owner, its owner
-// does not live or is in Silent, or the owner is this member while it is not trusted. Shards
-// whose name begins with "_" count as reserved. Tenure uses them, for example for the assigner,
-// and they stay without an owner when the last member that uses them leaves. Free locks and
-// shards that are set aside do not count.
+// Unowned returns the number of shards that should be served but are not. Such a shard has no
+// owner, its owner does not live or is in Silent, or its owner is this member while it is not
+// trusted. Shards whose name begins with "_" count as reserved. Tenure uses them, for example for
+// the assigner, and they stay without an owner when the last member that uses them leaves. Free
+// locks and shards that are set aside do not count.
 //
 // In a namespace of up to 17 members each member sees the silence of all others. In a larger one
 // it sees the silence of its three predecessors, so that some member sees each. A member that is

@@ -1,6 +1,6 @@
-// Package control defines operators' rules: small records that say which nodes should own
-// nothing, where a shard should be, that nothing should move, which nodes may currently be
-// stopped, and what the outcome of an effect in doubt is. The command tenure writes them. Package
+// Package control defines operators' rules, small records of five sorts. They say which nodes
+// should own nothing, where a shard should be, that nothing should move, which nodes may
+// currently be stopped, or how an effect in doubt ended. The command tenure writes them. Package
 // sharding obeys them in its plans. A core.Elector obeys drains, moves and resignations for the
 // shards that no plan assigns. Neither obeys a Stop, which only callers that request another Stop
 // read, nor a Resolve, which package effect carries out.
@@ -240,8 +240,8 @@ func checkShards(s string, one bool) error {
 }
 
 // Key returns the key of the rule's item. Two rules with the same key replace each other. A shard
-// or prefix has one pin, a node one drain and one stop, a shard one move or resignation and one
-// release, an effect one outcome, and a hash one split or merge.
+// or prefix has one pin, a node one drain and one stop, and a hash one split or merge. A shard
+// also has one move or resignation and one release, and an effect one outcome.
 func (r *Rule) Key() string {
 	shards := "shard/" + r.Shards
 	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
@@ -273,8 +273,8 @@ func (r *Rule) Key() string {
 // Active reports whether the rule has not ended at now.
 func (r *Rule) Active(now time.Time) bool { return r.Expires.IsZero() || now.Before(r.Expires) }
 
-// Spent reports whether the rule has done its work or can no longer do it: it acts on one lease,
-// and token, the current token of the shard's record, belongs to another lease.
+// Spent reports whether the rule has done its work or can no longer do it. Such a rule acts on
+// one lease, and token, the current token of the shard's record, belongs to another.
 func (r *Rule) Spent(token driver.Token) bool { return r.Token != 0 && r.Token != token }
 
 // Put returns the operation that writes the rule, for a commit under a lease of Shard.

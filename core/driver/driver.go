@@ -6,12 +6,12 @@ import "context"
 // context is the only time-out of a call (X1). The context given when opening is not used after
 // opening returned.
 //
-// Opening tests on a scratch key that the store honours its conditions, with two conflicting
-// conditional writes and a stale compare, and refuses a store that does not (P1). It then reads
-// the namespace's identity: a random id written once, and a base. The base is added to the
-// store's revision to give a token, so that an operator can raise the floor after a restore.
-// Opening writes a missing identity only with an explicit option (Create). Without it a missing
-// identity is an error, because the store may have been wiped (I1).
+// Opening tests that the store honours its conditions, with two conflicting conditional writes
+// and a stale compare on a scratch key. It refuses a store that does not (P1). It then reads the
+// namespace's identity: a random id written once, and a base. The base is added to the store's
+// revision to give a token, so that an operator can raise the floor after a restore. Opening
+// writes a missing identity only with an explicit option (Create). Without it a missing identity
+// is an error, because the store may have been wiped (I1).
 //
 // Some stores can lose their last acknowledged writes in a failover and continue. The backend of
 // such a store has an incarnation: a value of the store, such as PostgreSQL's timeline, that
@@ -41,9 +41,9 @@ import "context"
 //
 //   - Observe leaves it out and names it in View.Damaged. If only a member's metadata cannot be
 //     read, Observe leaves out only the metadata.
-//   - A call that needs the record has no effect and fails with *DamagedError: a claim or
-//     transfer of the shard whose record or head it is, a commit to it, a read of that head, log
-//     or item, an update of the member whose record it is.
+//   - A call that needs the record has no effect and fails with *DamagedError. Such calls are a
+//     claim or transfer of the shard whose record or head it is, a commit to it, a read of that
+//     head, log or item, and an update of the member whose record it is.
 //   - Some stores notice a damaged head only after they granted the claim. The claim's outcome is
 //     then unknown, and the process's next claim of the shard fails with *DamagedError.
 //   - Releasing a lease whose shard's record is damaged is a successful no-op.
@@ -59,8 +59,8 @@ type Backend interface {
 	// Join creates the member's session, under an id that core made for this attempt (M3). A
 	// record per node label serialises joins. Joining is one compare-and-set on it that creates
 	// the member record and, with Supersede, deletes exactly the session that the label's record
-	// names. If a join loses the race for this record, it reads the label again and joins, as
-	// long as ctx lasts, because the processes of a host start together. With Supersede the join
+	// names. The processes of a host start together, so a join may lose the race for this record.
+	// It then reads the label again and joins, as long as ctx lasts. With Supersede the join
 	// returns ErrRetry instead. A late or repeated join fails on the compare with ErrConflict, so
 	// nothing ever revives an id. Without Supersede several sessions may live under one label;
 	// they share nothing.
@@ -100,7 +100,7 @@ type Backend interface {
 	// most max of them, or all of the first commit if that has more. Each shard's entries are in
 	// order and contiguous since the cursor, and each entry arrives at least once (L4). If the
 	// cursor is empty, can no longer be served, or would require a gap, TailLog returns at once
-	// with Reset and every shard's head, and the reader catches up with ReadLog. It never skips
+	// with Reset and every shard's head. The reader then catches up with ReadLog. It never skips
 	// entries silently.
 	TailLog(ctx context.Context, since Cursor, max int) (*TailPage, error)
 
@@ -109,10 +109,10 @@ type Backend interface {
 	Get(ctx context.Context, shard ShardID, key string) (*Item, error)
 
 	// List returns the shard's items whose key begins with prefix, byte by byte, in the order of
-	// their keys' bytes: the first limit items, or all if limit is 0. If limit is negative, the
-	// error is ErrInvalid (L2). The limit also limits the values that are read from the store.
-	// List is linearizable, like Get. It leaves out items under invalid keys; views name them
-	// (D1).
+	// their keys' bytes. It returns the first limit items, or all if limit is 0. If limit is
+	// negative, the error is ErrInvalid (L2). The limit also limits the values that are read from
+	// the store. List is linearizable, like Get. It leaves out items under invalid keys; views
+	// name them (D1).
 	//
 	// If largest is positive, a larger value is not returned: its item has Damaged instead (D1).
 	// If there is also a limit, the values have at most MaxListBytes in all, and each item beyond
@@ -146,11 +146,12 @@ type Backend interface {
 // alone. If the store ends the connection instead, their outcome is unknown (A4).
 //
 // Answers to the session's own writes show whether the store is still the same (I1). The error is
-// ErrStoreChanged if the identity changed, if the revision of an own write is lower than that of
-// an earlier one, or if a heartbeat found an older version than the last acknowledged heartbeat
-// wrote. Sometimes only the answer to an applied write shows the change. A heartbeat still
-// returns ErrStoreChanged. The outcome of any other write is then unknown, since ErrStoreChanged
-// would mean that it was not applied (E1). Every later call returns ErrStoreChanged.
+// ErrStoreChanged if the identity changed or the revision of an own write is lower than an
+// earlier one's. It is also the error if a heartbeat found an older version than the last
+// acknowledged heartbeat wrote. Sometimes only the answer to an applied write shows the change. A
+// heartbeat still returns ErrStoreChanged. The outcome of any other write is then unknown, since
+// ErrStoreChanged would mean that it was not applied (E1). Every later call returns
+// ErrStoreChanged.
 type Session interface {
 	// ID returns the id that Member.Session gave to Join.
 	ID() SessionID
@@ -177,9 +178,9 @@ type Session interface {
 	// atomic step (A1). The new token is greater than every token granted before in the namespace
 	// (A2). A repeated claim with the same Seen finds its own earlier success and returns the
 	// same fence (A3). A denied claim returns *HeldError with the current record. A claim of a
-	// lock that was seen free matches while the lock is free, whatever the token: its record
-	// names no session, or there is no record (R2). Preemption takes effect only from exactly the
-	// token seen (A5).
+	// lock that was seen free matches while the lock is free, whatever the token. A lock is free
+	// if its record names no session, or there is no record (R2). Preemption takes effect only
+	// from exactly the token seen (A5).
 	Acquire(ctx context.Context, claims []Claim) ([]AcquireResult, error)
 
 	// Transfer gives leases of this session to another session, or to this session again, each
@@ -196,8 +197,8 @@ type Session interface {
 	// caller.
 	//
 	// Once a lock (IsLock) is free and has no head, its record is removed, at once or later (R2),
-	// unless Limits.RecordsStay. An observer still learns of the release: from a view that shows
-	// it like that of any lease, or from a Reset that does not list the lock.
+	// unless Limits.RecordsStay. An observer still learns of the release from a view that shows
+	// it, or from a Reset that does not list the lock.
 	Release(ctx context.Context, fences []Fence) error
 
 	// Commit writes under leases. Each Write is atomic by itself and independent of the others. A

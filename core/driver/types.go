@@ -5,8 +5,8 @@ import (
 )
 
 // PingShard is the shard of a ping. If no heartbeat was answered in time, core reads the item "0"
-// of this shard, which is never written, and sends heartbeats only while such reads are answered.
-// It makes up to nine at a time. A Get of the item waits for no other call (E4).
+// of this shard, which is never written. It then sends heartbeats only while such reads are
+// answered. It makes up to nine at a time. A Get of the item waits for no other call (E4).
 const PingShard ShardID = "_read"
 
 // ShardID names a shard, the unit of leadership. See CheckShard.

@@ -146,11 +146,11 @@
 //     serves.
 //
 //     The proof is a chain, whose links are answered heartbeats and the join. Its limit is half
-//     of the smallest TTL watched. If the answer to a heartbeat comes later than the limit after
-//     the previous link was sent, the chain is broken, and all silence counts from the beginning.
-//     An eviction is sent only within the limit after the newest link was sent. While a watched
-//     member has been quiet for half its TTL, this member sends a heartbeat every TTL/12 without
-//     waiting for answers, so that slow answers break no chain.
+//     of the smallest TTL watched. If an answer comes later than the limit after the previous
+//     link was sent, the chain is broken, and all silence counts from the beginning. An eviction
+//     is sent only within the limit after the newest link was sent. Once a watched member has
+//     been quiet for half its TTL, this member sends a heartbeat every TTL/12. It does not wait
+//     for answers, so slow answers break no chain.
 //
 //   - C6: after a lapse of trust a member sends heartbeats only while its reads are answered.
 //
@@ -190,11 +190,11 @@
 //   - C13: a shard that this process gives up goes to a member that serves it at once.
 //
 //     If the process was asked to give a shard up and no successor was named, one write names a
-//     standby. This is the first member that an assigner named, or the only other member, if its
-//     heartbeat was seen within half its TTL and it is not draining. Otherwise the shard is
-//     released, and the members claim it in the order of C9. The member that released it comes
-//     last, for all that saw the release. Unless it leaves, it is among them, so that no shard
-//     stays free.
+//     standby. This is the first member that an assigner named, or the only other member. Its
+//     heartbeat must have been seen within half its TTL, and it must not be draining. Otherwise
+//     the shard is released, and the members claim it in the order of C9. The member that
+//     released it comes last, for all that saw the release. Unless it leaves, it is among them,
+//     so that no shard stays free.
 //
 //     Two kinds of shards are always released. If a handler returned without being asked, the
 //     back-off of V4 would not hold a standby back. If a shard was handed to a session that does
@@ -230,10 +230,10 @@
 //     Few members want a lock, and nobody knows which. So members claim it without a turn while
 //     no holder is known. It is handed to no standby, and neither C15 nor C16 moves it.
 //
-//     After a release each member that wants the lock claims it in the order of C9, among itself
-//     and the last two sessions that took the lock while it waited. The session that released it
-//     comes last. If the holder's session has ended, a member claims the lock in the order of C9,
-//     even if it does not want it, and then releases it.
+//     After a release each member that wants the lock claims it in the order of C9. That order
+//     has itself and the last two sessions that took the lock while it waited. The session that
+//     released it comes last. If the holder's session has ended, a member claims the lock in the
+//     order of C9, even if it does not want it, and then releases it.
 //
 //     A member forgets a free lock that it does not want. It keeps only the greatest token of all
 //     forgotten locks. Up to that token, a lock's token is not granted here without a new one
@@ -250,9 +250,10 @@
 // The machines together guarantee (M2, A5 and R1 are rules of package driver):
 //
 //   - S1: at most one process trusts its lease of a shard, except if the former lease was ended
-//     without waiting for silence: by a claim that preempts (C11), by a member that supersedes a
-//     label whose process still runs (M3), by an operator's eviction, or by a store that lost
-//     grants (I2).
+//     without waiting for silence.
+//
+// A claim that preempts (C11), a member that supersedes a label whose process still runs (M3), an
+// operator's eviction, or a store that lost grants (I2) ends one so.
 //   - S2: tokens of a shard strictly increase in the order of the grants.
 //   - S3: a write is accepted if and only if its fence is the current grant.
 //   - S4: a lease is reported after a confirmed grant. The effect of a call whose reply was lost

@@ -7,10 +7,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// How many calls may be outstanding at once: heartbeats, of which the first manyBeats
-// may be as close as a twelfth of the smallest TTL watched, and the others are a
-// twelfth of the own TTL apart, so that there is always room for one (C10); heartbeats
-// sent after a lapse; and reads after a lapse, each for half a TTL (C6).
+// Limits of outstanding calls. The first manyBeats heartbeats may be as close as a twelfth of the
+// smallest TTL watched. The others, up to maxBeats, are a twelfth of the member's own TTL apart,
+// so that there is always room for one (C10). After a lapse there are at most lapsedBeats
+// heartbeats, and lapsedReads reads, each for half a TTL (C6).
 const (
 	manyBeats   = 12
 	maxBeats    = 24
@@ -393,8 +393,8 @@ func (c *call) ended(err error, now Instant) {
 	c.failed = min(c.failed+1, 8)
 }
 
-// callTimeout returns the time-out of a call about n items that begins now. It is less than the
-// TTL on a store that answers, so that a server that hangs delays no takeover, and up to
+// callTimeout returns the time-out of a call about n items that begins now. On a store that
+// answers it is less than the TTL, so that a server that hangs delays no takeover. It is up to
 // CallTimeout if such calls have failed before.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
 	c := &m.calls[k]
