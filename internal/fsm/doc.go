@@ -252,8 +252,9 @@
 //   - S1: at most one process trusts its lease of a shard, except if the former lease was ended
 //     without waiting for silence.
 //
-// A claim that preempts (C11), a member that supersedes a label whose process still runs (M3), an
-// operator's eviction, or a store that lost grants (I2) ends one so.
+//     Such an end is a claim that preempts (C11), a member that supersedes a label whose process
+//     still runs (M3), an operator's eviction, or a store that lost grants (I2).
+//
 //   - S2: tokens of a shard strictly increase in the order of the grants.
 //   - S3: a write is accepted if and only if its fence is the current grant.
 //   - S4: a lease is reported after a confirmed grant. The effect of a call whose reply was lost
