@@ -51,9 +51,8 @@ type Options struct {
 	// and their handlers' contexts end with ErrIneligible. While no other member is eligible, the
 	// holder keeps them. If no eligible member takes the shard, its holder claims it again after
 	// half a TTL. It offers the shard again after BackoffMax, and waits twice as long each time
-	// that nobody took it. Orders take precedence over Eligible: HandOver to a member that is not
-	// eligible, or a drain while no other member is eligible. Package sharding moves the shards
-	// that it assigns.
+	// that nobody took it. Withdraw and HandOver give the shard up even if no other member is
+	// eligible. Package sharding moves the shards that it assigns.
 	//
 	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before
 	// the first answer, and while an answer is late, the member is not eligible. A call that does
@@ -148,8 +147,8 @@ type Options struct {
 	Seed uint64
 }
 
-// The machine watches the heartbeats of all members in a cluster of up to watchAll, and of
-// watchFew predecessors in a larger one (rule O3).
+// The machine watches the heartbeats of up to watchAll other members. If there are more, it
+// watches only its watchFew predecessors (rule O3).
 const (
 	watchAll = 16
 	watchFew = 3

@@ -250,11 +250,9 @@
 // The machines together guarantee (M2, A5 and R1 are rules of package driver):
 //
 //   - S1: at most one process trusts its lease of a shard, except if the former lease was ended
-//     without waiting for silence.
-//
-//     Such an end is a claim that preempts (C11), a member that supersedes a label whose process
-//     still runs (M3), an operator's eviction, or a store that lost grants (I2).
-//
+//     without waiting for silence. Such an end is a claim that preempts (C11), a member that
+//     supersedes a label whose process still runs (M3), an operator's eviction, or a store that
+//     lost grants (I2).
 //   - S2: tokens of a shard strictly increase in the order of the grants.
 //   - S3: a write is accepted if and only if its fence is the current grant.
 //   - S4: a lease is reported after a confirmed grant. The effect of a call whose reply was lost
