@@ -32,7 +32,7 @@ import "context"
 // For a store without incarnations an operator raises the base, and the backend's documentation
 // says when.
 //
-// A backend may offer other fences than Commit, for the application's own writes in the same
+// A backend may offer fences other than Commit, for the application's own writes in the same
 // store. Such a write takes effect, in one atomic step with the check, if and only if a commit's
 // fence would be current there (F1).
 //
@@ -77,9 +77,9 @@ type Backend interface {
 	// An empty cursor, or one that the store can no longer serve, returns the full state at once,
 	// with Reset. Otherwise the page holds every shard and member whose state differs from that
 	// at the cursor, departures included, and the requested beats. Intermediate states may be
-	// merged. Time never goes backwards, not over several calls of one Backend nor over a crash
-	// of the store. If record and head are of one atomic state, the view may include the head of
-	// a changed shard, which saves a successor a read (O1).
+	// merged. Time never goes backwards, neither over several calls of one Backend nor over a
+	// crash of the store. If record and head are of one atomic state, the view may include the
+	// head of a changed shard, which saves a successor a read (O1).
 	//
 	// Observe reports a change at once if the store pushes, otherwise within Limits.PollPeriod,
 	// or within Limits.IdlePollPeriod after a quiet time. The call ends promptly with its

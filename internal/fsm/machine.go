@@ -151,7 +151,7 @@ func New(cfg Config) *Machine {
 // Config returns the machine's current configuration.
 func (m *Machine) Config() Config { return m.cfg }
 
-// keptEffects is for how many effects room is kept from one Step to the next.
+// keptEffects is the largest capacity for effects that is kept from one Step to the next.
 const keptEffects = 1024
 
 // Step tells the machine that in happened at instant now, and returns the effects to carry out,
