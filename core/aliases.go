@@ -7,15 +7,15 @@ import "github.com/tenure-go/tenure/core/driver"
 // rules.
 type (
 	// Backend is one namespace in one store, returned by a backend's Open. The caller closes it
-	// after the Run of every Elector on it has returned. For its methods see [driver.Backend].
+	// after the Run of every Elector on it has returned. See [driver.Backend].
 	Backend = driver.Backend
 
 	// Opener opens a backend that configuration selects by name. Each backend package has a
-	// function Opener. For its fields see [driver.Opener].
+	// function Opener. See [driver.Opener].
 	Opener = driver.Opener
 
 	// Limits are the limits of a backend: operations and bytes of one commit, poll period,
-	// shortest TTL. For its fields see [driver.Limits].
+	// shortest TTL. See [driver.Limits].
 	Limits = driver.Limits
 
 	// ShardID is the name of a shard, a string in the grammar of [CheckShard].
@@ -29,15 +29,15 @@ type (
 	Token = driver.Token
 
 	// Fence names one lease exactly: Shard, Session and Token. It is comparable and encodes as
-	// JSON. Package fence checks it outside the store. For its fields see [driver.Fence].
+	// JSON. Package fence checks it outside the store. See [driver.Fence].
 	Fence = driver.Fence
 
 	// Member is a member's record as the others see it: Session, Node, TTL and its MemberState.
-	// For its fields see [driver.Member].
+	// See [driver.Member].
 	Member = driver.Member
 
 	// MemberState is the part of a Member that may change while it runs: Priority, Weight, Meta
-	// and Draining. For its fields see [driver.MemberState].
+	// and Draining. See [driver.MemberState].
 	MemberState = driver.MemberState
 
 	// Version is the version of an item, an int64, for [PutIf] and [DeleteIf].
@@ -48,43 +48,41 @@ type (
 	Seq = driver.Seq
 
 	// Head is the state of a shard's commits and log: Number of the last commit, Seq of the last
-	// entry, and the oldest entry. For its fields see [driver.Head].
+	// entry, and the oldest entry. See [driver.Head].
 	Head = driver.Head
 
-	// Item is a key of a shard with its Value and Version. For its fields see [driver.Item].
+	// Item is a key of a shard with its Value and Version. See [driver.Item].
 	Item = driver.Item
 
 	// Entry is an entry of a decision log: Seq, the Token under which it was written, and its
-	// Payload. For its fields see [driver.Entry].
+	// Payload. See [driver.Entry].
 	Entry = driver.Entry
 
 	// DamagedError names a record of the store that cannot be read: its Key, the Shard that it
-	// belongs to, and Why. It matches ErrDamaged. For its fields see [driver.DamagedError].
+	// belongs to, and Why. It matches ErrDamaged. See [driver.DamagedError].
 	DamagedError = driver.DamagedError
 
-	// LogPage is a contiguous part of one shard's log, and its Head. For its fields see
-	// [driver.LogPage].
+	// LogPage is a contiguous part of one shard's log, and its Head. See [driver.LogPage].
 	LogPage = driver.LogPage
 
 	// Op is one operation of a commit. [Put], [PutIf], [Delete], [DeleteIf], [Append] and [Trim]
-	// return one. For its fields see [driver.Op].
+	// return one. See [driver.Op].
 	Op = driver.Op
 
 	// FencedError is the error of a write that the store refused by its fence. Current is the
-	// record that refused it. It matches [ErrFenced]. For its fields see [driver.FencedError].
+	// record that refused it. It matches [ErrFenced]. See [driver.FencedError].
 	FencedError = driver.FencedError
 
 	// ConflictError is the error of a commit with a precondition that does not hold. Op is the
-	// index of the operation. It matches [ErrConflict]. For its fields see
-	// [driver.ConflictError].
+	// index of the operation. It matches [ErrConflict]. See [driver.ConflictError].
 	ConflictError = driver.ConflictError
 
 	// SessionLostError says how a session ended and which session ended it, if the store knows.
-	// It matches [ErrSessionLost]. For its fields see [driver.SessionLostError].
+	// It matches [ErrSessionLost]. See [driver.SessionLostError].
 	SessionLostError = driver.SessionLostError
 
 	// TrimmedError is the error of a read below the oldest entry of a log: restore a snapshot. It
-	// matches [ErrTrimmed]. For its fields see [driver.TrimmedError].
+	// matches [ErrTrimmed]. See [driver.TrimmedError].
 	TrimmedError = driver.TrimmedError
 )
 

@@ -12,87 +12,85 @@ import (
 // The driver contract's errors that applications meet (rule E1). Each except ErrDenied means that
 // the call was certainly not applied.
 var (
-	// ErrLost means that this process no longer leads, because its lease is over. It is matched
-	// by *RevokedError, *FencedError, *SessionLostError, and *RefusedError of package fence. The
+	// ErrLost means this process no longer leads, because its lease is over. It is matched by
+	// *RevokedError, *FencedError, *SessionLostError, and *RefusedError of package fence. The
 	// write was not applied, and must not be repeated under this lease.
 	ErrLost = driver.ErrLost
-	// ErrFenced means that the store refused a write because its lease is not the shard's current
-	// one. See FencedError. A former leader usually notices by its clock before it writes, so
-	// test for ErrLost instead.
+	// ErrFenced means the store refused a write because its lease is not the shard's current one.
+	// See FencedError. A former leader usually notices by its clock before it writes, so test for
+	// ErrLost instead.
 	ErrFenced = driver.ErrFenced
-	// ErrSessionLost means that the session no longer has a record in the store: it was evicted
-	// or superseded.
+	// ErrSessionLost means the session no longer has a record in the store: it was evicted or
+	// superseded.
 	ErrSessionLost = driver.ErrSessionLost
-	// ErrNoTarget means that the successor of a hand-over does not live.
+	// ErrNoTarget means the successor of a hand-over does not live.
 	ErrNoTarget = driver.ErrNoTarget
-	// ErrConflict means that a precondition of a commit does not hold. See ConflictError.
+	// ErrConflict means a precondition of a commit does not hold. See ConflictError.
 	ErrConflict = driver.ErrConflict
-	// ErrInvalid means that an argument is outside its grammar or limits. The error names the
-	// argument and says what to change.
+	// ErrInvalid means an argument is outside its grammar or limits. The error names the argument
+	// and says what to change.
 	ErrInvalid = driver.ErrInvalid
-	// ErrTooLarge means that a write exceeds the backend's Limits or what the server takes.
-	// Nothing was written.
+	// ErrTooLarge means a write exceeds the backend's Limits or what the server takes. Nothing
+	// was written.
 	ErrTooLarge = driver.ErrTooLarge
-	// ErrUnsupported means that the store, or its configuration, cannot do this.
+	// ErrUnsupported means the store, or its configuration, cannot do this.
 	ErrUnsupported = driver.ErrUnsupported
-	// ErrStoreChanged means that the store was wiped, restored or replaced. Nothing is granted
-	// until an operator decides.
+	// ErrStoreChanged means the store was wiped, restored or replaced. Nothing is granted until
+	// an operator decides.
 	ErrStoreChanged = driver.ErrStoreChanged
-	// ErrClosed means that the backend was closed, before the call began or while it waited.
+	// ErrClosed means the backend was closed, before the call began or while it waited.
 	ErrClosed = driver.ErrClosed
-	// ErrRetry means that the store did not apply the call, and the same call may succeed later.
+	// ErrRetry means the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
-	// ErrDenied means that the store refuses this to this user, or with its present settings. It
-	// does not say whether a write was applied: see NotApplied.
+	// ErrDenied means the store refuses this to this user, or with its present settings. It does
+	// not say whether a write was applied: see NotApplied.
 	ErrDenied = driver.ErrDenied
-	// ErrDamaged means that a record in the store cannot be read. See DamagedError.
+	// ErrDamaged means a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
-	// ErrTrimmed means that the requested entries of the log were trimmed. See TrimmedError.
+	// ErrTrimmed means the requested entries of the log were trimmed. See TrimmedError.
 	ErrTrimmed = driver.ErrTrimmed
 )
 
-// The reasons for which a handler's context ends. context.Cause returns an error that matches one
-// of them, or ErrLost.
+// The reasons for which a handler's context ends while its lease is still held. context.Cause
+// returns an error that matches one of them, or ErrLost.
 var (
-	// ErrWithdrawn means that Withdraw was called. The lease is still held.
+	// ErrWithdrawn means Withdraw was called.
 	ErrWithdrawn = errors.New("tenure: withdrawn: finish and return, the lease is given back then")
-	// ErrHandOver means that HandOver was called. The lease is still held.
+	// ErrHandOver means HandOver was called.
 	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
-	// ErrShutdown means that the context of Run ended. The lease is still held.
+	// ErrShutdown means the context of Run ended.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
-	// ErrIneligible means that this member is not eligible and another one is. The reason, which
-	// the error has, comes from Options.Eligible or from the store that denies this member's
-	// commits. The lease is still held.
+	// ErrIneligible means this member is not eligible and another one is. The reason, which the
+	// error includes, comes from Options.Eligible or from the store that denies this member's
+	// commits.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
-	// ErrFailback means that a member with a higher priority has been eligible for
-	// Options.Failback. The lease is still held.
+	// ErrFailback means a member with a higher priority has been eligible for Options.Failback.
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 )
 
 // Errors that a *RevokedError matches, beside ErrLost, if no error of the store gives the reason.
 var (
-	// ErrLapsed means that no heartbeat succeeded in time, so others may own the shard.
+	// ErrLapsed means no heartbeat succeeded in time, so others may own the shard.
 	ErrLapsed = errors.New("trust lapsed: no heartbeat succeeded in time")
-	// ErrDrainBudget means that the handler was asked to stop and did not return in time.
+	// ErrDrainBudget means the handler was asked to stop and did not return in time.
 	ErrDrainBudget = errors.New("drain budget spent")
-	// ErrStalled means that the handler called Lease.Progress too rarely.
+	// ErrStalled means the handler called Lease.Progress too rarely.
 	ErrStalled = errors.New("handler stalled")
-	// ErrReleased means that the handler returned, so the lease was given back.
+	// ErrReleased means the handler returned, so the lease was given back.
 	ErrReleased = errors.New("tenure: lease given back: its handler returned")
 )
 
 var (
-	// ErrUnknown means that the outcome of a commit is not known: it may have been applied, or
-	// may still be. The log, read through a later lease, shows the outcome.
+	// ErrUnknown means the outcome of a commit is not known: it may have been applied, or may
+	// still be. The log, read through a later lease, shows the outcome.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrContended means that Contend was called for a shard for which this member already
-	// contends.
+	// ErrContended means Contend was called for a shard for which this member already contends.
 	ErrContended = errors.New("already contended")
-	// ErrStopped means that Run has ended, or is ending.
+	// ErrStopped means Run has ended, or is ending.
 	ErrStopped = errors.New("elector stopped")
-	// ErrStoreLost means that a failover or restore lost acknowledged commits. See LostError.
+	// ErrStoreLost means a failover or restore lost acknowledged commits. See LostError.
 	ErrStoreLost = errors.New("the store lost acknowledged commits")
-	// ErrStuck means that a handler did not return. See StuckError.
+	// ErrStuck means a handler did not return. See StuckError.
 	ErrStuck = errors.New("handler stuck")
 )
 
@@ -127,7 +125,7 @@ func (e *RevokedError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the lease with token %d ended: %v", e.Fence.Shard, e.Fence.Token, e.Cause)
 }
 
-// Is reports whether target is ErrLost or the error's cause.
+// Is matches ErrLost and the error's cause.
 func (e *RevokedError) Is(target error) bool {
 	return target == ErrLost || target == e.sentinel()
 }

@@ -25,7 +25,7 @@ func (e *LostError) Error() string {
 		e.Fence.Shard, e.Found.Number, e.Acknowledged.Number, e.Fence.Token)
 }
 
-// Is reports whether target is ErrStoreLost.
+// Is matches ErrStoreLost.
 func (e *LostError) Is(target error) bool { return target == ErrStoreLost }
 
 // acknowledged has, by shard, the last commit that the store acknowledged to this process, with
@@ -49,7 +49,7 @@ func (a acknowledged) keep(r *run) {
 }
 
 // failedOver examines a view before the machine does. If a full view has a raised floor, the
-// store may have forgotten grants and commits (I2). failedOver then compares the commits
+// store may have forgotten grants and commits (I2). The method then compares the commits
 // acknowledged to this process with the store's. A shard that the store forgot completely counts
 // as free with the floor as its token, which ends all its former leases.
 func (e *Elector) failedOver(v *driver.View) {

@@ -17,45 +17,44 @@ import (
 // budget. A hook that ends its goroutine (runtime.Goexit) counts as returned; the log line about
 // that event is lost.
 type Hooks struct {
-	// OnGrant is called when a lease was granted, before its handler starts.
+	// OnGrant runs when a lease was granted, before its handler starts.
 	OnGrant func(LeaseEvent)
-	// OnRevoke is called when a lease may no longer be used. Use errors.Is for the reason.
+	// OnRevoke runs when a lease may no longer be used. Use errors.Is for the reason.
 	OnRevoke func(*RevokedError)
-	// OnHandlerStart is called when a handler starts.
+	// OnHandlerStart runs when a handler starts.
 	OnHandlerStart func(LeaseEvent)
-	// OnStop is called when a handler was asked to stop. Err is the cause of its context.
+	// OnStop runs when a handler was asked to stop. Err is the cause of its context.
 	OnStop func(LeaseEvent)
-	// OnHandlerReturn is called when a handler has returned Err and its commits are settled. It
-	// is called once for each OnHandlerStart, unless the handler never returns.
+	// OnHandlerReturn runs when a handler has returned Err and its commits are settled: once for
+	// each OnHandlerStart, unless the handler never returns.
 	OnHandlerReturn func(LeaseEvent)
-	// OnSettled is called when a lease has ended in the store, too, as far as this process knows.
-	// It is called once for each OnGrant, unless the handler never returns or Run ends first.
+	// OnSettled runs when a lease has ended in the store, too, as far as this process knows. It
+	// runs once for each OnGrant, unless the handler never returns or Run ends first.
 	OnSettled func(Settled)
-	// OnStuck is called when a lease is revoked and its handler stalled or did not return within
-	// the drain budget. The shard is not released until the handler returns.
+	// OnStuck runs when a lease is revoked and its handler stalled or did not return within the
+	// drain budget. The shard is not released until the handler returns.
 	OnStuck func(*RevokedError)
-	// OnRefused is called when the store refused a write by its fence, because another session
-	// has the shard. Current is zero if the store does not report which session.
+	// OnRefused runs when the store refused a write by its fence, because another session has the
+	// shard. Current is zero if the store does not report which session.
 	OnRefused func(*FencedError)
-	// OnDamaged is called once for each record of the store that cannot be read (D1). It is
-	// called again, at most once a minute, if the record becomes damaged in another way. It names
-	// at most 64 records at a time; View.DamagedTotal counts all.
+	// OnDamaged runs once for each record of the store that cannot be read (D1), and at most once
+	// a minute if the record becomes damaged in other ways. It names at most 64 records at a
+	// time; View.DamagedTotal counts all.
 	OnDamaged func(*DamagedError)
-	// OnSession is called when something happened to this process's session.
+	// OnSession reports an event of this process's session.
 	OnSession func(SessionEvent)
-	// OnPeer is called when something happened to another member.
+	// OnPeer reports an event of another member.
 	OnPeer func(PeerEvent)
-	// OnCall is called when a call to the backend ended. Observe is reported only when it fails,
+	// OnCall runs when a call to the backend ended. Observe is reported only when it fails,
 	// because it blocks until something changes.
 	OnCall func(Call)
-	// CallStart is called before each call to the backend except Observe, for traces. Unlike the
-	// other hooks, it may run several times at once, and the call waits for it. It returns the
-	// context of the call, which must be ctx or derived from it. It also returns a function that
-	// is called when the call has ended, or nil. Neither function runs in the goroutine of the
-	// call. The argument ctx has the values of the context that the caller gave to the method of
-	// Lease, or to Run for the member's own calls.
+	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
+	// hooks, it may run several times at once, and the call waits for it. It returns the call's
+	// context, which must be ctx or derived from it, and nil or a function to run when the call
+	// has ended. Neither function runs in the goroutine of the call. The argument ctx has the
+	// values of the context given to the method of Lease, or to Run for the member's own calls.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
-	// OnDropped is called when events were dropped because hooks were too slow.
+	// OnDropped runs when events were dropped because hooks were too slow.
 	OnDropped func(Dropped)
 }
 
@@ -241,8 +240,8 @@ func peerEvent(e fsm.Event) (PeerEventKind, bool) {
 	}
 }
 
-// JoinHooks returns hooks that call the given hooks in order, such as an application's hooks and
-// the hooks of package tenureprom.
+// JoinHooks returns hooks that call the given hooks in order, such as an application's and
+// package tenureprom's.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
 		OnGrant:         joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnGrant }),

@@ -136,7 +136,6 @@ func (k *lineKind) attrs() []slog.Attr {
 	return all
 }
 
-// emit writes one line.
 func (n *notifier) emit(level slog.Level, msg string, attrs []slog.Attr) {
 	log := n.log
 	if log == nil {

@@ -79,8 +79,8 @@ func (e *Elector) obeyRules(ctx context.Context) {
 }
 
 // readRules reads the rules if they may have changed, and reports whether it succeeded. If not,
-// the rules read before still apply. A rhythm limits the log lines, because anybody who may write
-// to the store can cause them.
+// the rules read before still apply. A rhythm limits the log lines, because any writer of the
+// store can cause them.
 func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
 	b := e.rules
@@ -160,7 +160,7 @@ func (e *Elector) obey(now time.Time) {
 }
 
 // yielding returns the run of a shard that a rule may end, or nil. The shard is wanted, served,
-// and managed by no assigner.
+// and not assigned.
 func (e *Elector) yielding(s ShardID) *run {
 	r := e.runs[s]
 	if r == nil || r.again || r.state != LeaseStarting && r.state != LeaseHeld || e.m.Preferred(s) {

@@ -41,17 +41,17 @@ type Options struct {
 	Supersede bool
 	// LockDir is the directory of the host lock. By this lock a process restarted on the same
 	// host, under the same Node, knows that the former process has ended. It then has its shards
-	// back at once (C14). The directory is in a file system of this host. Default os.TempDir();
-	// "none" for no lock. If the lock cannot be taken, the member runs without it.
+	// back at once (C14). It is on a file system of this host. Default os.TempDir(); "none" for
+	// no lock. If the lock cannot be taken, the member runs without it.
 	LockDir string
 
 	// Eligible, if set, returns nil if this member should own shards, or the reason why not.
-	// Reasons are, for example, a failing dependency, an old version, or a follower that is
-	// behind. A member that is not eligible claims nothing. Its shards go to an eligible member,
-	// and their handlers' contexts end with ErrIneligible. While no other member is eligible, the
-	// holder keeps them. If no eligible member takes the shard, its holder claims it again after
-	// half a TTL. It offers the shard again after BackoffMax, and waits twice as long each time
-	// that nobody took it. Withdraw and HandOver give the shard up even if no other member is
+	// Reasons may be a failing dependency, an old version, or a follower that is behind. A member
+	// that is not eligible claims nothing. Its shards go to an eligible member, and their
+	// handlers' contexts end with ErrIneligible. While no other member is eligible, the holder
+	// keeps them. If no eligible member takes the shard, its holder claims it again after half a
+	// TTL. It offers the shard again after BackoffMax, and waits twice as long each time that
+	// nobody took it. Withdraw and HandOver give the shard up even if no other member is
 	// eligible. Package sharding moves the shards that it assigns.
 	//
 	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before
@@ -119,9 +119,8 @@ type Options struct {
 	// Hooks are called when something happens.
 	Hooks Hooks
 	// Logger logs grants and revocations at Info. It logs refused writes, stuck handlers,
-	// handlers' errors, lost sessions and damaged records at Warn. Default: the slog.Default of
-	// the moment at which a line is written. For none use slog.New(slog.DiscardHandler). It is
-	// called like a hook.
+	// handlers' errors, lost sessions and damaged records at Warn. Default: slog.Default, read at
+	// each line. For none use slog.New(slog.DiscardHandler). It is called like a hook.
 	//
 	// Each line has the attribute node, this member's label. Others are:
 	//

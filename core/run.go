@@ -136,7 +136,6 @@ func (e *Elector) readHead(r *run) error {
 	return nil
 }
 
-// begin reports whether to call the handler.
 func (e *Elector) begin(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -154,7 +153,7 @@ func (e *Elector) begin(r *run) bool {
 	return true
 }
 
-// watch ends the lease if its handler makes no progress.
+// watch ends the lease of a handler without progress.
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

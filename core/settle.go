@@ -22,9 +22,8 @@ type outcome struct {
 
 // settle repeats one write, whose first attempt was answered with res and err, until its outcome
 // is known. From the first attempt with an unknown outcome, the number and the nonce stay the
-// same, so that the write is applied at most once (F1) and found again (S15). The last attempt
-// ends at most two call time-outs after the lease: one for the attempt in progress, and one for
-// finding the outcome.
+// same, so that the write is applied at most once (F1) and found again (S15). It all ends at most
+// two call time-outs after the lease: of the attempt in progress, and for finding the outcome.
 func (l *Lease) settle(
 	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
 ) (out outcome) {

@@ -25,7 +25,7 @@ const (
 	maxTrouble         = 2 * maxReason // bytes that are published
 )
 
-// trouble has the problems of this member that an operator must fix: calls that the store refuses
+// trouble has this member's problems that an operator must fix: calls that the store refuses
 // (C18), and stuck handlers.
 type trouble struct {
 	wake   chan struct{}

@@ -21,9 +21,8 @@ type View struct {
 	// Ineligible is the reason why this member is not eligible (Options.Eligible); empty if it is
 	// eligible. For other members see Member.Ineligible.
 	Ineligible string
-	// Trouble describes the problems of this member that an operator must fix: calls that the
-	// store refuses, or a handler that is stuck. For other members see Member.Trouble, which has
-	// the part that they publish.
+	// Trouble describes this member's problems that an operator must fix: calls that the store
+	// refuses, or a stuck handler. For other members see Member.Trouble.
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
 	Stopped bool // Run is handing everything back, or has ended
@@ -41,9 +40,9 @@ type View struct {
 	// nil until the member knows whether there are any.
 	Rules []control.Rule
 
-	// Damaged lists, by key, up to 64 records of the store that cannot be read. It covers the
-	// last two Options.Resync, and at least 2 min. DamagedTotal counts all damaged records found
-	// since the start, including records that are not listed.
+	// Damaged lists, by key, up to 64 records of the store that cannot be read, of the last two
+	// Options.Resync and at least 2 min. DamagedTotal counts all found since the start, listed or
+	// not.
 	Damaged      []*DamagedError
 	DamagedTotal int
 

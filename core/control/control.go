@@ -1,9 +1,9 @@
-// Package control defines operators' rules, small records of five sorts. They say which nodes
-// should own nothing, where a shard should be, that nothing should move, which nodes may
-// currently be stopped, or how an effect in doubt ended. The command tenure writes them. Package
-// sharding obeys them in its plans. A core.Elector obeys drains, moves and resignations for the
-// shards that no plan assigns. Neither obeys a Stop, which only callers that request another Stop
-// read, nor a Resolve, which package effect carries out.
+// Package control defines operators' rules, small records of five sorts. They name nodes that
+// should own nothing, place a shard, freeze all shards, allow a node to be stopped, or decide an
+// effect in doubt. The command tenure writes them. Package sharding obeys them in its plans. A
+// core.Elector obeys drains, moves and resignations for the shards that no plan assigns. Neither
+// obeys a Stop, which only callers that request another Stop read, nor a Resolve, which package
+// effect carries out.
 //
 // A rule is an item of the reserved shard Shard, written under a lease of that shard like any
 // other commit. So it is written completely or not at all, it survives restarts, and the members
@@ -369,7 +369,6 @@ func records(ctx context.Context, b driver.Backend, take func([]driver.Item)) (a
 	return false, nil
 }
 
-// decode decodes a record.
 func decode(i *driver.Item) (*Rule, error) {
 	if i.Damaged != nil {
 		return nil, i.Damaged

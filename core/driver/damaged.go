@@ -33,7 +33,7 @@ func (e *DamagedError) Error() string {
 	return "tenure: the record " + e.Key + " is damaged: " + e.Why + ": restore it from a backup, or remove it if it is nobody's"
 }
 
-// Is reports whether target is ErrDamaged.
+// Is matches ErrDamaged.
 func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
 func printable(s string) string {

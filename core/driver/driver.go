@@ -41,9 +41,9 @@ import "context"
 //
 //   - Observe leaves it out and names it in View.Damaged. If only a member's metadata cannot be
 //     read, Observe leaves out only the metadata.
-//   - A call that needs the record has no effect and fails with *DamagedError. Such calls are a
-//     claim or transfer of the shard whose record or head it is, a commit to it, a read of that
-//     head, log or item, and an update of the member whose record it is.
+//   - A call that needs the record has no effect and fails with *DamagedError. These are claims
+//     and transfers of its shard, commits to that shard, reads of that head, log or item, and
+//     updates of its member.
 //   - Some stores notice a damaged head only after they granted the claim. The claim's outcome is
 //     then unknown, and the process's next claim of the shard fails with *DamagedError.
 //   - Releasing a lease whose shard's record is damaged is a successful no-op.

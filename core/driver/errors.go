@@ -16,43 +16,42 @@ var (
 	// ErrLost is matched by every error that means that a lease is over. It is not itself in the
 	// closed set: a backend returns ErrFenced or ErrSessionLost.
 	ErrLost = errors.New("lease lost")
-	// ErrFenced means that the fence is not the shard's current grant. See FencedError. It
-	// matches ErrLost.
-	ErrFenced = fmt.Errorf("fenced: %w: it is no longer the shard's current grant", ErrLost)
-	// ErrSessionLost means that the session has no record, and never will again. It matches
+	// ErrFenced means the fence is not the shard's current grant. See FencedError. It matches
 	// ErrLost.
+	ErrFenced = fmt.Errorf("fenced: %w: it is no longer the shard's current grant", ErrLost)
+	// ErrSessionLost means the session has no record, and never will again. It matches ErrLost.
 	ErrSessionLost = fmt.Errorf("session lost: its record was evicted, superseded or closed: %w", ErrLost)
-	// ErrHeld means that the claim was denied. See HeldError.
+	// ErrHeld means the claim was denied. See HeldError.
 	ErrHeld = errors.New("held: the shard's record is not as the claim saw it, or its holder lives")
-	// ErrNoTarget means that the session to transfer to has no record. The fence stays valid.
+	// ErrNoTarget means the session to transfer to has no record. The fence stays valid.
 	ErrNoTarget = errors.New("no target: the successor has no session record")
-	// ErrConflict means that a precondition or the write's number failed. See ConflictError.
+	// ErrConflict means a precondition or the write's number failed. See ConflictError.
 	ErrConflict = errors.New("conflict: a precondition does not hold")
-	// ErrInvalid means that a name, value or option is outside what this package allows.
+	// ErrInvalid means a name, value or option is outside what this package allows.
 	ErrInvalid = errors.New("invalid")
-	// ErrTooLarge means that a request exceeds a limit of Info, or a limit of the server for a
-	// whole request (A4).
+	// ErrTooLarge means a request exceeds a limit of Info, or a limit of the server for a whole
+	// request (A4).
 	ErrTooLarge = errors.New("too large")
-	// ErrUnsupported means that the store cannot do this.
+	// ErrUnsupported means the store cannot do this.
 	ErrUnsupported = errors.New("unsupported by this store")
-	// ErrStoreChanged means that the store was replaced: it has another identity, or its revision
-	// went back (rule I1). Nothing may be granted until an operator decides.
+	// ErrStoreChanged means the store was replaced: it has another identity, or its revision went
+	// back (rule I1). Nothing may be granted until an operator decides.
 	ErrStoreChanged = errors.New("store changed: it was wiped, restored or replaced; an operator must decide")
-	// ErrClosed means that the backend was closed, before the call began or while it waited.
+	// ErrClosed means the backend was closed, before the call began or while it waited.
 	ErrClosed = errors.New("closed")
-	// ErrRetry means that the store certainly did not apply the call, and the same call may
-	// succeed later. Reasons are a deadlock, a serialization failure, no space, a lost race
-	// between joins, or a context that was done before anything was sent.
+	// ErrRetry means the store certainly did not apply the call, and the same call may succeed
+	// later. Reasons are a deadlock, a serialization failure, no space, a lost race between
+	// joins, or a context that was done before anything was sent.
 	ErrRetry = errors.New("not applied, may be tried again")
 
-	// ErrDamaged means that a record of the store cannot be read. Calls that need it fail until
-	// it is repaired. Reads return it as well. See DamagedError.
+	// ErrDamaged means a record of the store cannot be read. Calls that need it fail until it is
+	// repaired. Reads return it as well. See DamagedError.
 	ErrDamaged = errors.New("damaged: a record of the store cannot be read")
 
-	// ErrDenied means that the store refuses this to this user, or with its present settings,
-	// such as a missing right or a read-only server. Rule E5: whenever the store reports this,
-	// the error of a read or a write matches ErrDenied. If a write was certainly not applied, its
-	// error matches ErrRetry as well, because ErrDenied alone is not in the set.
+	// ErrDenied means the store refuses this to this user, or with its present settings, such as
+	// a missing right or a read-only server. Rule E5: whenever the store reports this, the error
+	// of a read or a write matches ErrDenied. If a write was certainly not applied, its error
+	// matches ErrRetry as well, because ErrDenied alone is not in the set.
 	ErrDenied = errors.New("denied until a right or a setting of the store is changed")
 
 	// ErrTrimmed is the only error of reads outside the set above: the requested entry was
@@ -134,7 +133,7 @@ func (e *SessionLostError) Error() string {
 	return fmt.Sprintf("tenure: session %q has no record any more: it was evicted, superseded or closed", e.Session)
 }
 
-// Is reports whether target is ErrSessionLost or ErrLost.
+// Is matches ErrSessionLost and ErrLost.
 func (e *SessionLostError) Is(target error) bool {
 	return target == ErrSessionLost || target == ErrLost
 }
@@ -196,7 +195,7 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("tenure: shard %q is held by session %q with token %d", e.Shard, e.Owner.Session, e.Owner.Token)
 }
 
-// Is reports whether target is ErrHeld.
+// Is matches ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // FencedError is the error of a refused write or transfer, with the record that refused it.
@@ -211,7 +210,7 @@ func (e *FencedError) Error() string {
 		e.Fence.Shard, e.Fence.Token, e.Fence.Session, e.Current.Session, e.Current.Token)
 }
 
-// Is reports whether target is ErrFenced or ErrLost.
+// Is matches ErrFenced and ErrLost.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced || target == ErrLost }
 
 // NumberConflict is the value of ConflictError.Op if the write's number was refused because it is
@@ -234,7 +233,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the precondition of operation %d does not hold", e.Shard, e.Op)
 }
 
-// Is reports whether target is ErrConflict.
+// Is matches ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // TrimmedError is the error of a read of the log below its oldest entry (rule L3). Oldest is the
@@ -248,5 +247,5 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the log begins at entry %d; restore a snapshot and read on from there", e.Shard, e.Oldest)
 }
 
-// Is reports whether target is ErrTrimmed.
+// Is matches ErrTrimmed.
 func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }

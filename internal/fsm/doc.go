@@ -125,8 +125,8 @@
 //     A token counts as given away once the member sends a release or hand-over that names it, or
 //     closes its session, whatever a reply or view shows later.
 //
-//   - C2: every view, reply and timer decides what becomes of a record that names this
-//     session: the member serves it, gets a new token for it, or releases it.
+//   - C2: every view, reply and timer decides the fate of a record that names this session: the
+//     member serves it, gets a new token, or releases it.
 //
 //   - C3: each attempt to join uses a fresh session.
 //
