@@ -232,8 +232,8 @@ func (c *committer) settled() {
 	}
 }
 
-// next returns the lease's next write, with at most most commits, or nil if there is none.
-// Nothing is sent under an invalid lease: all waiting commits are refused (S5).
+// next returns the lease's next write, with up to most commits, or nil if there is none. Nothing
+// is sent under an invalid lease: all waiting commits are refused (S5).
 func (l *Lease) next(most int) *delivery {
 	c := &l.commits
 	c.mu.Lock()

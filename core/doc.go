@@ -70,7 +70,7 @@
 // error is ErrUnknown only if the store stays out of reach until the lease is over. [NotApplied]
 // reports whether a failed write may be repeated.
 //
-// Writes elsewhere carry [Lease.Fence], to be compared where they are applied. A check of
+// Writes elsewhere carry [Lease.Fence], which is compared where they are applied. A check of
 // [Lease.Err] before a write is not enough, because the process may be stopped between the two.
 //
 // # Failures

@@ -609,8 +609,8 @@ func TestReturnHalted(t *testing.T) {
 	})
 }
 
-// More than MaxContended shards are refused as a whole, before any is claimed, in one call or by
-// the last of several.
+// If a member would contend for more than MaxContended shards, the call is refused as a whole,
+// before any is claimed.
 func TestContendTooMany(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")

@@ -120,7 +120,7 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 
 // List returns the shard's items whose key begins with prefix, byte by byte, in the order of
 // their keys. It returns the first limit items, or all if limit is 0. If limit is negative, the
-// error is ErrInvalid. The limit also limits the reads from the store. If largest is positive, an
+// error is ErrInvalid. The limit also applies to reads from the store. If largest is positive, an
 // item with a larger value has Damaged instead of the value; see driver.Backend. Otherwise List
 // behaves like Get.
 func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {

@@ -95,9 +95,8 @@ func (o *outbox) next() (batch []*delivery, commits int) {
 	return batch, commits
 }
 
-// take removes and returns the first waiting turn whose commits may go with others other commits,
-// and whose lease is of session s unless s is nil. If there is none and s is nil, it ends the
-// sender.
+// take removes and returns the first waiting turn of session s, or of any session if s is nil,
+// whose commits may go with others more. If there is none and s is nil, it ends the sender.
 func (o *outbox) take(s driver.Session, others int) turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()

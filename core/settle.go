@@ -22,8 +22,9 @@ type outcome struct {
 
 // settle repeats one write, whose first attempt was answered with res and err, until its outcome
 // is known. From the first attempt with an unknown outcome, the number and the nonce stay the
-// same, so that the write is applied at most once (F1) and found again (S15). It all ends at most
-// two call time-outs after the lease: of the attempt in progress, and for finding the outcome.
+// same, so that the write is applied at most once (F1) and found again (S15). The attempts end at
+// most two call time-outs after the lease: of the attempt in progress, and for finding the
+// outcome.
 func (l *Lease) settle(
 	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
 ) (out outcome) {
@@ -194,8 +195,8 @@ func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 }
 
 // wait backs off before the next attempt, and reports whether there may be one. While the lease
-// is valid, there always may. After that it continues only to find the outcome of a write that
-// was sent, for one more call time-out.
+// is valid, there always may be one. After that it continues only to find the outcome of a write
+// that was sent, for one more call time-out.
 func (r *retrier) wait(sent bool) bool {
 	e := r.l.e
 	d := min(5*time.Millisecond<<min(r.n, 16), max(e.o.TTL/12, 5*time.Millisecond))

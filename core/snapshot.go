@@ -121,9 +121,9 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	return v, e.m.AppendShards(nil)
 }
 
-// WaitView waits for a snapshot that is newer than after, and returns it. If after is nil, any
-// snapshot is. Changes in between are merged. The error is ctx's, or matches ErrStopped if Run
-// has ended and there will be no newer snapshot.
+// WaitView waits for a snapshot that is newer than after, and returns it. A nil after means any
+// snapshot. Changes in between are merged. The error is ctx's, or matches ErrStopped if Run has
+// ended and there will be no newer snapshot.
 func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	for {
 		e.mu.Lock()

@@ -1,6 +1,6 @@
-// Package control defines operators' rules, small records of five sorts. They name nodes that
-// should own nothing, place a shard, freeze all shards, allow a node to be stopped, or decide an
-// effect in doubt. The command tenure writes them. Package sharding obeys them in its plans. A
+// Package control defines operators' rules, which are small records. A rule may, for example,
+// drain a node, place or move a shard, freeze all shards, allow a node to be stopped, or decide
+// an effect in doubt. The command tenure writes them. Package sharding obeys them in its plans. A
 // core.Elector obeys drains, moves and resignations for the shards that no plan assigns. Neither
 // obeys a Stop, which only callers that request another Stop read, nor a Resolve, which package
 // effect carries out.

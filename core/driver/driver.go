@@ -110,9 +110,9 @@ type Backend interface {
 
 	// List returns the shard's items whose key begins with prefix, byte by byte, in the order of
 	// their keys' bytes. It returns the first limit items, or all if limit is 0. If limit is
-	// negative, the error is ErrInvalid (L2). The limit also limits the values that are read from
-	// the store. List is linearizable, like Get. It leaves out items under invalid keys; views
-	// name them (D1).
+	// negative, the error is ErrInvalid (L2). The limit also applies to the values read from the
+	// store. List is linearizable, like Get. It leaves out items under invalid keys; views name
+	// them (D1).
 	//
 	// If largest is positive, a larger value is not returned: its item has Damaged instead (D1).
 	// If there is also a limit, the values have at most MaxListBytes in all, and each item beyond

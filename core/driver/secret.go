@@ -93,7 +93,7 @@ func (t TLSFiles) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// readRegular reads a regular file of at most most bytes.
+// readRegular reads a regular file of up to most bytes.
 func readRegular(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
