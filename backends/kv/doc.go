@@ -52,11 +52,11 @@
 //
 //   - A lease's token is the namespace's base plus the revision of the shard's
 //     record, so a fence is checked by comparing that revision (rules F1 and A5). A record
-//     names one session at one revision. A fence or claim that names another session is
-//     refused by what this process knows of the record at that revision, or by a read
+//     names one session at one revision. If a fence or claim names another session, the
+//     Backend refuses it by its knowledge of the record at that revision, or by a read
 //     before the write.
-//   - A claim compares the shard's record, and that the holder has no roster entry
-//     (rule A1). The record keeps the token it was granted from, by which a
+//   - A claim compares the shard's record, and checks that the holder has no roster entry
+//     (rule A1). The record keeps the token from which it was granted, by which a
 //     repeated claim finds its success (rule A3).
 //   - A session lives while its roster entry exists, and its writes compare only that. An
 //     update of the entry reads it and compares its revision, so that a late update fails.

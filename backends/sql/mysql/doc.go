@@ -4,8 +4,7 @@
 //	err := mysql.Migrate(ctx, ownerDSN, nil) // once per release, by the user who may create tables
 //	b, err := mysql.Open(ctx, "app:secret@tcp(db.example:3306)/app?tls=true", "orders", nil)
 //
-// MariaDB 10.6 or later and MySQL 8; tested with MariaDB 10.11,
-// also as a cluster of Galera.
+// MariaDB 10.6 or later and MySQL 8; tested with MariaDB 10.11, also as a Galera cluster.
 // docs/backends/mysql.md has the recipe for the two users, and what to watch.
 //
 // # Fencing your own tables
