@@ -10,7 +10,7 @@
 // # Fencing your own transactions
 //
 // [Backend.GuardOps] returns operations for your own transaction on the same Consul. With
-// them it takes effect only if the lease is the shard's current grant.
+// them the transaction takes effect only if the lease is the shard's current grant.
 //
 // # Consul's features in use
 //

@@ -21,8 +21,8 @@
 //   - ZooKeeper cannot check that a node does not exist. Creating and deleting the node
 //     in the same Multi serves as the check.
 //   - A read follows a write that changes nothing, shared by all waiting reads.
-//     ZooKeeper's sync is not enough, because the leader may answer it before the
-//     leader itself has applied a write that a follower acknowledged.
+//     ZooKeeper's sync is not enough, because the leader may answer it before it has
+//     applied a write that a follower acknowledged.
 //   - A connection is used until it breaks; the client library never connects again, so
 //     nothing is sent late. Requests in flight then have an unknown outcome. If a server
 //     refuses, or takes long, the next server is tried as well.
