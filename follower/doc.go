@@ -32,22 +32,15 @@
 // # Rules
 //
 //   - T1: the entries of a shard are numbered 1, 2, 3 ... without gaps.
-//
 //   - T2: the tokens of a shard's entries never decrease.
-//
 //   - T3: a number has one entry, permanently.
-//
 //   - T4: the entries that a follower has applied are a prefix of the log.
-//
 //   - T5: effect and position are one step, or a repeated effect is recognised by (shard, seq).
-//
-//   - T6: a gap, a trim or a lost watch is noticed, and the log read again.
-//
-//   - T7: a log is trimmed only behind a snapshot that is stored.
-//
 //   - T6: a gap, a trim or a lost watch is noticed, and the log is read again.
-//
+//   - T7: a log is trimmed only behind a snapshot that is stored.
 //   - T8: if the store's log is not the log that was applied, Run ends.
+//
+// # Trimmed logs
 //
 // A [Snapshotter] lets a shard's owner write a snapshot of its state, under the fence, and trim the
 // log behind it. A follower that needs trimmed entries restores the snapshot and continues from
