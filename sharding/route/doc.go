@@ -33,7 +33,7 @@
 //
 //	421 Misdirected Request    another member owns the shard; the body is a Problem with its
 //	                           node, address and token
-//	503 Service Unavailable    nobody serves the shard at present, or the owner could not be
+//	503 Service Unavailable    the shard has no owner now, or the owner could not be
 //	                           reached; see Retry-After
 //	502 Bad Gateway            the request was forwarded, and its answer lost: it may have
 //	                           been done
