@@ -98,10 +98,10 @@ type Func func(ctx context.Context, id string) (result []byte, err error)
 
 // Decision is the decision about an effect in doubt. The zero Decision leaves it in doubt.
 type Decision struct {
-	// State is Done, with Result; Failed if the effect did not happen or was compensated; Repeat if
-	// another attempt does no harm; or InDoubt, which leaves it for a person to decide. An attempt
-	// does no harm if the other side honours the idempotency key, or if the effect did not happen
-	// and no longer can.
+	// State is Done, with Result, or Failed if the effect did not happen or was compensated. It is
+	// Repeat if another attempt does no harm, or InDoubt to leave the effect for a person. An
+	// attempt does no harm if the other side honours the idempotency key, or if the effect did not
+	// happen and no longer can.
 	State  State
 	Result []byte
 	Reason string // at most MaxReason bytes are kept
@@ -187,7 +187,7 @@ func certainly(err error, final bool) error {
 // NotSent returns [NotDone] of an HTTP client's error if the client had no connection: it could not
 // look up the name, or could not dial. It returns any other error unchanged, because a request may
 // have been sent. If a client had a connection earlier in the same call of the [Func], under its
-// context, the outcome is unknown: a request may have been redirected, or repeated by
+// context, the outcome is unknown. A request may have been redirected, or repeated by
 // http.Transport.
 func NotSent(err error) error {
 	for at := err; at != nil; at = errors.Unwrap(at) { // a join of errors is not unwrapped: one of them says nothing about the others

@@ -70,12 +70,12 @@ type outcome struct {
 
 // Open makes a Ledger on a lease, at the beginning of its handler. It reads the list of effects
 // that former leaders left open, in one read. In the background it then reads the record of each
-// and, if Options.Resolve is set, decides about it; a Do with its key waits for the decision. A
+// and, if Options.Resolve is set, decides about it. A Do with its key waits for the decision. A
 // lease has one Ledger at a time. ctx is the handler's, and limits Open only.
 //
-// The error matches core.ErrInvalid for options outside their limits, for a Scope that names a
-// shard of a keyspace, and for a lock's lease (package lock), because effects outlast it. It
-// matches core.ErrLost if the lease is over. Otherwise the store could not be read.
+// The error matches core.ErrInvalid for options outside their limits, and for a Scope that names a
+// shard of a keyspace. It also does for a lock's lease (package lock), because effects outlast it.
+// It matches core.ErrLost if the lease is over. Otherwise the store could not be read.
 func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if lease == nil {
 		return nil, invalid("the lease is nil: call Open in a handler")

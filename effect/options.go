@@ -44,10 +44,10 @@ type Options struct {
 	// again after a back-off, up to Attempts times, and again a minute later. ctx ends after
 	// Deadline, or when the lease may not be used. Up to Concurrent calls run at once.
 	Resolve func(ctx context.Context, e Effect) (Decision, error)
-	// Rules returns the operators' rules. Default: the lease's (core.Lease.Rules). A rule of the
-	// kind control.Resolve, which the command tenure effect resolve writes, decides about an effect
-	// that is open and not attempted, before Resolve is called. The ledger calls Rules every
-	// second, and for each decision.
+	// Rules returns the operators' rules. Default: the lease's (core.Lease.Rules). The command
+	// "tenure effect resolve" writes rules of the kind control.Resolve. Such a rule decides about
+	// an effect that is open and not attempted, before Resolve is called. The ledger calls Rules
+	// every second, and for each decision.
 	Rules func() []control.Rule
 
 	// Concurrent is the number of calls of fn and Resolve that run at once, without nested effects
@@ -78,7 +78,7 @@ type Options struct {
 
 	// OnError gets each effect that stays in doubt, as an *InDoubtError, and each background error
 	// after which the ledger tries again. Several goroutines may call it at once. Default: a line
-	// at Warn to slog.Default. For background errors that is the first, one after 1, 5 and 15
+	// at Warn to slog.Default. Of background errors it logs the first, one after 1, 5 and 15
 	// minutes, and one every 15 minutes afterwards, for all ledgers with the same Stats.
 	OnError func(error)
 	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a

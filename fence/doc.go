@@ -41,7 +41,7 @@
 //
 // # What it does not do
 //
-// It does not authenticate. A fence is a claim, and no credential: any caller of a protected
+// It does not authenticate. A fence is a claim, and no credential. Any caller of a protected
 // service can name a resource's shard, raise its mark to any token permanently, and so lock out the
 // rightful owner. Authenticate callers first, and have the server name the resource
 // ([HTTPOptions].Resource, or its gRPC counterpart), since the default is the shard that the caller

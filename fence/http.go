@@ -202,13 +202,14 @@ func problem(w http.ResponseWriter, p Problem) {
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// ResponseError returns the reason for which a Handler refused the request, or nil if it passed: a
-// *RefusedError (412; invalid fences and resources in it are left out), a *ForeignError (403), an
-// error that matches driver.ErrInvalid (428 and 400: the request carried no fence, or not one that
-// the resource takes), or one that matches driver.ErrRetry (503). Nothing was done in any of these
-// cases. It reads at most 64 KiB of such a response's body; the caller closes the body in any case.
-// For other responses, also of these statuses, it returns nil, because they are the application's.
-// Nil does not mean success: check the status next.
+// ResponseError returns the reason for which a Handler refused the request, or nil if the request
+// passed. The reason is a *RefusedError (412) or a *ForeignError (403). If the request carried no
+// fence, or an invalid one (428 and 400), the error matches driver.ErrInvalid. If the mark could
+// not be checked (503), it matches driver.ErrRetry. In all these cases nothing was done. Invalid
+// fences and resources are left out of the errors. It reads at most 64 KiB of such a response's
+// body; the caller closes the body in any case. For other responses, also of these statuses, it
+// returns nil, because they are the application's. Nil does not mean success: check the status
+// next.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,

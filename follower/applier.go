@@ -26,13 +26,13 @@ type Applier interface {
 	//
 	// After an error the Tailer tries again with back-off, from the same entry, perhaps with a
 	// batch of another size. If position and effect are not one step, an entry may come again after
-	// an error or a crash, so the Applier must be idempotent by (shard, seq). An error that matches
-	// ErrMoved says that the shard's position is not b.From. The Tailer then calls Load.
+	// an error or a crash. The Applier must then be idempotent by (shard, seq). An error that
+	// matches ErrMoved says that the shard's position is not b.From. The Tailer then calls Load.
 	Apply(ctx context.Context, b Batch) error
 }
 
-// Restorer is an Applier that can begin at a snapshot. If the log of a shard was trimmed ahead of
-// an Applier that is no Restorer, the shard stays at its position, and the Tailer reports it.
+// Restorer is an Applier that can begin at a snapshot. If a shard's log was trimmed ahead of an
+// Applier that is not a Restorer, the shard stays at its position. The Tailer reports this.
 type Restorer interface {
 	Applier
 	// Restore replaces the whole state of the snapshot's shard, and moves its position from the

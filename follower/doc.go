@@ -50,16 +50,16 @@
 //
 // [Tailer.Fresh] reports whether a read may be served from the projection, and [Tailer.WaitFor]
 // waits for the caller's own write, whose [Position] may travel as a string. Lag in time compares
-// no clocks of different machines: it is the time since this process learned of the oldest entry
+// no clocks of different machines. It is the time since this process learned of the oldest entry
 // that it has not applied yet. The store adds its delay: one way where it pushes, and
 // Limits.PollPeriod elsewhere. [Tailer.Sync] asks the store instead, and is certain.
 //
 // # A store that went back
 //
-// In three cases acknowledged entries were lost, for example because a backup was restored: the
-// head is behind the position, the entry at the position is another one, or the store has another
-// identity. [Tailer.Run] then returns *StoreChangedError, since only an operator knows which
-// effects to undo. An entry with a lower token than one already applied is refused.
+// After a backup was restored, for example, acknowledged entries may be lost. Signs of it are a
+// head behind the position, another entry at the position, or another identity of the store.
+// [Tailer.Run] then returns *StoreChangedError, since only an operator knows which effects to undo.
+// An entry with a lower token than one already applied is refused.
 //
 // # What it does not do
 //

@@ -159,7 +159,7 @@ func (s *SQL) Restore(ctx context.Context, from Position, snap *Snapshot) error 
 }
 
 // in runs effect in a transaction that moves the position. A lost reply to the commit is an error
-// like any other: the Tailer tries the batch again, finds the position moved, and gets it from
+// like any other. The Tailer tries the batch again, finds the position moved, and gets it from
 // Load.
 func (s *SQL) in(ctx context.Context, store string, from, to Position, effect func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)

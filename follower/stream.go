@@ -155,8 +155,8 @@ func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 }
 
 // heads records every shard's head. anew says that nothing connects them to earlier news. If a
-// shard's head is behind a position, or missing, its cursors verify it once more, because the page
-// may be older than the log that they have read since.
+// shard's head is behind a position, or missing, its cursors verify it once more. The page may be
+// older than the log that they have read since.
 func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
 	now := time.Now()
 	t.mu.Lock()

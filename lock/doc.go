@@ -10,9 +10,9 @@
 //
 // A [Lock] is a lease like any other, with a token, a fence and a context. It is lost when its
 // process stalls, or the store is out of reach, for longer than its TTL; another process may then
-// have it. A process that was stopped finds out too late. So a write under a lock either carries
-// the lock's token to a place that compares it, or is a commit under the lock, which the store
-// compares. Each new token of a name is greater than the last.
+// have it. A process that was stopped finds out too late. So a write under a lock is a commit under
+// the lock, which the store checks, or carries the lock's token to a place that compares it. Each
+// new token of a name is greater than the last.
 //
 // # What it costs
 //

@@ -126,8 +126,8 @@ func (m *Manager) settled(ctx context.Context, t *assignments, round int) (giver
 	return givers, refused
 }
 
-// untilNext waits until there is a reason to plan again: at least half an interval, and half an
-// interval after a change, so that simultaneous changes make one plan.
+// untilNext waits until there is a reason to plan again. It waits at least half an interval, and
+// half an interval after a change, so that simultaneous changes make one plan.
 func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View, again bool) {
 	half := max(m.o.Interval/2, time.Millisecond/2)
 	if !pause(ctx, half) {

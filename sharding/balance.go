@@ -19,10 +19,10 @@ import (
 // below half its share. In a Keyspace it splits hot ranges, gives a hot key its own range, and
 // merges cold neighbours.
 //
-// MovesPerMinute limits moves that balance the members. In three cases the limit is half of all
-// load: a member is new, a member is above its capacity, or a member is half a share above its goal
-// and MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer.
-// Orphans, drains and rules do not count.
+// MovesPerMinute limits moves that balance the members. The limit is half of all load if a member
+// is new or above its capacity. The same applies if a member is half a share above its goal and
+// MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer. Orphans,
+// drains and rules do not count.
 type Balance struct {
 	Rules Rules
 	// High and Low are multiples of a member's share of the load. Relief begins above High and ends

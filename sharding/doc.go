@@ -16,9 +16,9 @@
 //   - The assigner plans. It is the member that holds the reserved shard "_assigner". It reads
 //     members and owners from its view. An [Assigner], which is a pure function, says who should
 //     own each shard. The member appends the changes to the log of "_assigner".
-//   - Every member reads that log into the same table. It hands over each shard that is assigned to
-//     another member, by a directed transfer after the handler has returned, and stands by for
-//     every other shard.
+//   - Every member reads that log into the same table. If a shard is assigned to another member,
+//     its owner hands it over by a directed transfer after the handler has returned. A member
+//     stands by for every other shard.
 //
 // # No shard is forgotten (W1)
 //
@@ -38,8 +38,8 @@
 //   - W2: a new owner starts after the former lease ended.
 //   - W3: a plan is applied whole or not at all, and continues from the plan before it.
 //   - W4: a plan that is older than a lease does not move its shard.
-//   - W5: a hash is served by one shard at a time: another shard takes a range only after the shard
-//     that had it ended its calls and noted, under its lease, the range and its recipient.
+//   - W5: a hash is served by one shard at a time. Another shard takes a range only after the
+//     range's shard ended its calls and noted, under its lease, the range and its recipient.
 //
 // # Leaving
 //
@@ -52,7 +52,7 @@
 // A [Keyspace] maps keys to hashes of 64 bits, and begins with one shard for each of a number of
 // equal ranges. Ranges are split and merged while they serve: by the assigner according to load, or
 // by operators' rules. The plans have the [Map] of ranges. The authority is each shard's note, an
-// item that is committed under the shard's lease: a range has left a shard when the shard's note
+// item that is committed under the shard's lease. A range has left a shard when the shard's note
 // says so. [Manager.OpenSlice] carries this out in the shard's handler, and [Slice] says which keys
 // the shard has. A [Router] finds the current owner of a shard or a key.
 //

@@ -12,8 +12,8 @@ import (
 // obey gives the active operators' rules to the planner. It reports whether they may change
 // although the view does not.
 //
-// A move is a pin, and a resignation an exclusion, while the shard's record has the token that the
-// rule names, that is, until the resulting plan was carried out.
+// A move counts as a pin, and a resignation as an exclusion, while the shard's record has the token
+// that the rule names. The token changes when the resulting plan is carried out.
 func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	p.Rules, p.Frozen, p.wall = Rules{}, false, now
 	p.bounds, p.release = map[uint64]bool{}, map[string]bool{}

@@ -529,8 +529,8 @@ func (p *planner) orphan(t *assignments, records []record, assigned []int32) map
 }
 
 // refused follows the move of a shard, with its record, that a member other than the assigned one
-// has. It reports whether the move of a plan has ended there: the assigned member had or refused
-// the shard and another member took it, or the assigned member could not prepare it.
+// has. It reports whether the move of a plan has ended there. Either the assigned member had or
+// refused the shard and another member took it, or the assigned member could not prepare it.
 func (p *planner) refused(now time.Duration, name string, shard int32, record *record, to *core.Member, plan int64) bool {
 	f, moving := p.inFlight[name]
 	if !moving {

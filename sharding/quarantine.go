@@ -27,9 +27,9 @@ import (
 // enough for a shard, no heir claims it: it waits for a plan, unless that applies to most shards.
 //
 // With few members more deaths are needed, for example 7 of three members'. A shard is not put into
-// quarantine if another shard had the same owners at each death, if all deaths were on one machine,
-// or if half of few shards would be held. If more than a twentieth of all shards, and more than
-// three, are held or due, the shards are not the cause: all are freed.
+// quarantine if another shard was there at each death, or if all deaths were on one machine. Of few
+// shards, no more than half are held. If more than a twentieth of all shards, and more than three,
+// are held or due, the shards are not the cause: all are freed.
 type Quarantine struct {
 	Deaths     int           // default 3; below 0: no quarantine
 	Within     time.Duration // default 5 min, at least 1 s
@@ -217,8 +217,8 @@ func (t *assignments) revive() {
 	}
 }
 
-// suspect copies the deaths of a shard's owners to a shard that gets a range of it and has fewer,
-// because the key that kills may be there.
+// suspect copies the deaths of a shard's owners to a shard that gets a range of it, if that has
+// fewer deaths. The key that kills may be in the range.
 func (t *assignments) suspect(from, to string) {
 	s := t.suspects[from]
 	if s == nil || s.held() || t.suspects[to].held() {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Rules restrict ownership. They come before balance, and are advice like a whole plan: until it is
-// carried out, and while there is no assigner, a member may own a shard against a rule. If rules
+// Rules restrict ownership. They come before balance, and are advice, like the plan. Until the plan
+// is carried out, and while there is no assigner, a member may own a shard against a rule. If rules
 // leave no living member for a shard, they do not apply to it, because no shard is left without an
 // owner (W1).
 //
@@ -20,9 +20,9 @@ type Rules struct {
 	// Spread, if not empty, is a separator such as ".". Shards whose names agree up to its last
 	// occurrence are a group, which is spread evenly over the members' zones.
 	Spread string `json:"spread,omitempty" yaml:"spread,omitempty"`
-	// Prefer maps shards to the zone that should have them, up to its members' shares, or their
-	// capacities without the reserve if these are known and larger. The zone's other shards make
-	// room. Plan.Elsewhere lists the shards that are in another zone.
+	// Prefer maps shards to the zone that should have them. The zone gets them up to its members'
+	// shares, or their capacities without the reserve if these are known and larger. The zone's
+	// other shards make room. Plan.Elsewhere lists the shards that are in another zone.
 	Prefer map[string]string `json:"prefer,omitempty" yaml:"prefer,omitempty"`
 }
 

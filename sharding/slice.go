@@ -262,7 +262,7 @@ func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Co
 // Do calls f, which may read and write for the key under the lease, in the store or outside. If the
 // shard does not have the key, the error matches ErrMoved, and f is not called. A range is not
 // given up while f runs. So f must return only when the outcome of its writes outside the store is
-// known, and must not run long: a change that waits for it longer than 5 s is tried again later.
+// known. If a change waits for f longer than 5 s, it is tried again later, so f must not run long.
 func (s *Slice) Do(key string, f func() error) error {
 	v, err := s.enter(key)
 	if err != nil {

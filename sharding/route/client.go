@@ -175,13 +175,13 @@ var ErrAddress = errors.New("the owner has no address that is allowed")
 // Do sends a request to the owner of a key and returns its answer, whose body the caller closes. Do
 // replaces the host of the request's URL, and keeps it as the Host header.
 //
-// Do tries again, at most Attempts times, if nothing was done: a Handler refused the request, the
-// shard had no owner, or Do could not connect to the owner. Unless Base is set, it also tries again
-// if the owner closed an idle HTTP/1 connection before the request was written. Do sends a body
-// again only if the request has GetBody, as requests of http.NewRequest have. It returns any other
-// answer, including redirects, and the answer of the last attempt. After another error the request
-// may have been done. If the shard has no owner, the error matches sharding.ErrNoOwner; it may also
-// match ErrAddress.
+// Do tries again, at most Attempts times, if nothing was done. That is so if a Handler refused the
+// request, the shard had no owner, or Do could not connect to the owner. Unless Base is set, it
+// also tries again if the owner closed an idle HTTP/1 connection before the request was written. Do
+// sends a body again only if the request has GetBody, as requests of http.NewRequest have. It
+// returns any other answer, including redirects, and the answer of the last attempt. After another
+// error the request may have been done. If the shard has no owner, the error matches
+// sharding.ErrNoOwner; it may also match ErrAddress.
 func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 	s := &sending{c: c, key: key, first: r}
 	for {

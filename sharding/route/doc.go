@@ -17,11 +17,11 @@
 //
 // A member publishes its address in its metadata (core.Options.Meta or Elector.Update) under the
 // key "http": "http://10.0.0.7:8080" or "https://orders-7.internal", without a path. The address is
-// checked before use, because any writer of the namespace could name an address of its choice, and
-// would receive the requests and credentials of clients. By default a Handler forwards to no
-// loopback, link-local, multicast or unspecified address, and to none of its own machine, whatever
-// the name. Where members share a machine, [Options].Allow has to allow their addresses. Allow can
-// also limit forwarding to a private network.
+// checked before use. Otherwise any writer of the namespace could name its own address, and would
+// receive the requests and credentials of clients. By default a Handler forwards to no loopback,
+// link-local, multicast or unspecified address, and to none of its own machine, whatever the name.
+// Where members share a machine, [Options].Allow has to allow their addresses. Allow can also limit
+// forwarding to a private network.
 //
 // # One hop
 //
@@ -56,12 +56,12 @@
 //	resp, err := c.Do(orderID, req)
 //
 // It computes the shard of a key itself, so that a request takes one hop. On 421 it checks the
-// owner's address with Allow, sends the request there, and asks for the map. It tries again only
-// where nothing was done: after 421 and 503, if it could not connect to the owner, and if the owner
-// had closed an idle connection before the request was written. It never sends a request again
-// whose answer was lost. After a 503 it also asks another member for the map. While no member
-// answers, it uses the map that it has. Age returns the age of that map. It sends requests only to
-// addresses that Allow allows, and follows no redirect.
+// owner's address with Allow, sends the request there, and asks for the map. It tries again only if
+// nothing was done. That is so after 421 and 503, after a failed connection, and after the owner
+// closed an idle connection before the request was written. It never sends a request again whose
+// answer was lost. After a 503 it also asks another member for the map. While no member answers, it
+// uses the map that it has. Age returns the age of that map. It sends requests only to addresses
+// that Allow allows, and follows no redirect.
 //
 // For a restart without failed requests a member stops in this order. Manager.Run returns once its
 // shards are handed over. The member answers 421 for some seconds, until the clients know the new

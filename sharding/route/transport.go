@@ -25,10 +25,11 @@ type TransportOptions struct {
 	Wait time.Duration
 }
 
-// Transport is an http.RoundTripper that sends a request again if a Handler refused it: to the
-// owner in the answer or, if the shard had none, a little later. It follows only answers that say
-// that nothing was done. It sends a body again only if the request has GetBody, as requests of
-// http.NewRequest have. It returns the answer of the last attempt. Safe for concurrent use.
+// Transport is an http.RoundTripper that sends a request again if a Handler refused it. It sends
+// the request to the owner in the answer or, if the shard had none, a little later. It follows only
+// answers that say that nothing was done. It sends a body again only if the request has GetBody, as
+// requests of http.NewRequest have. It returns the answer of the last attempt. Safe for concurrent
+// use.
 type Transport struct{ o TransportOptions }
 
 // NewTransport returns a Transport. The error matches core.ErrInvalid.

@@ -37,10 +37,10 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	return c
 }
 
-// UnaryClient returns an interceptor that makes a call again if a Server refused it: at the owner
-// in the answer or, if the shard had none, a little later. It follows only answers that say that
-// nothing was done. It returns the error of the last attempt: see Error. The Peers stay the
-// caller's, and limit the addresses that calls may go to.
+// UnaryClient returns an interceptor that makes a call again if a Server refused it. It makes the
+// call at the owner in the answer or, if the shard had none, a little later. It follows only
+// answers that say that nothing was done. It returns the error of the last attempt: see Error. The
+// Peers stay the caller's, and limit the addresses that calls may go to.
 func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,

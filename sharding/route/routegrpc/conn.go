@@ -20,7 +20,7 @@ type keyed struct {
 
 var _ grpc.ClientConnInterface = (*keyed)(nil)
 
-// NewConn returns a connection, for the clients that protoc generates, that makes each call at the
+// NewConn returns a connection for the clients that protoc generates. It makes each call at the
 // owner of its key in one hop, by the map of a route.Client. The Client's AddressKey has no effect:
 // DefaultAddressKey is used. The connection follows refusals like UnaryClient and StreamClient,
 // whose options o are.
