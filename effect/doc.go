@@ -62,7 +62,7 @@
 //
 // # Costs
 //
-// An effect has two items until it ends, and two others until Keep is over: some 200 bytes plus
+// An effect has two items until it ends, and afterwards two until Keep is over: some 200 bytes plus
 // twice its key, and the result. A new effect costs no read; an effect with a record costs one.
 // When eight or more are in progress, a write waits up to 2 ms for others to join it.
 //

@@ -84,15 +84,16 @@ type Effect struct {
 	Reason  string `json:"reason,omitempty"` // why it is in doubt, to be repeated, or failed
 	Author  string `json:"author,omitempty"` // who last decided by hand; empty: no person did
 
-	undone bool // in Repeat: no attempt did anything, with certainty
+	undone bool // in Repeat: certainly no attempt did anything
 }
 
 // Func makes an effect. It passes id, the idempotency key, to the other side, and returns when ctx
 // ends. The error tells the ledger what is known:
 //
 //   - nil: the effect happened, and the result is kept.
-//   - [NotDone]: nothing happened, with certainty, and another attempt may succeed. See also [NotSent].
-//   - [Refused]: nothing happened, with certainty, and no attempt will succeed.
+//   - [NotDone]: the effect certainly did not happen, and another attempt may succeed. See also
+//     [NotSent].
+//   - [Refused]: the effect certainly did not happen, and no attempt will succeed.
 //   - any other error: it is unknown whether it happened.
 type Func func(ctx context.Context, id string) (result []byte, err error)
 
@@ -157,7 +158,7 @@ func (e *FailedError) Is(target error) bool { return target == ErrFailed }
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// certain wraps an error of a Func after which it is certain that nothing happened.
+// certain wraps an error of a Func after which the effect certainly did not happen.
 type certain struct {
 	err    error
 	final  bool
@@ -167,14 +168,14 @@ type certain struct {
 func (c *certain) Error() string { return c.err.Error() }
 func (c *certain) Unwrap() error { return c.err }
 
-// NotDone marks an error of a [Func]: nothing happened, and nothing will, with certainty. For
-// example, the connection was refused, or the other side answered that it did nothing. The ledger
-// attempts the effect again after a back-off. If err is nil, NotDone returns nil.
+// NotDone marks an error of a [Func] after which the effect certainly did not happen, and will not.
+// For example, the connection was refused, or the other side answered that it did nothing. The
+// ledger attempts the effect again after a back-off. If err is nil, NotDone returns nil.
 func NotDone(err error) error { return certainly(err, false) }
 
-// Refused marks an error of a [Func]: nothing happened, with certainty, and no further attempt may
-// be made. For example, a card was declined, or an address does not exist. If err is nil, Refused
-// returns nil.
+// Refused marks an error of a [Func] after which the effect certainly did not happen, and must not
+// be attempted again. For example, a card was declined, or an address does not exist. If err is
+// nil, Refused returns nil.
 func Refused(err error) error { return certainly(err, true) }
 
 func certainly(err error, final bool) error {

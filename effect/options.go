@@ -58,7 +58,7 @@ type Options struct {
 	// begins no new effect and returns ErrFull. Default 1000.
 	MaxInDoubt int
 	// MaxResult limits a result, in bytes. Default 4096, at most a quarter of the bytes of one
-	// commit (core.Limits). A longer result does not lose the fact that the effect happened.
+	// commit (core.Limits). If a result is longer, only the fact that the effect happened is kept.
 	MaxResult int
 
 	// Deadline limits one Do from the first attempt on, waits included, and one call of Resolve.
@@ -73,7 +73,7 @@ type Options struct {
 
 	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with its key
 	// makes the effect again. Default 24 h, at least 1 s. A clock that is set ahead shortens it by
-	// that much. An effect that ends by that clock is kept longer by as much.
+	// that much. An effect that ended by that clock is kept longer by as much.
 	Keep time.Duration
 
 	// OnError gets each effect that stays in doubt, as an *InDoubtError, and each background error

@@ -12,7 +12,7 @@
 //	the protected data is ...                       use
 //	the shard's own keys and log                    Lease.Commit: the store checks
 //	in the database that a SQL backend uses         FenceTx of the backend
-//	in etcd, Consul or ZooKeeper, keys of your own  Guard or GuardOps of the backend
+//	your own keys in etcd, Consul or ZooKeeper      Guard or GuardOps of the backend
 //	in tables of another database                   SQL.AdmitTx, or Rows.Update
 //	behind an HTTP service                          Transport and Mark.Handler
 //	in a database behind an HTTP service            both: Mark.Handler, and in it SQL.AdmitTx

@@ -27,8 +27,8 @@ type Storage interface {
 
 const defaultWait = 10 * time.Second
 
-// ErrBusy answers Do, Enter and Seal when effects of lower tokens have run for Options.Wait. The
-// mark is raised, and nothing else was done. The caller may try again.
+// ErrBusy is the error of Do, Enter and Seal when effects of lower tokens have run for
+// Options.Wait. The mark is raised, and nothing else was done. The caller may try again.
 var ErrBusy = errors.New("effects of a lower token still run")
 
 // Options of a Mark. Nil works.

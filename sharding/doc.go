@@ -18,7 +18,7 @@
 //     own each shard. The member appends the changes to the log of "_assigner".
 //   - Every member reads that log into the same table. If a shard is assigned to another member,
 //     its owner hands it over by a directed transfer after the handler has returned. A member
-//     stands by for every other shard.
+//     stands by for every shard that it does not own.
 //
 // # No shard is forgotten (W1)
 //
@@ -53,8 +53,8 @@
 // equal ranges. Ranges are split and merged while they serve: by the assigner according to load, or
 // by operators' rules. The plans have the [Map] of ranges. The authority is each shard's note, an
 // item that is committed under the shard's lease. A range has left a shard when the shard's note
-// says so. [Manager.OpenSlice] carries this out in the shard's handler, and [Slice] says which keys
-// the shard has. A [Router] finds the current owner of a shard or a key.
+// says so. [Manager.OpenSlice] carries out the changes of ranges in the shard's handler, and
+// [Slice] says which keys the shard has. A [Router] finds the current owner of a shard or a key.
 //
 // # Load
 //

@@ -27,9 +27,9 @@ import (
 // enough for a shard, no heir claims it: it waits for a plan, unless that applies to most shards.
 //
 // With few members more deaths are needed, for example 7 of three members'. A shard is not put into
-// quarantine if another shard was there at each death, or if all deaths were on one machine. Of few
-// shards, no more than half are held. If more than a twentieth of all shards, and more than three,
-// are held or due, the shards are not the cause: all are freed.
+// quarantine if another shard was there at each death, or if all deaths were on one machine. The
+// shards are not the cause if more than half of them, or more than three and more than a twentieth,
+// are held or due. All are then freed.
 type Quarantine struct {
 	Deaths     int           // default 3; below 0: no quarantine
 	Within     time.Duration // default 5 min, at least 1 s

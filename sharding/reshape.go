@@ -122,8 +122,8 @@ func (l *loads) split(p *Plan) {
 	}
 }
 
-// cuts returns at most most hashes that divide a range into ranges of at most size load. Each key
-// with as much load gets its own range.
+// cuts returns hashes, no more than most, that divide a range into ranges of at most size load.
+// Each key with as much load gets its own range.
 func (s *Shard) cuts(size float64, most int) []uint64 {
 	for ; ; size *= 1.3 {
 		var at []uint64

@@ -4,7 +4,7 @@
 //		Shard: func(_ context.Context, method string, req any) (string, error) {
 //			return keyspace.Shard(req.(*pb.Order).Id), nil
 //		},
-//		Peers: peers, // to forward; else calls are answered with the owner
+//		Peers: peers, // to forward; otherwise calls are answered with the owner
 //	})
 //	grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 //
