@@ -86,7 +86,7 @@ type Options struct {
 	Stats *Stats
 }
 
-// number matches the end of the name of a keyspace's shard.
+// number matches what the names of a keyspace's shards end in.
 var number = regexp.MustCompile(`-[0-9]{4,}$`)
 
 // resolve returns a copy with the defaults filled in.
