@@ -62,7 +62,7 @@ const (
 // Open reports whether the effect has not ended.
 func (s State) Open() bool { return s == Begun || s == InDoubt || s == Repeat }
 
-// Effect is what the store knows of an effect.
+// Effect is the store's record of an effect.
 type Effect struct {
 	Key   string `json:"key"`
 	ID    string `json:"id"` // the idempotency key, the same in every attempt

@@ -478,7 +478,7 @@ func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]E
 	return decodeAll(items, b.Info().Namespace+"/"+shard)
 }
 
-// Read returns what the store knows of one effect of a shard. If the store has no record, Read
+// Read returns the store's record of one effect of a shard. If the store has no record, Read
 // returns nil without an error. It needs no lease. See ReadOpen.
 func Read(ctx context.Context, b core.Backend, shard, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {

@@ -23,7 +23,7 @@ type Stats struct {
 	ledgers map[*Ledger]struct{} // open ledgers
 }
 
-// Counts is what a Stats has counted since it was made, and the number of effects that wait now. It
+// Counts has the counts of a Stats since it was made, and the number of effects that wait now. It
 // holds no key of an effect.
 type Counts struct {
 	// Begun is the number of new effects whose intent was written.

@@ -26,8 +26,8 @@ type manifest struct {
 	Current *part `json:"current,omitempty"`
 	// Next is being written, and may become Current.
 	Next *part `json:"next,omitempty"`
-	// Gone may exist in whole or in part, and never becomes Current. Only the part that the stored
-	// manifest names as Gone is removed.
+	// Gone may exist in whole or in part, and never becomes Current. Only a part that the stored
+	// manifest names as Gone or Next is removed.
 	Gone *part `json:"gone,omitempty"`
 
 	stored core.Version // of the item; core.Absent without one

@@ -50,9 +50,9 @@ type SnapshotOptions struct {
 //
 // Write writes a snapshot beside the previous one. One fenced commit then names it in a manifest
 // and trims the log. Only then is the previous snapshot removed. The manifest changes only from the
-// version that was read, and only parts that it names as gone are removed. So a crash at any step,
-// or a commit that takes effect after its caller gave up, leaves a whole snapshot and every entry
-// after it (T7). The next Write removes the remains. The items are below "_snapshot/".
+// version that was read, and only parts that it names as gone or unfinished are removed. So a crash
+// at any step, or a commit that takes effect after its caller gave up, leaves a whole snapshot and
+// every entry after it (T7). The next Write removes the remains. The items are below "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
 // NewSnapshotter returns a Snapshotter. Nil options work; the error matches
@@ -228,7 +228,7 @@ func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
 	return []core.Op{core.Trim(through)}
 }
 
-// removeGone removes the part that the manifest names as gone, complete or not.
+// removeGone removes the part that the stored manifest names as gone or as next, complete or not.
 func (s *Snapshotter) removeGone(ctx context.Context, lease *core.Lease, m *manifest) error {
 	p := m.Gone
 	switch {

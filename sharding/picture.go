@@ -109,8 +109,8 @@ func (m *Manager) watchLoad(ctx context.Context) {
 	}
 }
 
-// RangeEvent is the beginning or the end of a split or a merge. The plan that orders it begins it.
-// The plan that records that every shard serves what it got ends it.
+// RangeEvent is the beginning or the end of a split or a merge. It begins with the plan that orders
+// it, and ends with a later plan, once every shard serves its range.
 type RangeEvent struct {
 	Plan  int64    // the plan that began it
 	From  string   // the shard that gives ranges; after a merge it has none

@@ -431,8 +431,7 @@ func (t *assignments) widowed(i int, to int32) bool {
 	return o != None && to == None && !t.members[o].Drain
 }
 
-// few is the number of shards up to which each is suspected by itself. Above it the members are the
-// cause.
+// few returns the largest number of suspected shards. Above it the members are the cause.
 func few(shards int) int { return max(3, shards/20) }
 
 // near reports whether one more death of a shard's owners is enough, including the death that this

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// The promises about loads.
+// The promises about loads:
 const (
 	atMost      = 1.3   // times its goal, of a member in calm times: High, and what is reported a tenth too low
 	perMinute   = 0.022 // of all load that plans move for balance's sake: 2 %, and the noise of what is reported

@@ -318,7 +318,7 @@ func (l *load) arrived(r *http.Request) {
 	h.(*atomic.Int32).Add(1)
 }
 
-// settle waits until the requests that are under way have ended.
+// settle waits until the requests in progress have ended.
 func (l *load) settle() {
 	l.gate.Lock()
 	old := l.epoch.Add(1) - 1

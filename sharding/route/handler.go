@@ -23,7 +23,8 @@ const DefaultAddressKey = "http"
 // Options of a Handler.
 type Options struct {
 	// Shard returns the shard of a request. It may read the request's path, query and header. If it
-	// returns an error, the answer is 400 with the error's text. Required.
+	// returns an error, the answer is 400 with the error's text, or 503 if the error matches
+	// sharding.ErrNoOwner. Required.
 	Shard func(r *http.Request) (string, error)
 	// Forward sends a request for another member's shard to that member. By default the Handler
 	// answers with the owner.

@@ -32,7 +32,8 @@ const BegunKey = "tenure-begun"
 // Options of a Server.
 type Options struct {
 	// Shard returns the shard of a call, by its full method and message. If it returns an error,
-	// the answer is InvalidArgument with the error's text. Required.
+	// the answer is InvalidArgument with the error's text, or Unavailable if the error matches
+	// sharding.ErrNoOwner. Required.
 	Shard func(ctx context.Context, method string, req any) (string, error)
 	// StreamShard returns the shard of a stream, by its full method and its context, such as
 	// metadata, before any message is read. Its error is answered like Shard's. Required for
