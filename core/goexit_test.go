@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// A handler that ends its goroutine, as t.FailNow does, has failed: its shard is served again, and
-// its commits are settled before.
+// A handler that ends its goroutine, as t.FailNow does, has failed. Its commits are settled, and
+// its shard is served again.
 func TestHandlerGoexit(t *testing.T) {
 	for name, asked := range map[string]bool{"early": false, "asked to stop": true} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestHandlerGoexit(t *testing.T) {
 	}
 }
 
-// The same with a member that stands by: it has the shard during the back-off.
+// With a standby, the standby has the shard during the back-off.
 func TestHandlerGoexitIsTakenOver(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a", func(o *Options) { o.BackoffMin = time.Minute; o.BackoffMax = time.Minute })
@@ -69,7 +69,7 @@ func TestHandlerGoexitIsTakenOver(t *testing.T) {
 	})
 }
 
-// Options.Eligible that ends its goroutine is an answer; it is asked again.
+// If Options.Eligible ends its goroutine, that is an answer, and it is called again.
 func TestEligibleGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		var asked atomic.Int32
@@ -88,7 +88,7 @@ func TestEligibleGoexit(t *testing.T) {
 	})
 }
 
-// RunSingleton and RunOnce try again, and say so when their time is up.
+// RunSingleton and RunOnce try again, and report the failure when their time is up.
 func TestGoexitOfJobs(t *testing.T) {
 	for name, call := range map[string]func(ctx context.Context, c *onceCaller, f func() error) error{
 		"RunSingleton": func(ctx context.Context, c *onceCaller, f func() error) error {
@@ -119,7 +119,7 @@ func TestGoexitOfJobs(t *testing.T) {
 	}
 }
 
-// A handler that panics ends the process, with its frames in the trace.
+// A handler that panics ends the process, with its frames in the stack trace.
 func TestHandlerPanics(t *testing.T) {
 	const child = "TENURE_TEST_PANIC"
 	if os.Getenv(child) != "" {
@@ -141,7 +141,7 @@ func TestHandlerPanics(t *testing.T) {
 
 func theHandlerThatPanics(context.Context, *Lease) error { panic("the handler's own") }
 
-// Hooks, or a logger, that end their goroutine at every event delay nothing, lose no event, and Run
+// Hooks or a logger that end their goroutine at every event delay nothing and lose no event. Run
 // does not wait for them.
 func TestHooksGoexit(t *testing.T) {
 	for name, want := range map[string]map[string]int{
@@ -207,7 +207,7 @@ func hooksGoexit(t *testing.T, want map[string]int) {
 	})
 }
 
-// A function that CallStart returned and that ends its goroutine delays no call.
+// If a function that CallStart returned ends its goroutine, no call is delayed.
 func TestCallStartEndGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ended atomic.Int32

@@ -43,14 +43,14 @@ func (l *lined) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// of returns the lines of a level whose message begins so.
+// of returns the lines of a level whose message has a prefix.
 func (l *lined) of(level slog.Level, msg string) []line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.lines), func(x line) bool { return x.level != level || !strings.HasPrefix(x.msg, msg) })
 }
 
-// counted is how many leases lines are about.
+// counted returns the number of leases that lines report.
 func counted(lines []line) (n int) {
 	for _, l := range lines {
 		if count, ok := l.attrs["count"]; ok {
@@ -66,7 +66,7 @@ func logged(l *lined) func(*Options) {
 	return func(o *Options) { o.Hooks, o.Logger = Hooks{}, slog.New(l) }
 }
 
-// What happens to 10,000 leases at once is a few lines, and each lease is one at Debug.
+// An event of 10,000 leases at once is a few lines, and each lease is a line at Debug.
 func TestLinesOfManyLeases(t *testing.T) {
 	const many = 10_000
 	bubble(t, func(w *world) {
@@ -118,7 +118,7 @@ func TestLinesOfManyLeases(t *testing.T) {
 	})
 }
 
-// A rolling restart of three members with 64 shards is a few lines for each step.
+// A rolling restart of three members with 64 shards writes a few lines for each step.
 func TestLinesOfARollingRestart(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -158,7 +158,7 @@ func TestLinesOfARollingRestart(t *testing.T) {
 	})
 }
 
-// A lock that is taken and given back is a line each at Debug, and none at Info.
+// A lock that is taken and given back writes a line each at Debug, and none at Info.
 func TestLinesOfALock(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -177,7 +177,7 @@ func TestLinesOfALock(t *testing.T) {
 	})
 }
 
-// One lease is one line at Info, at once, and none at Debug.
+// One lease writes one line at Info, at once, and none at Debug.
 func TestLinesOfOneLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -203,8 +203,8 @@ func TestLinesOfOneLease(t *testing.T) {
 	})
 }
 
-// Losses that nobody asked for are a line each, up to a bound; so are handlers' errors,
-// and a lease's grant is never said after them.
+// Unrequested losses write a line each, up to a limit, and so do handlers' errors. A lease's
+// grant is never logged after them.
 func TestLinesOfLosses(t *testing.T) {
 	const many = 300
 	bubble(t, func(w *world) {
@@ -242,7 +242,8 @@ func TestLinesOfLosses(t *testing.T) {
 	})
 }
 
-// The line about a grant comes before the first line of its handler, also of a lease that comes right after another.
+// The line about a grant comes before the first line of its handler, even if a lease follows
+// another at once.
 func TestGrantIsLoggedBeforeTheHandler(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { grantBeforeHandler(t, uint64(i)) })

@@ -9,9 +9,9 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// A mutant is the runner with one rule taken out, and the test that must fail
-// then. Those of the machine alone are in package fsm, where the simulation finds
-// them; a few are here as well, by the harm that they do to an Elector.
+// A mutant is the runner without one rule, with the test that must then fail. Mutants of the
+// machine alone are in package fsm, where the simulation finds them. A few are here as well, for
+// the harm that they do to an Elector.
 var mutants = []mutate.Mutant{
 	{Name: "S8: trust from the reply's instant", Killer: "TestTrustCountsFromSending", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.do",
@@ -357,8 +357,8 @@ var mutants = []mutate.Mutant{
 			Old: "func (n *notifier) post(f func()) {\n", New: "func (n *notifier) post(f func()) {\n\tf()\n\tf = func() {}\n"}}},
 }
 
-// TestMutants takes one rule out at a time, by an overlay of the build, and
-// expects the test that is named to fail. The same test passes without.
+// TestMutants removes one rule at a time, by an overlay of the build, and expects the named test
+// to fail. The same test passes without the mutant.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 20*time.Second, true, mutants)
 }

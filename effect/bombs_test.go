@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	bombs.Test(t, bombs.Decoder{Name: "record", Bytes: maxRecord, Lists: []string{"result", "x"}, Good: encode(Effect{State: Done}), Decode: func(data []byte) error {
 		_, err := decode(&core.Item{Key: recordPrefix + "a", Value: data}, recordPrefix, "")

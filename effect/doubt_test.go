@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// What was read while an effect was under way is not called in doubt because the effect ended before the reply came.
+// An effect that was read while in progress is not called in doubt because it ended before the
+// reply came.
 func TestDoubtIsLookedAtAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -57,8 +58,8 @@ func TestDoubtIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// If certainly no attempt did anything, under this leader or the one before, a refusal is a failure. An attempt
-// whose outcome is not known makes it a doubt again.
+// If certainly no attempt did anything, under this leader or the one before, a refusal is a
+// failure. After an attempt with an unknown outcome it is a doubt again.
 func TestRefusedAfterNotDone(t *testing.T) {
 	bubble(t, func(w *world) {
 		refuse := func(context.Context, string) ([]byte, error) { return nil, Refused(errors.New("card declined")) }
@@ -107,7 +108,8 @@ func TestRefusedAfterNotDone(t *testing.T) {
 	})
 }
 
-// Trims go on after a leader whose clock was a year ahead, and at a server that takes fewer operations than it said.
+// Trims continue after a leader whose clock was a year ahead, and at a server that takes fewer
+// operations than it said.
 func TestTrimsGoOn(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.writeOps = 128
@@ -117,7 +119,7 @@ func TestTrimsGoOn(t *testing.T) {
 			w.Fatal(err)
 		}
 		l := p.open(Options{Keep: time.Minute, OnError: func(err error) { w.Error(err) }})
-		time.Sleep(time.Second) // it has looked at what there is
+		time.Sleep(time.Second) // it has read the index
 		for i := range 200 {
 			if i == 100 {
 				w.takesOps.Store(16)

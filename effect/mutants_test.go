@@ -9,7 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out at a time, and expects the test that is named to fail.
+// TestMutants removes one rule at a time, and expects the named test to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, []mutate.Mutant{
 		{Name: "a resolver that ends its goroutine holds back the effects after it", Killer: "TestResolveGoexit", Edits: []mutate.Edit{{

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// An effect whose function makes other effects ends, however many such effects run at once: the inner ones wait
-// for no turn, nor do those that another call began and that still wait for theirs.
+// An effect whose function makes other effects ends, however many of them run at once. The inner
+// effects wait for no turn, even if another call began them and still waits for its turn.
 func TestNested(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -56,7 +56,7 @@ func TestNested(t *testing.T) {
 	})
 }
 
-// A former leader left the outer and the inner effects open, and more of them than have a turn.
+// A former leader left the outer and the inner effects open, more than there are turns.
 func TestNestedAfterTakeover(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -99,7 +99,7 @@ func TestNestedAfterTakeover(t *testing.T) {
 	})
 }
 
-// An effect that would wait for itself is refused at once, by way of others, too.
+// An effect that would wait for itself, directly or through others, is refused at once.
 func TestNestedInItself(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")
@@ -135,8 +135,9 @@ func TestNestedInItself(t *testing.T) {
 	})
 }
 
-// Close waits for an effect that is under way, with the nested ones that it begins only now. A context of a
-// function that returned is like any other. So many nested effects as have turns are refused.
+// Close waits for an effect in progress, including nested effects that it begins only now. The
+// context of a function that has returned is like any other. Nested effects above the number of
+// turns are refused.
 func TestNestedAtTheEnd(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")

@@ -37,8 +37,9 @@ func (w *world) order(r control.Rule) {
 	}
 }
 
-// A ledger obeys the rules that the elector of its lease reads, and logs whose decision it was. The next leader knows
-// them before it decides about what it finds open, however late the reply of the store with the rules.
+// A ledger obeys the rules that the elector of its lease reads, and logs the author of a decision.
+// The next leader knows the rules before it decides about open effects, however late the store's
+// reply is.
 func TestRulesOfTheLease(t *testing.T) { // not parallel: it sets the default of slog
 	var mu sync.Mutex
 	var log bytes.Buffer

@@ -9,20 +9,21 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-const maxTake = 128 << 20 // bytes of what Take returns
+const maxTake = 128 << 20 // largest total of the operations that Take returns, in bytes
 
-// Take returns the operations that bring the effects of a range along, for a sharding.Take: lease is that of the
-// shard that gets the range, from is the shard that had it, and has reports whether an effect's key belongs to the
-// range. What is open stays so: the next Do with its key decides, as after a takeover.
+// Take returns the operations that bring the effects of a range along, for a sharding.Take. lease
+// is the lease of the shard that gets the range, and from is the shard that had it. has reports
+// whether an effect's key belongs to the range. Open effects stay open: the next Do decides, as
+// after a takeover.
 //
 //	ops, err := effect.Take(ctx, backend, lease, from, func(key string) bool {
 //		return r.Has(keys.Of(strings.TrimPrefix(key, "pay/")))
 //	})
 //
-// Call Do in Slice.Do of the key, so that the shard keeps the range until Do returns.
+// Call Do inside Slice.Do of the key, so that the shard keeps the range until Do returns.
 //
-// Take reads the effects of both shards. If the range has effects of more than 128 MiB, the error matches
-// core.ErrTooLarge: set Options.Keep or MaxResult lower.
+// Take reads the effects of both shards. If the range has effects of more than 128 MiB, the error
+// matches core.ErrTooLarge: set Options.Keep or MaxResult lower.
 func Take(ctx context.Context, b core.Backend, lease *core.Lease, from string, has func(key string) bool) ([]core.Op, error) {
 	var ops []core.Op
 	taken, size := map[string]bool{}, 0
@@ -54,7 +55,7 @@ func Take(ctx context.Context, b core.Backend, lease *core.Lease, from string, h
 	if err != nil {
 		return nil, err
 	}
-	err = each(ours, has, func(record, index core.Op) (err error) { // of a time when the range was here before
+	err = each(ours, has, func(record, index core.Op) (err error) { // left from an earlier time when this shard had the range
 		for _, op := range []core.Op{index, record} { // in this order: an index without its record would end a later effect
 			if err == nil && !taken[op.Key] {
 				err = add(core.Delete(op.Key))
@@ -77,7 +78,8 @@ func each(items []core.Item, has func(key string) bool, do func(record, index co
 	return nil
 }
 
-// whole returns the writes of a record, and of the item that it has in an index. A damaged one is listed as open.
+// whole returns the writes of a record, and of its item in an index. A damaged record is listed as
+// open.
 func whole(item *core.Item) (record, index core.Op) {
 	record = core.Put(item.Key, item.Value)
 	if e, err := decode(item, recordPrefix, ""); err == nil && !e.State.Open() {

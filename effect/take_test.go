@@ -82,7 +82,7 @@ func (endless) List(_ context.Context, _ core.ShardID, prefix string, _, _ int) 
 	return items, nil
 }
 
-// What Take returns is bounded.
+// The result of Take is limited.
 func TestTakeIsBounded(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := w.lead("a")

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestNotSentErrors: errors of dialling and of the look-up of a name are NotDone, and no others.
+// TestNotSentErrors: only errors of dialling and of looking up a name are NotDone.
 func TestNotSentErrors(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
@@ -49,8 +49,9 @@ func TestNotSentErrors(t *testing.T) {
 	}
 }
 
-// TestNotSent: a request without a connection is attempted again. One that was redirected, or that
-// http.Transport itself repeated, may have been done, so the error of its last connection says nothing.
+// TestNotSent: a request without a connection is attempted again. A request that was redirected, or
+// that http.Transport itself repeated, may have been done, so the error of its last connection
+// proves nothing.
 func TestNotSent(t *testing.T) {
 	bubble(t, func(w *world) {
 		for name, c := range map[string]struct {

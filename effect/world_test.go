@@ -22,8 +22,8 @@ import (
 
 const ttl = time.Second
 
-// world is a store, and leaders of one shard on it, in a bubble of fake time. A goroutine that
-// is left at the end fails the test.
+// world is a store, and leaders of one shard on it, in a bubble of fake time. A goroutine that is
+// left at the end fails the test.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -43,7 +43,7 @@ type world struct {
 	late      atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
 }
 
-// small is a store that refuses values above world.takes, and looks at what is deleted.
+// small is a store that refuses values above world.takes, and checks deletions.
 type small struct {
 	kv.Store
 	w *world
@@ -95,7 +95,7 @@ func (w *world) wait() {
 	}
 }
 
-// narrow is a backend of which one commit has world.writeOps operations at most.
+// narrow is a backend whose commits have at most world.writeOps operations.
 type narrow struct {
 	core.Backend
 	most int
@@ -170,7 +170,7 @@ func (w *world) lead(node string) *leader {
 	return p
 }
 
-// open opens a ledger whose OnError collects.
+// open opens a ledger whose OnError collects errors.
 func (p *leader) open(o Options) *Ledger {
 	p.w.Helper()
 	if o.OnError == nil {
@@ -183,7 +183,7 @@ func (p *leader) open(o Options) *Ledger {
 	return l
 }
 
-// resign ends the leader in order: its ledger was closed.
+// resign ends the leader in order, after its ledger was closed.
 func (p *leader) resign() {
 	p.w.Helper()
 	close(p.leave)
@@ -194,14 +194,14 @@ func (p *leader) resign() {
 	p.b.Close()
 }
 
-// die cuts the leader off its store, and waits until its lease is over. Its ledgers are closed
-// after that.
+// die cuts the leader off from its store, and waits until its lease is over. Its ledgers are closed
+// afterwards.
 func (p *leader) die() {
 	p.link.Cut()
 	<-p.lease.Context().Done()
 }
 
-// bury ends what is left of a leader that died.
+// bury ends the remains of a leader that died.
 func (p *leader) bury() {
 	close(p.leave)
 	p.stop()
@@ -260,7 +260,7 @@ func (p *provider) lose(n int) Func {
 	}
 }
 
-// do calls Do, and fails the test where it does not return within an hour.
+// do calls Do, and fails the test if it does not return within an hour.
 func (w *world) do(l *Ledger, key string, fn Func) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	bombs.Test(t,
 		bombs.Decoder{Name: "problem", Bytes: maxProblem, Lists: []string{"Type", "current"}, Good: []byte(`{"type":"` + ProblemRefused + `"}`), Decode: func(data []byte) error {

@@ -20,10 +20,10 @@ import (
 
 var _ Storage = (*File)(nil)
 
-// File keeps marks in a file, for one process on one machine: each raise is a line,
-// on disk (fsync) before it is answered. It keeps 100,000 marks at most. Safe for concurrent use by that process; a
-// second one is refused where the system has flock, that is everywhere but on
-// Windows.
+// File keeps marks in a file, for one process on one machine. Each raise is a line, which is on
+// disk (fsync) before Raise returns. It keeps at most 100,000 marks. Safe for concurrent use by
+// that process. A second process is refused where the system has flock, which is everywhere except
+// on Windows.
 type File struct {
 	path string
 
@@ -32,21 +32,21 @@ type File struct {
 	lock   io.Closer
 	marks  map[string]driver.Fence
 	lines  int   // of the file
-	broken error // after a failed write: the content on disk is not known
+	broken error // after a failed write: the content on disk is unknown
 }
 
-// maxLine bounds a line, well above the longest that Raise writes.
+// maxLine is the longest line that is read, well above the longest that Raise writes.
 const maxLine = 4096
 
-// fileMark is the JSON of a line, behind its checksum and a space.
+// fileMark is the JSON of a line, after its checksum and a space.
 type fileMark struct {
 	Resource string       `json:"resource"`
 	Fence    driver.Fence `json:"fence"`
 }
 
-// OpenFile opens the marks in the file at path, and creates it if it is not there;
-// its folder must be. A last line that was cut short by a crash was never answered
-// and is removed; any other damage is an error. The caller closes the File.
+// OpenFile opens the marks in the file at path. It creates the file if necessary; the folder must
+// exist. If a crash cut the last line short, OpenFile removes the line, since no caller got an
+// answer for it. Any other damage is an error. The caller closes the File.
 func OpenFile(path string) (*File, error) {
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *File) open() error {
 	return errors.Join(f.Sync(), syncFolder(s.path))
 }
 
-// readMarks reads lines up to the end, or to a last one without its line break;
-// good is where that begins.
+// readMarks reads lines up to the end, or to a last line without its line break. good is the offset
+// after the last complete line.
 func readMarks(r io.Reader) (marks map[string]driver.Fence, lines int, good int64, err error) {
 	marks = make(map[string]driver.Fence)
 	in := bufio.NewReaderSize(r, maxLine)
@@ -128,7 +128,7 @@ func decodeMark(line []byte) (fileMark, error) {
 	return m, check(m.Resource, m.Fence)
 }
 
-// tooLong reports whether most of the file is marks that were raised since.
+// tooLong reports whether most lines of the file are superseded marks.
 func (s *File) tooLong() bool { return s.lines > 2*len(s.marks)+100 }
 
 // rewrite replaces the file by one with a line for each mark.
@@ -168,8 +168,8 @@ func (s *File) rewrite() (err error) {
 	return errors.Join(former.Close(), syncFolder(s.path))
 }
 
-// Raise implements Storage. After a failed write every later one fails, until the
-// file is opened anew, which reads the content on disk.
+// Raise implements Storage. After a failed write every later one fails, until the file is opened
+// again, which reads the content on disk.
 func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error) {
 	if err := check(resource, f); err != nil {
 		return driver.Fence{}, err

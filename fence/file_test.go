@@ -28,8 +28,8 @@ func raise(t *testing.T, s fence.Storage, resource string, f driver.Fence) {
 	}
 }
 
-// TestFileSurvives cuts the file at every byte, as a crash may: no mark answered
-// before the last raise is forgotten.
+// TestFileSurvives cuts the file at every byte, as a crash may: no mark that was answered before
+// the last raise is forgotten.
 func TestFileSurvives(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
@@ -143,7 +143,7 @@ func TestFileRewritten(t *testing.T) {
 	}
 }
 
-// TestMarksAreBounded: callers that name resources do not fill memory or the disk.
+// TestMarksAreBounded: callers that name resources cannot fill memory or the disk.
 func TestMarksAreBounded(t *testing.T) {
 	t.Parallel()
 	var m fence.Memory
@@ -174,7 +174,7 @@ func TestMarksAreBounded(t *testing.T) {
 	}
 }
 
-// TestFileIsPrivate: no other user can read the files, from the moment of their making.
+// TestFileIsPrivate: other users cannot read the files at any time.
 func TestFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
@@ -191,7 +191,7 @@ func TestFileSecondProcessRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
 	s := openFile(t, path)
-	// To flock a second open file is like another process.
+	// For flock a second open file is like another process.
 	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Fatalf("got %v", err)
 	}

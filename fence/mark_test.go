@@ -115,8 +115,8 @@ func TestAdmitInvalid(t *testing.T) {
 	}
 }
 
-// TestDoExcludes: the effect of a higher token begins after those of lower ones
-// have ended, and their contexts end.
+// TestDoExcludes: the effect of a higher token begins after the effects of lower tokens have ended,
+// and their contexts end.
 func TestDoExcludes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestDoExcludes(t *testing.T) {
 	})
 }
 
-// TestWaitBounded: an effect that does not end keeps a higher token waiting for
-// Options.Wait, and the lower token out for good.
+// TestWaitBounded: an effect that does not end keeps a higher token waiting for Options.Wait, and
+// the lower token stays refused.
 func TestWaitBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestDoRandom: in any order of arrival, effects never overlap with those of
-// another token, and run in the order of tokens.
+// TestDoRandom: in any order of arrival, effects of different tokens never overlap, and run in the
+// order of tokens.
 func TestDoRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -328,8 +328,8 @@ func (s storageFunc) Raise(ctx context.Context, resource string, f driver.Fence)
 	return s.Storage.Raise(ctx, resource, f)
 }
 
-// A Storage, a function of Options and an effect that end their goroutine leave nothing for which a
-// higher token waits.
+// If a Storage, a function of Options or an effect ends its goroutine, no higher token waits for
+// it.
 func TestMarkGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exit, memory := true, &fence.Memory{}

@@ -10,18 +10,18 @@ import (
 
 var _ Storage = (*Memory)(nil)
 
-// Memory keeps marks in memory, for tests, and for a resource whose data are as
-// short-lived as the process. A restart forgets them. It keeps 100,000 at most. The zero value is ready.
-// Safe for concurrent use.
+// Memory keeps marks in memory, for tests, and for resources that live no longer than the process.
+// A restart forgets them. It keeps at most 100,000. The zero value is ready. Safe for concurrent
+// use.
 type Memory struct {
 	mu    sync.Mutex
 	marks map[string]driver.Fence
 }
 
-// maxMarks bounds the marks of a Memory and of a File: callers may be those that name them.
+// maxMarks limits the marks of a Memory and of a File, because callers may be able to name them.
 const maxMarks = 100_000
 
-// room reports a further mark that would be one too many.
+// room returns an error if a further mark would exceed maxMarks.
 func room(marks map[string]driver.Fence, resource string) error {
 	if _, ok := marks[resource]; !ok && len(marks) >= maxMarks {
 		return fmt.Errorf("tenure: there are %d marks already, which is the limit: have the server name the resources, and not its callers",

@@ -6,7 +6,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	bombs.Test(t, bombs.Decoder{Name: "manifest", Bytes: maxManifest, Lists: []string{"current", "next"}, Good: []byte(`{"version":2}`), Decode: func(data []byte) error {
 		_, err := decodeManifest(data)

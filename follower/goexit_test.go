@@ -40,8 +40,8 @@ func quit(n *atomic.Int32) {
 	}
 }
 
-// An Applier that ends its goroutine has failed and is called again; hooks and a logger that do so
-// each time delay nothing. Run ends.
+// An Applier that ends its goroutine has failed and is called again. Hooks and a logger that always
+// end theirs delay nothing. Run ends.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()
@@ -70,7 +70,7 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// The same of Restore, where the log was trimmed.
+// The same for Restore, with a trimmed log.
 func TestRestoreGoexit(t *testing.T) {
 	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1})
 	if err != nil {

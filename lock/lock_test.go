@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// TestLock: one at a time has the lock, here and elsewhere, each with a greater token, and
-// those of one process in the order in which they came.
+// TestLock: one caller at a time has the lock, here and elsewhere, each with a greater token.
+// Callers of one process get it in order of arrival.
 func TestLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -55,7 +55,7 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestFence: what is committed under a lock that was given back is refused.
+// TestFence: a commit under a lock that was given back is refused.
 func TestFence(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -81,7 +81,7 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// TestTryLock: it waits for nobody.
+// TestTryLock: it does not wait for others.
 func TestTryLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -107,7 +107,7 @@ func TestTryLock(t *testing.T) {
 	})
 }
 
-// TestGivenUp: a call whose context ends is out of the way of those behind it.
+// TestGivenUp: a call whose context ends does not delay the calls behind it.
 func TestGivenUp(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -124,7 +124,7 @@ func TestGivenUp(t *testing.T) {
 		_ = late
 		a.unlock(k)
 		b.unlock(<-had)
-		// The last that waits gives up: nobody here contends any more.
+		// The last waiter gives up: no call here contends any longer.
 		k = a.lock("z")
 		ctx, stop := context.WithCancel(w.Context())
 		_, failed = b.waits(ctx, "z")
@@ -145,7 +145,7 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
-// TestStoreAway: who waits for a store that does not answer is told so.
+// TestStoreAway: if a caller waits for a store that does not answer, its error says so.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -167,7 +167,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// TestGivenUpInTurn: a call that is to contend and gives up before leaves that to the next.
+// TestGivenUpInTurn: if a call gives up before it contends, the next call contends.
 func TestGivenUpInTurn(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, _ := w.process("a"), w.process("b")
@@ -186,7 +186,7 @@ func TestGivenUpInTurn(t *testing.T) {
 }
 
 // TestGivenUpAndGranted: a call that is granted the lock as it gives up unlocks it, and does not
-// wait until the store has that.
+// wait until the release has reached the store.
 func TestGivenUpAndGranted(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -210,7 +210,7 @@ func TestGivenUpAndGranted(t *testing.T) {
 	})
 }
 
-// asked is a context that calls f when somebody begins to wait for its end.
+// asked is a context that calls f when a goroutine begins to wait for its end.
 type asked struct {
 	context.Context
 	f atomic.Pointer[func()]
@@ -223,8 +223,8 @@ func (a *asked) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// TestNobodyComesBetween: a call that gives up takes back what the process contended for. No other
-// call of the process is granted the lock in between, and loses it so.
+// TestNobodyComesBetween: a call that gives up withdraws the process's claim. In between, no other
+// call of the process is granted the lock, which it would then lose.
 func TestNobodyComesBetween(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -267,7 +267,7 @@ func TestNobodyComesBetween(t *testing.T) {
 	})
 }
 
-// TestWatchdog: the holder of a lock calls nothing that tells an Elector's watchdog of progress.
+// TestWatchdog: the holder of a lock need not report progress to the Elector's watchdog.
 func TestWatchdog(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
@@ -308,7 +308,7 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// TestName: each string has a name of its own, which is legal.
+// TestName: each string has its own name, which is legal.
 func TestName(t *testing.T) {
 	for in, want := range map[string]string{
 		"invoice-123": "invoice-123", "-": "-", "...": "...", "Invoice-123": "Invoice-123",
@@ -340,8 +340,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestLostAndKept: while a lock that was lost is not unlocked, its work may go on, and nobody
-// else in the process has the lock (S11).
+// TestLostAndKept: while a lost lock is not unlocked, its work may continue, and no other caller in
+// the process gets the lock (S11).
 func TestLostAndKept(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -361,7 +361,8 @@ func TestLostAndKept(t *testing.T) {
 	})
 }
 
-// TestHolderDies: another has the lock after the TTL, and who lost it is told so by Unlock.
+// TestHolderDies: another process has the lock after the TTL, and Unlock tells the former holder
+// so.
 func TestHolderDies(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -392,8 +393,8 @@ func TestHolderDies(t *testing.T) {
 	})
 }
 
-// TestStop: the end of Run is told to those that wait, and a lock that is held is given back
-// once it is unlocked.
+// TestStop: calls that wait get an error when Run ends, and a held lock is given back once it is
+// unlocked.
 func TestStop(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -463,7 +464,7 @@ func TestCloseSays(t *testing.T) {
 	})
 }
 
-// TestNames: a name that is no shard's is refused before anything is sent.
+// TestNames: an illegal name is refused before anything is sent.
 func TestNames(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -481,7 +482,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestWaitingIsFree: those of one process that wait cost the store nothing.
+// TestWaitingIsFree: waiting calls of one process cost the store nothing.
 func TestWaitingIsFree(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -508,8 +509,8 @@ func TestWaitingIsFree(t *testing.T) {
 	})
 }
 
-// TestFair: a process that takes a lock again and again leaves it to others for 20 ms after 100 ms.
-// A process that always sees last that it is free takes it in such a pause.
+// TestFair: a process that has held a lock almost continuously for 100 ms leaves it to others for
+// 20 ms. A process that always sees last that the lock is free takes it in such a pause.
 func TestFair(t *testing.T) {
 	bubble(t, func(w *world) {
 		ps := []*process{w.process("a"), w.process("b"), w.process("c")}
@@ -553,7 +554,7 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestFleet: beside members that do not want it a lock moves as soon as it was given back.
+// TestFleet: beside members that do not want it, a lock moves as soon as it was given back.
 func TestFleet(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ps []*process
@@ -575,7 +576,7 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeft: names that were used once leave nothing, neither in the store nor here.
+// TestNothingIsLeft: names that were used once leave nothing in the store or in memory.
 func TestNothingIsLeft(t *testing.T) {
 	names := share.Of(t, "names", 5000, 1500)
 	bubble(t, func(w *world) {
@@ -595,8 +596,8 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestChaos: whoever waits gives up, tries, cuts its connection or stops, at random, and no
-// two have the lock at a time.
+// TestChaos: callers give up, try, lose their connection or stop, at random, and no two have the
+// lock at a time.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(share.Of(t, "seeds", 8, 2)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

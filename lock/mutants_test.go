@@ -9,7 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out at a time, and expects the test that is named to fail.
+// TestMutants removes one rule at a time, and expects the named test to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, []mutate.Mutant{
 		{Name: "the next one here has the lock before it was unlocked", Killer: "TestStop", Edits: []mutate.Edit{{

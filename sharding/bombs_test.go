@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	bombs.Test(t,
 		bombs.Decoder{Name: "note", Bytes: maxNote, Lists: []string{"gave"}, Good: []byte(`{"map":1}`), Decode: func(data []byte) error {

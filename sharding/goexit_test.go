@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Functions that end their goroutine the first times, and those that are only told something each
-// time, leave no shard with nobody, no range with nobody, and Run ends. Every function of Options is tried.
+// Every function of Options ends its goroutine, the first times or, if it only reports, each time.
+// No shard and no range is left without an owner, and Run ends.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		var prepared, took, loaded, told, taken atomic.Int32

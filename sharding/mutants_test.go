@@ -9,8 +9,7 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out at a time, and expects the test that is named to
-// fail.
+// TestMutants removes one rule at a time, and expects the named test to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
 		{Name: "Prepare that ends its goroutine is the member's last", Killer: "TestGoexit", Edits: []mutate.Edit{{

@@ -18,8 +18,8 @@ import (
 
 var ordersTwo = Keyspace{Name: "orders", Shards: 2}
 
-// TestRepair: where no member understands the plans, the notes of the shards give the map that there
-// was. Members go on with it: their ranges and owners stay, and they are split again.
+// TestRepair: if no member understands the plans, the notes of the shards give the former map.
+// Members continue with it: their ranges and owners stay, and they are split again.
 func TestRepair(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -81,7 +81,7 @@ func TestRepair(t *testing.T) {
 }
 
 // TestRepairBetweenSteps: a range that was given, and not taken when the plans were lost, is taken
-// after the repair; by members that began after it, and by those that gave.
+// after the repair, by members that began after it, and by those that gave.
 func TestRepairBetweenSteps(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -130,7 +130,7 @@ func TestRepairBetweenSteps(t *testing.T) {
 	}
 }
 
-// refused checks that nothing is repaired, and why not.
+// refused checks that nothing is repaired, and the reason.
 func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) {
 	w.Helper()
 	m, err := Repair(w.Context(), b, k, nil)
@@ -145,7 +145,7 @@ func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) 
 	}
 }
 
-// TestRepairDamagedNote: a note that cannot be read, or was written by a later version, is named.
+// TestRepairDamagedNote: the error names a note that cannot be decoded, or is of a later version.
 func TestRepairDamagedNote(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -191,8 +191,9 @@ func TestRepairDamagedNote(t *testing.T) {
 	})
 }
 
-// TestGather: of the notes that random plans leave, at any moment between their steps, the map is
-// rebuilt; with any of them left out or changed it is refused, or another one that divides the keyspace.
+// TestGather: from the notes of random plans, at any moment between their steps, the map is
+// rebuilt. With any note missing or changed, gather fails, or finds another map that divides the
+// keyspace.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -299,7 +300,7 @@ func TestGather(t *testing.T) {
 
 func indexed(t *assignments, shard string) int { i, _ := indexOf(t, shard); return i }
 
-// spoil changes one note: what is made of them then is refused, or divides the keyspace.
+// spoil changes one note. The result is refused, or divides the keyspace.
 func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	t.Helper()
 	bad := map[int]note{}
@@ -339,8 +340,8 @@ func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	}
 }
 
-// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have yet again, is not
-// lost. It stays given until the next plan returns it.
+// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have back yet,
+// is not lost. It stays given until the next plan returns it.
 func TestRepairOfARefusal(t *testing.T) {
 	t.Parallel()
 	k := Keyspace{Name: "k", Shards: 1}

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// TestChangesOfLocks: the subscription says that a lock is free, although its record is gone, wherever its name is in
-// the order and however slow the reader is.
+// TestChangesOfLocks: the subscription reports that a lock is free, although its record is gone.
+// The place of its name in the order, and a slow reader, make no difference.
 func TestChangesOfLocks(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -148,7 +148,7 @@ func TestRouter(t *testing.T) {
 	})
 }
 
-// sameRoute compares what can change.
+// sameRoute compares the fields that can change.
 func sameRoute(x, y Route) bool {
 	return x.Shard == y.Shard && x.Session == y.Session && x.Token == y.Token && x.Self == y.Self
 }

@@ -20,8 +20,8 @@ type Settings struct {
 	Capacity    float64       `yaml:"capacity"`
 }
 
-// Options returns the settings as options, which NewManager checks. leave is the LeaveBudget if the
-// settings have none, such as half of config.Config.StopTimeout.
+// Options returns the settings as options, which NewManager checks. If the settings have no
+// LeaveBudget, leave is used, such as half of config.Config.StopTimeout.
 func (s *Settings) Options(leave time.Duration) *Options {
 	return &Options{Shards: slices.Clone(s.Shards), Keyspace: s.Keyspace, Interval: s.Interval, LeaveBudget: cmp.Or(s.LeaveBudget, leave),
 		Cooldown: s.Cooldown, Penalty: s.Penalty, Poll: s.Poll, ZoneKey: s.ZoneKey, Capacity: s.Capacity}

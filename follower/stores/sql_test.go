@@ -62,7 +62,7 @@ func newSQL(t testing.TB, db *sql.DB, apply follower.SQLApplyFunc) *follower.SQL
 	return s
 }
 
-// checkEffects wants each entry's effect exactly once.
+// checkEffects expects each entry's effect exactly once.
 func checkEffects(t testing.TB, db *sql.DB, shard string, want core.Seq) {
 	t.Helper()
 	var n, distinct, last int64
@@ -73,8 +73,8 @@ func checkEffects(t testing.TB, db *sql.DB, shard string, want core.Seq) {
 	}
 }
 
-// TestSQLTwice: two processes that follow under one name by mistake apply each
-// entry once between them.
+// TestSQLTwice: two processes that follow under one name by mistake apply each entry once between
+// them.
 func TestSQLTwice(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -106,8 +106,8 @@ func TestSQLTwice(t *testing.T) {
 	checkEffects(t, db, "b", 200)
 }
 
-// TestSQLLostReply: a commit that is reported as failed although it was applied is
-// found so; one whose effect fails leaves nothing.
+// TestSQLLostReply: a commit that was applied and reported as failed is recognised. A commit whose
+// effect fails leaves nothing.
 func TestSQLLostReply(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "app", nil)
@@ -152,8 +152,7 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestSQLRestore: a snapshot and its position are one step, from the position that
-// was there.
+// TestSQLRestore: a snapshot and its position are one step, from the former position.
 func TestSQLRestore(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, filepath.Join(t.TempDir(), "app.db"))
@@ -186,7 +185,7 @@ func TestSQLRestore(t *testing.T) {
 	}
 }
 
-// TestSQLDialects follows into a server's database, with replies that get lost.
+// TestSQLDialects follows into a server's database, with lost replies.
 func TestSQLDialects(t *testing.T) {
 	if !*all {
 		t.Skip("needs servers: make follower-long, or -args -all")
@@ -251,7 +250,7 @@ func TestSQLDialects(t *testing.T) {
 	}
 }
 
-// A function that ends its goroutine in the transaction leaves none open, and nothing of it.
+// A function that ends its goroutine in the transaction leaves no transaction open, and no effect.
 func TestSQLGoexit(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, filepath.Join(t.TempDir(), "app.db"))

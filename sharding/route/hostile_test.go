@@ -51,9 +51,9 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 	return port, connected
 }
 
-// TestForwardsToNoLocalAddress: a member that advertises an address of the forwarding host, or
-// a name of one, does not get a client's credentials sent there: the client is answered with
-// the owner, and nothing is connected to.
+// TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
+// one. A client's credentials are not sent there: the answer names the owner, and no connection is
+// made.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	port, connected := victim(t)
 	store := memory.New()
@@ -91,8 +91,8 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 }
 
-// TestAsksNoProxy: the proxy of the environment gets no forwarded request. The environment is
-// read once in a process, so this runs in one of its own.
+// TestAsksNoProxy: the proxy of the environment gets no forwarded request. The environment is read
+// once in a process, so the test runs in its own process.
 func TestAsksNoProxy(t *testing.T) {
 	const owner = "http://192.0.2.1:9" // of documentation: nobody is there
 	if os.Getenv("TENURE_TEST_PROXIED") != "" {

@@ -18,17 +18,17 @@ import (
 // poll asks members for the map.
 type poll struct {
 	c       *Client
-	at      int // in Members
-	failed  int // members in a row
+	at      int // index in Members
+	failed  int // members that failed in a row
 	wait    bool
-	hurry   time.Duration // the least between requests that are hurried
+	hurry   time.Duration // least time between hurried requests
 	hurried time.Time
 }
 
 // errHurried ends a request that waits for a change.
 var errHurried = errors.New("the map is asked for at once")
 
-// once asks a member, and pauses.
+// once asks a member for the map, and pauses.
 func (p *poll) once(ctx context.Context) {
 	c := p.c
 	asked := time.Now()
@@ -57,7 +57,7 @@ func (p *poll) once(ctx context.Context) {
 			p.hurry = minHurry
 		}
 		if changed {
-			select { // what was asked for is there
+			select { // the requested change is there
 			case <-c.hurry:
 			default:
 			}
@@ -80,7 +80,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ask asks the member for what is new. pause is what the member asks for.
+// ask asks the member for changes. pauses is the wait that the member requests.
 func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err error) {
 	c := p.c
 	wait := time.Duration(0)
@@ -119,13 +119,13 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 		return false, pauses, err
 	}
 	if err := c.table.apply(a, at); err != nil {
-		c.table.forget() // the next request is for all
+		c.table.forget() // the next request is for the whole map
 		return false, 0, err
 	}
 	return true, pauses, nil
 }
 
-// read reads a member's answer; nil if it has nothing new. at is the time of the member's news.
+// read reads a member's answer, or nil if it has no change. at is the time of the member's news.
 func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration,
 	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// TestLargeRange splits a range with more items than one commit holds, with the Take of docs/sharding.md: the new
-// shard has all of them.
+// TestLargeRange splits a range with more items than one commit holds, with the Take of
+// docs/sharding.md. The new shard has all of them.
 func TestLargeRange(t *testing.T) {
 	for _, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestLargeRange(t *testing.T) {
 	}
 }
 
-// keyOf is the next key of a range.
+// keyOf returns the next key of a range.
 func keyOf(k sharding.Keyspace, r sharding.Range, i *int) string {
 	for {
 		*i++

@@ -26,8 +26,8 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// mapping returns the URL of a map that says that all keys are a member's, in shard s-0000, once it is
-// open. Nil stands for open.
+// mapping returns the URL of a map in which all keys belong to a member, in shard s-0000, once it
+// is open. Nil stands for open.
 func mapping(t *testing.T, open *atomic.Bool, node, address string, token core.Token) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,8 +76,8 @@ func reading(t *testing.T, members ...string) *route.Client {
 	return c
 }
 
-// TestConn: a call goes to the owner of its key in one hop; where the map is out of date, what the
-// member answers is followed; and none goes to an address that is not allowed.
+// TestConn: a call goes to the owner of its key in one hop. If the map is out of date, the client
+// follows the member's answer. No call goes to an address that is not allowed.
 func TestConn(t *testing.T) {
 	store := memory.New()
 	a, b := start(t, store, "a", nil), start(t, store, "b", nil)
@@ -146,8 +146,8 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// TestConnLeavesAStaleMember: where a member's map names an owner that cannot be connected to, or that
-// refuses, another member is asked for the map.
+// TestConnLeavesAStaleMember: if a member's map names an owner that cannot be connected to, or that
+// refuses, the client asks another member for the map.
 func TestConnLeavesAStaleMember(t *testing.T) {
 	store := memory.New()
 	a, other := start(t, store, "a", nil), start(t, memory.New(), "b", nil)
