@@ -88,7 +88,7 @@ func removeNamespace(t *testing.T, backend string) {
 		}
 		other.run(exitOK, "verify")
 	}
-	again, stop := used(t, backend, "test") // it begins anew
+	again, stop := used(t, backend, "test") // it begins again
 	defer stop()
 	if out, _ := again.run(exitOK, "log", "orders-1"); strings.Count(out, "\n") != 1 {
 		t.Errorf("the new one has entries of the former: %s", out)

@@ -309,7 +309,7 @@ type asked struct {
 type tracer struct {
 	*checker
 	run       *Run
-	m         *fsm.Machine // nil: steps are not compared, or not any more
+	m         *fsm.Machine // nil: steps are not compared, or no longer
 	joinsAs   []driver.SessionID
 	calls     map[fsm.CallID]asked
 	dead      map[driver.SessionID]bool
