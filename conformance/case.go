@@ -29,7 +29,6 @@ func Cases() []Case {
 		tokenCases(),
 		releaseCases(),
 		lockCases(),
-		historyCases(),
 		commitCases(),
 		fenceCases(),
 		logCases(),

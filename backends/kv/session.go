@@ -82,9 +82,8 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 				return nil, err
 			}
 		}
-		first := removed.Rev == 0 && r.Reads[2].Rev != 0 && r.Reads[0].Rev == pairs[0].Rev
-		if first || !m.Supersede && ctx.Err() == nil {
-			return b.Join(ctx, m) // it lost to a member that joined: each time another one has
+		if removed.Rev == 0 && r.Reads[2].Rev != 0 && r.Reads[0].Rev == pairs[0].Rev {
+			return b.Join(ctx, m) // it lost to the namespace's first member, and to nobody a second time
 		}
 		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q, or labels were removed, meanwhile",
 			driver.ErrRetry, m.Node)

@@ -304,10 +304,7 @@ func (s *Store) scan(q kv.Range) *kv.Page {
 		if q.KeysOnly {
 			page.Pairs = append(page.Pairs, kv.Pair{Key: key, Rev: s.records[key].Rev})
 		} else {
-			p := s.records[key]
-			p.Cut(q.Largest)
-			p.Value = bytes.Clone(p.Value) // of the caller's own, as that of read
-			page.Pairs = append(page.Pairs, p)
+			page.Pairs = append(page.Pairs, s.read(key))
 		}
 		return true
 	})

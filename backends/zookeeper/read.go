@@ -27,14 +27,13 @@ type found struct {
 	stat   stat
 	exists bool
 	sent   []byte // the stats in a change log
-	long   int    // of a value that was not read
 }
 
 func (f found) pair(key string) kv.Pair {
 	if !f.exists {
 		return kv.Pair{Key: key}
 	}
-	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev, Long: f.long}
+	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev}
 }
 
 // Get reads records. See kv.Store. Its revision may be long past.
@@ -47,7 +46,7 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 		return nil, readError(err)
 	}
 	at := kv.Rev(lk.wire.zxid.Load())
-	all, err := s.read(ctx, lk, keys, &kv.Range{})
+	all, err := s.read(ctx, lk, keys, false)
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -88,7 +87,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 			part = keys[:min(len(keys), q.Limit-len(page.Pairs))]
 		}
 		keys = keys[len(part):]
-		all, err := s.read(ctx, lk, part, &q)
+		all, err := s.read(ctx, lk, part, q.KeysOnly)
 		if err != nil {
 			return nil, readError(err)
 		}
@@ -160,7 +159,7 @@ func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[
 }
 
 // read reads records, in order and many at once.
-func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) ([]found, error) {
+func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool) ([]found, error) {
 	nodes := make([]string, len(keys))
 	dirs := make(map[string]int)
 	for i, key := range keys {
@@ -185,7 +184,7 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) 
 	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
 		all := make([]found, len(keys))
 		if len(ask) == 1 {
-			f, err := get(c, nodes[ask[0]], q)
+			f, err := get(c, nodes[ask[0]], keysOnly)
 			all[ask[0]] = f
 			return all, err
 		}
@@ -196,7 +195,7 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) 
 			done.Go(func() {
 				for n := next.Add(1) - 1; n < int64(len(ask)) && failed.Load() == nil; n = next.Add(1) - 1 {
 					i := ask[n]
-					f, err := get(c, nodes[i], q)
+					f, err := get(c, nodes[i], keysOnly)
 					if err != nil {
 						failed.Store(&err)
 						return
@@ -220,13 +219,13 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) 
 	return all, nil
 }
 
-func get(c *zk.Conn, node string, q *kv.Range) (found, error) {
+func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
 	var (
 		f    found
 		stat *zk.Stat
 		err  error
 	)
-	if q.KeysOnly {
+	if keysOnly {
 		f.exists, stat, err = c.Exists(node)
 	} else {
 		f.value, stat, err = c.Get(node)
@@ -243,9 +242,6 @@ func get(c *zk.Conn, node string, q *kv.Range) (found, error) {
 	}
 	f.stat = statOf(stat)
 	f.split(node)
-	if n := len(f.value); q.Largest > 0 && n > q.Largest {
-		f.value, f.long = nil, n // and not kept until the others are read
-	}
 	return f, nil
 }
 

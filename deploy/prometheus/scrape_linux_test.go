@@ -481,10 +481,8 @@ func (p *plant) outage(alert string) func() {
 }
 
 // promtoolOnly are the alerts that only promtool tests: the in-memory store does not fail
-// over and asks for no certificate, and 65,536 events take a hook that hangs for longer than a test may take.
-func promtoolOnly() []string {
-	return []string{"TenureStoreLostWrites", "TenureCertificateEnds", "TenureHookEventsDropped"}
-}
+// over, and 65,536 events take a hook that hangs for longer than a test may take.
+func promtoolOnly() []string { return []string{"TenureStoreLostWrites", "TenureHookEventsDropped"} }
 
 func TestEveryAlertHasItsFault(t *testing.T) {
 	t.Parallel()

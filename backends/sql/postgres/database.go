@@ -19,7 +19,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
@@ -61,7 +60,7 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 			several.connecting(c)
 		}
 		if o.Password != nil {
-			err = goexit.Call(func() (err error) { c.Password, err = o.Password(ctx); return err })
+			c.Password, err = o.Password(ctx)
 		}
 		return err
 	}

@@ -71,10 +71,8 @@ func (r *Report) Markdown() []byte {
 		version = "not known"
 	}
 	row(&b, "store", version)
-	if r.Verdict != NotOpened {
-		row(&b, "at", r.Store.Where)
-		row(&b, "namespace of the run", r.Store.Namespace)
-	}
+	row(&b, "at", r.Store.Where)
+	row(&b, "namespace of the run", r.Store.Namespace)
 	modified := ""
 	if r.Tenure.Modified {
 		modified = ", with changes"

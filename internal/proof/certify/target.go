@@ -54,16 +54,6 @@ func newTarget(backend string, s settings) (*target, error) {
 	return t, nil
 }
 
-// Remove removes the records of a namespace, and of no other one, and describes what it removed. of are
-// the settings of an opener. If it fails, the rest stays; another call removes it.
-func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
-	t, err := newTarget(backend, settingsOf(of))
-	if err == nil {
-		what, err = t.remove(ctx, namespace, []string{namespace})
-	}
-	return what, err
-}
-
 // onOther is a backend that this package does not know.
 func onOther(settings) (*target, error) {
 	return &target{
@@ -101,8 +91,8 @@ func onSQLite(s settings) (*target, error) {
 				return "", err
 			}
 			defer members.Close()
-			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", namespaces)
 			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", namespaces)
+			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", namespaces)
 			return removed(rows+more, namespaces), errors.Join(err, err2)
 		},
 		left: "the two files and their tables",
@@ -134,7 +124,7 @@ func onPostgres(s settings) (*target, error) {
 			db := db()
 			defer db.Close()
 			prefix := `"` + s.text("schema", postgres.DefaultSchema) + `".` + s.text("table_prefix", "tenure_")
-			rows, err := deleteRows(ctx, db, prefix, slices.Concat(memberTables(), dataTables()), "$1", namespaces)
+			rows, err := deleteRows(ctx, db, prefix, slices.Concat(dataTables(), memberTables()), "$1", namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -218,7 +208,7 @@ func onMySQL(s settings) (*target, error) {
 			}
 			defer db.Close()
 			rows, err := deleteRows(ctx, db, s.text("table_prefix", "tenure_"),
-				slices.Concat(memberTables(), dataTables()), "?", namespaces)
+				slices.Concat(dataTables(), memberTables()), "?", namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -241,7 +231,7 @@ func onMySQL(s settings) (*target, error) {
 }
 
 func dataTables() []string {
-	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last of all: without it nothing opens
+	return []string{"logs", "items", "tails", "shards", "namespaces"}
 }
 
 func memberTables() []string {
