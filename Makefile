@@ -60,11 +60,12 @@ quick: ## Tests of packages that start no server, at their short sizes
 quick-race: ## Tests of the core under the race detector
 	$(say-race)
 	$(GOTEST) $(STRIPPED) $(RACE) -short -timeout=30m -p=2 ./core ./core/driver
-race: ## Every package that starts no server, at its short size, under the race detector
+race: ## The other packages that start no server, at their short size, under the race detector, but for the longest simulations
 	$(say-race)
-	$(GOTEST) $(RACE) -short -timeout=30m -p=2 -parallel=4 $(call but,./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
-explore: ## The packages that -short cuts, whole, without the race detector
-	$(LESS_GC) $(GOTEST) -timeout=30m -p=2 -parallel=4 -skip='^Test(MassDeathOfHundreds|Browser|System|Control)' $(CUT)
+	$(GOTEST) $(RACE) -short -timeout=30m -p=2 -parallel=4 -skip='^Test(Bombs|DayFindsFaults|Quarantine|SameSeedSameDay)$$' \
+		$(call but,./core ./core/driver ./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
+explore: ## The packages that -short cuts, whole, without the race detector; the suite cuts nothing
+	$(LESS_GC) $(GOTEST) -timeout=30m -p=2 -parallel=4 -skip='^Test(Conformance|MassDeathOfHundreds|Browser|System|Control)' $(CUT)
 stores: ## The conformance suite and faults on real servers, at their short sizes
 	$(GOTEST) -short -timeout=30m -p=3 -parallel=4 -skip='^Test(System|Control)' $(STORES)
 system: ## Real processes and faults: a seed on each store, and the control that must fail

@@ -72,7 +72,7 @@ type settings struct {
 	CallTimeout  time.Duration     `yaml:"call_timeout" doc:"bounds calls to the store; default ttl, at least 5s"`
 	RankDelay    time.Duration     `yaml:"rank_delay" doc:"time that a candidate leaves to the one before it; default 10ms"`
 	TraceDir     string            `yaml:"trace_dir" doc:"directory into which the member writes its trace, for tenure check; default: none is written"`
-	TraceBytes   int64             `yaml:"trace_bytes" doc:"bounds the files of one trace; default 256 MiB"`
+	TraceBytes   int64             `yaml:"trace_bytes" doc:"limits all trace files of the node label together; default 256 MiB"`
 
 	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds each attempt to open the backend; default 10s"`
 	OpenWait    time.Duration `yaml:"open_wait" doc:"how long the opening is tried again while the store cannot be had; default 0s: not; at most 24h"`
@@ -239,7 +239,8 @@ func (c *Config) Warnings() []string {
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
 // Section decodes the part of another package, sharding or follower, into a
-// pointer to its struct, strictly. A part that is not there changes nothing.
+// pointer to its struct, such as sharding.Settings. A part that is not there changes
+// nothing. The error names each unknown key with its line, and matches core.ErrInvalid.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
 	if !ok {

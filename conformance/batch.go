@@ -113,7 +113,7 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 		f.must(ruleF1, r.Head == head && head.Number == 3, "%s among other writes answers the head %+v, which reads as %+v",
 			k.what, r.Head, head)
 	}
-	items, err := f.read().List(f.ctx, shard, "", 0)
+	items, err := f.read().List(f.ctx, shard, "", 0, 0)
 	f.setup("list", err)
 	var got []string
 	for _, it := range items {

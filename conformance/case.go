@@ -29,6 +29,7 @@ func Cases() []Case {
 		tokenCases(),
 		releaseCases(),
 		lockCases(),
+		historyCases(),
 		commitCases(),
 		fenceCases(),
 		logCases(),

@@ -90,7 +90,7 @@ func appliesWhenCurrent(f *fixture) {
 		appendOp("z"))
 	f.must(ruleF1, r2.Err == nil && r2.Head.Number == 2 && r2.Head.Seq == 3,
 		"a commit whose preconditions hold answers %+v, %v", r2.Head, r2.Err)
-	items, err := f.read().List(f.ctx, "s", "", 0)
+	items, err := f.read().List(f.ctx, "s", "", 0, 0)
 	f.setup("list", err)
 	f.must(ruleF1, len(items) == 2 && items[0].Key == "b" && string(items[0].Value) == "3" && items[1].Key == "c" &&
 		items[0].Version == r2.Versions[0],
@@ -200,7 +200,7 @@ func nothingOnFailure(f *fixture) {
 	} {
 		r := a.writeCtx(f.ctx, w)
 		f.must(ruleF2, driver.NotApplied(r.Err), "a write with %s answers %v", what, r.Err)
-		items, err := f.read().List(f.ctx, "s", "", 0)
+		items, err := f.read().List(f.ctx, "s", "", 0, 0)
 		f.setup("list", err)
 		f.must(ruleF2, len(items) == 1 && items[0].Key == "k" && f.head("s") == head && len(f.log("s", 0)) == 1,
 			"a write with %s had an effect: items %+v, head %+v, %d entries", what, items, f.head("s"),

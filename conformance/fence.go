@@ -196,20 +196,22 @@ func begunBeforeTakeover(g *guard) {
 		return
 	}
 	claim := driver.Claim{Shard: g.shard, Seen: seen(fence), Preempt: true}
-	taken := make(chan driver.AcquireResult, 1)
-	go func() { taken <- b.claim(claim) }()
-	select {
-	case r := <-taken:
-		g.must(ruleF1, r.Err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
-		taken <- r
-	case <-time.After(50 * time.Millisecond):
+	var r driver.AcquireResult
+	taken := begin(func() error { r = b.claim(claim); return r.Err })
+	g.waiting(taken)
+	for range 20 { // a takeover makes fewer round trips
+		_, _ = b.b.Get(g.ctx, driver.PingShard, "0")
 	}
+	early, err := taken.early()
+	g.must(ruleF1, !early || err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
 	err = write(ctx, text)
 	// A takeover through another door need not wait: then the write is refused.
 	refused := err != nil && g.store.OpenOther != nil && driver.NotApplied(err)
 	g.must(ruleF1, (err == nil || refused) && slices.Contains(g.texts(), text) == (err == nil), "%s does not keep what it has proven: %v",
 		g.Name, err)
-	r := <-taken
+	if !early {
+		<-taken.answer
+	}
 	if r.Err != nil { // it gave up waiting
 		r = b.claim(claim)
 	}

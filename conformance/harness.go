@@ -154,12 +154,16 @@ const (
 	OversizeShard Tampering = "oversize shard"
 	// ImpossibleShard gives a shard's record a token that was never granted.
 	ImpossibleShard Tampering = "impossible shard"
+	// CorruptHistory makes a shard free, and replaces the history of its leases (R3).
+	CorruptHistory Tampering = "corrupt history"
 	// CorruptHead replaces a shard's head in the same way as CorruptShard its record.
 	CorruptHead Tampering = "corrupt head"
 	// CorruptEntry does so with the record of a shard's log that ends with entry 1.
 	CorruptEntry Tampering = "corrupt entry"
 	// RemoveEntry removes that record.
 	RemoveEntry Tampering = "remove entry"
+	// OddItem writes an item of a shard under the key "k2#x", which no item can have.
+	OddItem Tampering = "odd item"
 	// CorruptBeat replaces the record that a session's heartbeats change.
 	CorruptBeat Tampering = "corrupt heartbeat"
 	// RewriteShard writes a shard's record again as it is.

@@ -90,7 +90,7 @@ func isolatedReads(f *fixture) {
 			return err
 		})
 		_ = f.briefly(func(ctx context.Context) error {
-			all, err := r.List(ctx, "s", "", 0)
+			all, err := r.List(ctx, "s", "", 0, 0)
 			g.listed = len(all)
 			return err
 		})

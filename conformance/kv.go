@@ -53,6 +53,8 @@ func KVDamage(namespace string, what Tampering, name string, most int) (key, val
 		return keys.Shard(shard), "1 held " + strings.Repeat("x", most), true
 	case ImpossibleShard:
 		return keys.Shard(shard), "1 free 9223372036854775807 " + rand.Text(), true
+	case CorruptHistory:
+		return keys.Shard(shard), "1 free 1 @\x1b[31m" + rand.Text() + "/", true
 	case CorruptHead:
 		return keys.Head(shard), "1 2 \x1b 4" + rand.Text(), true
 	case CorruptEntry:
@@ -61,6 +63,8 @@ func KVDamage(namespace string, what Tampering, name string, most int) (key, val
 		return keys.Chunk(shard, 1), "", false
 	case CorruptMember:
 		return keys.Member(driver.SessionID(name)), `{"v":1,` + rand.Text(), true
+	case OddItem:
+		return keys.Item(shard, "k2#x"), "junk", true
 	case CorruptBeat:
 		return keys.Beat(driver.SessionID(name)), "\xff" + rand.Text(), true
 	default:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 )
 
 // model is a dumb second implementation of the contract: one mutex and a few
@@ -73,7 +74,9 @@ type shard struct {
 	corrupt bool
 	badHead bool
 	badLog  bool  // entry 1
+	oddItem bool  // beside the items
 	counter int64 // of the mutants that number by something else
+	past    string
 }
 
 const modelTail = 100 // entries that the tail keeps
@@ -112,7 +115,7 @@ func (m *model) shard(id driver.ShardID) *shard {
 }
 
 // grant writes a shard's record.
-func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResult {
+func (m *model) grant(id driver.ShardID, to driver.SessionID, end driver.End) driver.AcquireResult {
 	s := m.shard(id)
 	m.store.rev++
 	token := driver.Token(m.store.rev)
@@ -120,11 +123,33 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResu
 		s.counter++
 		token = driver.Token(s.counter)
 	}
+	m.note(id, s, end, to)
 	s.from, s.owner, s.rev = s.owner.Token, driver.Owner{Session: to, Token: token}, m.store.rev
 	m.store.shards[id] = s
 	delete(m.store.freed, id)
 	m.wake()
 	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
+}
+
+// note remembers a change of owner.
+func (m *model) note(id driver.ShardID, s *shard, end driver.End, to driver.SessionID) {
+	at, node := time.Now(), ""
+	if driver.IsLock(id) || m.bug == historyOfGrants && to == "" {
+		return
+	}
+	if m.bug == historyTimeless {
+		at = time.Time{}
+	}
+	if r := m.store.members[to]; r != nil {
+		node = r.Node
+	}
+	if s.owner == (driver.Owner{}) {
+		end = ""
+	}
+	s.past = grants.Add(grants.Event(at, end, node), s.past)
+	if m.bug == historyShort {
+		s.past = grants.Event(at, end, node)
+	}
 }
 
 // lift makes a store go on whose history has forked: each counter grows to the clock,
@@ -194,7 +219,11 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 			return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
 		}
 	}
-	return m.grant(c.Shard, self)
+	end := driver.EndGone
+	if c.Preempt {
+		end = driver.EndPreempted
+	}
+	return m.grant(c.Shard, self, end)
 }
 
 func (m *model) transfer(h driver.Transfer) driver.AcquireResult {
@@ -212,7 +241,11 @@ func (m *model) transfer(h driver.Transfer) driver.AcquireResult {
 				return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: s.owner}}
 			}
 		}
-		return m.grant(h.Fence.Shard, h.To)
+		end := driver.EndPassed
+		if h.To == h.Fence.Session {
+			end = driver.EndRenewed
+		}
+		return m.grant(h.Fence.Shard, h.To, end)
 	case s.owner.Session == h.To && (s.from == h.Fence.Token || m.bug == transferByTarget):
 		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token},
 			Head: s.head}
@@ -229,6 +262,7 @@ func (m *model) release(f driver.Fence, believed bool) {
 		return
 	}
 	m.store.rev++
+	m.note(f.Shard, s, driver.EndReleased, "")
 	s.owner, s.rev = driver.Owner{Token: s.owner.Token}, m.store.rev
 	if m.bug == tokenResetOnRelease {
 		s.owner, s.counter = driver.Owner{}, 0
@@ -500,6 +534,9 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 		}
 	}
 	for id, s := range m.store.shards {
+		if reset && s.oddItem && m.bug != damageIsHidden {
+			v.Damaged = append(v.Damaged, driver.Damaged("item/"+string(id)+"/k2#x", id, "its key is not valid"))
+		}
 		if s.rev > since && s.corrupt && m.bug != damageIsHidden {
 			v.Damaged = append(v.Damaged, driver.Damaged("shard/"+string(id), id, "it does not decode"))
 		}
@@ -587,8 +624,14 @@ func (m *model) tamper(what conformance.Tampering, name string) error {
 		m.store.rev++
 		m.store.members[driver.SessionID(name)].corrupt = true
 		m.store.members[driver.SessionID(name)].rev = m.store.rev
+	case conformance.CorruptHistory:
+		m.store.rev++
+		s.owner.Session, s.rev, s.past = "", m.store.rev, "\x1b[31m/"
+		s.corrupt = m.bug == badHistoryBars
 	case conformance.CorruptHead:
 		s.badHead = true
+	case conformance.OddItem:
+		s.oddItem = true
 	case conformance.CorruptEntry, conformance.RemoveEntry:
 		s.badLog = true
 	case conformance.RemoveShard:

@@ -12,6 +12,8 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // modelBackend is a process's way to a model, through a network with faults.
@@ -62,7 +64,7 @@ func (m *model) open(ctx context.Context, namespace string, create bool) (*model
 		m.create()
 	}
 	if m.store.id == "" {
-		return nil, fmt.Errorf("tenure: the namespace has no identity: create it, or look where its data went")
+		return nil, &driver.MissingError{What: "the namespace has no identity", Make: "look where its data went"}
 	}
 	return &modelBackend{m: m, namespace: namespace, id: m.store.id, ended: make(chan struct{}),
 		known: map[driver.SessionID]*record{}}, nil
@@ -253,17 +255,31 @@ func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Sessio
 	b.m.mu.Lock()
 	last, removals := b.m.store.labels[j.Node], b.m.store.removals
 	b.m.mu.Unlock()
-	return send(ctx, b, write, func() (driver.Session, error) {
+	s, err := send(ctx, b, write, func() (driver.Session, error) {
 		if err := b.m.join(j, last, removals); err != nil {
 			return nil, err
 		}
 		b.known[j.Session] = b.m.store.members[j.Session]
 		return &modelSession{b: b, id: j.Session, node: j.Node, granted: map[driver.ShardID]driver.Fence{}}, nil
 	})
+	if errors.Is(err, driver.ErrRetry) && !j.Supersede && ctx.Err() == nil {
+		return b.Join(ctx, j)
+	}
+	return s, err
 }
 
 func (b *modelBackend) Labels(ctx context.Context) ([]string, error) {
 	return send(ctx, b, read, func() ([]string, error) { return slices.Collect(maps.Keys(b.m.store.labels)), nil })
+}
+
+func (b *modelBackend) History(ctx context.Context, id driver.ShardID) ([]driver.Grant, error) {
+	return send(ctx, b, read, func() ([]driver.Grant, error) {
+		all, why := grants.Parse(b.m.shard(id).past)
+		if why == "" || b.m.bug == badHistoryHidden {
+			return all, nil
+		}
+		return all, driver.Damaged(string(id), id, why)
+	})
 }
 
 // block tries at every change until there is an answer.
@@ -383,12 +399,18 @@ func (b *modelBackend) Get(ctx context.Context, id driver.ShardID, key string) (
 	})
 }
 
-func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
-	if err := driver.CheckList(id, prefix, limit); err != nil {
+func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
+	if err := driver.CheckList(id, prefix, limit, largest); err != nil {
 		return nil, err
 	}
 	return send(ctx, b, read, func() ([]driver.Item, error) {
 		var items []driver.Item
+		if b.m.shard(id).oddItem && b.m.bug == oddItemFails {
+			return nil, b.m.damaged("item/"+string(id), id)
+		}
+		if b.m.shard(id).oddItem && b.m.bug == oddItemListed && strings.HasPrefix("k2#x", prefix) {
+			items = append(items, driver.Item{Key: "k2#x", Version: 1})
+		}
 		for key, it := range b.m.shard(id).items {
 			if strings.HasPrefix(key, prefix) {
 				items = append(items, it)
@@ -397,6 +419,15 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 		slices.SortFunc(items, func(x, y driver.Item) int { return strings.Compare(x.Key, y.Key) })
 		if limit > 0 {
 			items = items[:min(limit, len(items))]
+		}
+		budget := listing.New(limit, largest)
+		if b.m.bug == listsAnyNumber {
+			budget = listing.New(0, largest)
+		}
+		for i := range items {
+			if b.m.bug != listsAnySize {
+				budget.Take(&items[i], len(items[i].Value), id, items[i].Key)
+			}
 		}
 		return items, nil
 	})
@@ -520,7 +551,12 @@ func (s *modelSession) Transfer(ctx context.Context, to []driver.Transfer) ([]dr
 	if err := driver.CheckTransfers(to, s.id); err != nil {
 		return nil, err
 	}
-	return batch(ctx, s, to, true, s.b.m.transfer, acquireFailed)
+	return batch(ctx, s, to, true, func(h driver.Transfer) driver.AcquireResult {
+		if s.b.m.bug == historyReadFirst && s.b.m.shard(h.Fence.Shard).past != "" {
+			s.b.m.calls.Reads++
+		}
+		return s.b.m.transfer(h)
+	}, acquireFailed)
 }
 
 func (s *modelSession) Release(ctx context.Context, fences []driver.Fence) error {

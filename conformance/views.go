@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,8 @@ func viewCases() []Case {
 			Shows: "a view's head is the one that the record's lease found"},
 		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL2}, run: prefixNoCrossTalk,
 			Shows: "shards 1 and 10, and keys that begin alike, share nothing"},
+		{Area: area, Property: "LongValuesLeftOut", Rules: []Rule{ruleL2, ruleD1}, run: longValuesLeftOut,
+			Shows: "a list leaves out values above its bound, and what all of them together have beyond MaxListBytes"},
 		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL4}, Needs: []string{"OpenNamespace"},
 			run:   namespaceNoCrossTalk,
 			Shows: "namespaces of one store, nested ones too, share nothing"},
@@ -569,6 +572,45 @@ func (f *fixture) settled(poll time.Duration) {
 	}
 }
 
+func longValuesLeftOut(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	sizes := []int{0, 100, 101, 1000, 99}
+	var ops []driver.Op
+	for i, n := range sizes {
+		ops = append(ops, put(fmt.Sprintf("v/%d", i), strings.Repeat("v", n)))
+	}
+	a.commit(fence, ops...)
+	for _, limit := range []int{0, 4, 100} {
+		items, err := f.read().List(f.ctx, "s", "v/", limit, 100)
+		want := len(sizes)
+		if limit > 0 {
+			want = min(want, limit)
+		}
+		f.must(ruleL2, err == nil && len(items) == want, "listing %d values of 100 bytes gives %d, %v; want %d", limit, len(items), err, want)
+		for i, it := range items {
+			f.must(ruleL2, it.Key == fmt.Sprintf("v/%d", i) && it.Version > 0, "item %d of the list is %.300q", i, fmt.Sprint(it))
+			f.must(ruleD1, sizes[i] > 100 == (it.Damaged != nil) && (it.Damaged != nil || len(it.Value) == sizes[i]) && (it.Damaged == nil ||
+				len(it.Value) == 0 && errors.Is(it.Damaged, driver.ErrDamaged)),
+				"in a list of values up to 100 bytes, one of %d has %d bytes, and its damage is %v", sizes[i], len(it.Value), it.Damaged)
+		}
+	}
+	_, err := f.read().List(f.ctx, "s", "v/", 1, -1)
+	f.must(ruleE1, errors.Is(err, driver.ErrInvalid), "listing values of -1 bytes answers %v; want ErrInvalid", err)
+	size := min(a.b.Info().Limits.WriteBytes-1000, 500<<10)
+	n := driver.MaxListBytes/size + 2
+	for i := range n {
+		a.commit(fence, driver.Op{Kind: driver.OpPut, Key: fmt.Sprintf("w/%03d", i), Value: bytes.Repeat([]byte("w"), size)})
+	}
+	items, err := f.read().List(f.ctx, "s", "w/", n+1, size)
+	f.must(ruleL2, err == nil && len(items) == n, "listing %d values of %d bytes gives %d, %v", n, size, len(items), err)
+	for i, it := range items {
+		fits := (i+1)*size <= driver.MaxListBytes
+		f.must(ruleD1, fits == (it.Damaged == nil) && (!fits || len(it.Value) == size),
+			"item %d of a list, each of %d bytes, has %d, and its damage is %v", i, size, len(it.Value), it.Damaged)
+	}
+}
+
 func prefixNoCrossTalk(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	names := []driver.ShardID{"1", "10", "1.0", "1-0", "1_0", "100", "A", "a", "_1"}
@@ -586,19 +628,19 @@ func prefixNoCrossTalk(f *fixture) {
 			string(log[0].Payload) == string(shard), "shard %q has the item %+v and the log %+v", shard, item, log)
 	}
 	for prefix, want := range map[string]int{"": 3, "k": 3, "k/": 1, "k0": 1, "k/1": 1, "K": 0} {
-		items, err := f.read().List(f.ctx, "1", prefix, 0)
+		items, err := f.read().List(f.ctx, "1", prefix, 0, 0)
 		f.must(ruleL2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err,
 			want)
 	}
 	for limit, want := range map[int]string{1: "k", 2: "k k/1", 3: "k k/1 k0", 4: "k k/1 k0"} {
-		items, err := f.read().List(f.ctx, "1", "k", limit)
+		items, err := f.read().List(f.ctx, "1", "k", limit, 0)
 		var got []string
 		for _, it := range items {
 			got = append(got, it.Key)
 		}
 		f.must(ruleL2, err == nil && strings.Join(got, " ") == want, "listing %d items gives %q, %v; want %q", limit, got, err, want)
 	}
-	_, err := f.read().List(f.ctx, "1", "k", -1)
+	_, err := f.read().List(f.ctx, "1", "k", -1, 0)
 	f.must(ruleE1, errors.Is(err, driver.ErrInvalid), "listing -1 items answers %v; want ErrInvalid", err)
 	a.commit(fences["1"], del("k"), trim(1))
 	a.release(fences["1"])

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Shards that are set aside count as unowned no more, and as quarantined only with an end.
+// Shards that are set aside do not count as unowned, and count as quarantined only if they have
+// an end.
 func TestSetAside(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")

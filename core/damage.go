@@ -10,21 +10,21 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A damaged record is reported once, however often it is met, and again only if it
-// became damaged in another way a minute later. What was not met for damageKept is
-// forgotten. Beyond driver.MaxDamaged records are counted, not named: names from a
-// store may be as many as its writer likes.
+// A damaged record is reported once, however often it is met. It is reported again only if it is
+// damaged in another way a minute later. A record that was not met for damages.keep is forgotten.
+// Beyond driver.MaxDamaged, records are counted but not named, because a store's writer may
+// create any number of names.
 const (
 	damageAgain   = time.Minute
 	damageResyncs = 2
 )
 
-// damages are the damaged records met of late. Elector.mu guards it.
+// damages are the damaged records met recently. Elector.mu guards it.
 type damages struct {
-	keep  time.Duration // after the last meeting
+	keep  time.Duration // how long a record is kept after it was last met
 	known map[string]*damage
 	total int       // reported or counted since the start
-	more  time.Time // when it was said last that there are more
+	more  time.Time // when the log last reported that there are more
 }
 
 type damage struct {
@@ -32,7 +32,7 @@ type damage struct {
 	met, posted time.Time
 }
 
-// damaged takes in what an error, or an item's, says of a damaged record. e.mu is not
+// damaged records the damaged record that an error, of a call or an item, names. e.mu is not
 // held.
 func (e *Elector) damaged(err error) {
 	if !errors.Is(err, driver.ErrDamaged) {
@@ -45,7 +45,7 @@ func (e *Elector) damaged(err error) {
 	}
 }
 
-// viewDamaged does so with those that a page of a view names.
+// viewDamaged records the damaged records that a page of a view names.
 func (e *Elector) viewDamaged(v *driver.View) {
 	if len(v.Damaged) == 0 {
 		return
@@ -57,7 +57,7 @@ func (e *Elector) viewDamaged(v *driver.View) {
 	}
 }
 
-// resultsDamaged does so with those that the items of a batch were refused for.
+// resultsDamaged records the damaged records that items of a batch were refused for.
 func (e *Elector) resultsDamaged(results []driver.AcquireResult) {
 	for i := range results {
 		e.damaged(results[i].Err)
@@ -92,7 +92,7 @@ func (e *Elector) noteDamage(d *driver.DamagedError) {
 	e.note.damaged(d)
 }
 
-// forget leaves out what was not met lately, and reports whether there was any.
+// forget removes records that were not met recently, and reports whether there were any.
 func (s *damages) forget(now time.Time) (any bool) {
 	for key, k := range s.known {
 		if now.Sub(k.met) > s.keep {
@@ -103,7 +103,7 @@ func (s *damages) forget(now time.Time) (any bool) {
 	return any
 }
 
-// list is what is known, by key.
+// list returns the known damaged records, by key.
 func (s *damages) list() []*driver.DamagedError {
 	all := make([]*driver.DamagedError, 0, len(s.known))
 	for _, k := range s.known {

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// damaged is what a member told of damaged records.
+// damaged collects a member's reports of damaged records.
 type damaged struct {
-	log   bytes.Buffer // written by one goroutine, and read when all are durably blocked
+	log   bytes.Buffer // written by one goroutine, read when all are durably blocked
 	hooks []string
 }
 
@@ -25,7 +25,7 @@ func (d *damaged) options(o *Options) {
 	o.Hooks.OnDamaged = func(e *DamagedError) { d.hooks = append(d.hooks, e.Key) }
 }
 
-// lines counts those of the log that name a record.
+// lines returns the number of log lines that name a record.
 func (d *damaged) lines(key string) (n int) {
 	for line := range strings.SplitSeq(d.log.String(), "\n") {
 		if strings.Contains(line, "damaged record") && strings.Contains(line, "key="+key) {
@@ -43,8 +43,8 @@ func (d *damaged) once(w *world, key string) {
 	}
 }
 
-// TestDamagedHead: a commit under a damaged head fails at once, and is good again when
-// the head is mended; other shards go on. It is told once, in log, hook and view.
+// TestDamagedHead: a commit under a damaged head fails at once, and succeeds once the head is
+// repaired. Other shards continue. Log, hook and view report the damage once.
 func TestDamagedHead(t *testing.T) {
 	bubble(t, func(w *world) {
 		var told damaged
@@ -103,8 +103,8 @@ func TestDamagedUnknown(t *testing.T) {
 	})
 }
 
-// TestDamagedShardIsNotServed: nobody claims a shard whose head is damaged again and
-// again, its handler is never called, and the members stop at once.
+// TestDamagedShardIsNotServed: members do not claim a shard with a damaged head repeatedly, its
+// handler is never called, and the members stop at once.
 func TestDamagedShardIsNotServed(t *testing.T) {
 	for what, key := range map[string]string{"head": "test/!head/bad", "record": "test/!state/shard/bad"} {
 		t.Run(what, func(t *testing.T) {
@@ -155,8 +155,8 @@ func TestDamagedShardIsNotServed(t *testing.T) {
 	}
 }
 
-// TestDamageIsNotRepeated: a record whose damage goes on changing is named once a
-// minute, however fast; many records are named up to a bound, and then counted.
+// TestDamageIsNotRepeated: a record whose damage keeps changing is named once a minute, however
+// fast it changes. Many records are named up to a limit, and then counted.
 func TestDamageIsNotRepeated(t *testing.T) {
 	bubble(t, func(w *world) {
 		var told damaged

@@ -11,19 +11,19 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxMoves is how many moves a View shows of those that were asked for, and how many of
-// the others: no rebalance hides a crash.
+// maxMoves is the number of requested moves that a View shows, and the number of other moves.
+// Counting them separately keeps a rebalance from hiding a crash.
 const maxMoves = 64
 
-// snapshots makes Views, on demand: ten thousand changes cost nothing while
-// nobody looks. Elector.mu guards all but last.
+// snapshots makes Views on demand, so that ten thousand changes cost nothing without a caller.
+// Elector.mu guards all fields but last.
 type snapshots struct {
-	gen     uint64 // of the state
+	gen     uint64 // generation of the state
 	changed signal
 	moved   uint64
-	moves   map[bool]*ring // by whether they were asked for
+	moves   map[bool]*ring // by whether they were requested
 
-	lastMu sync.Mutex // taken before Elector.mu
+	lastMu sync.Mutex // locked before Elector.mu
 	last   *View
 }
 
@@ -40,7 +40,7 @@ type ring struct {
 
 type numberedMove struct {
 	Move
-	n uint64 // of all
+	n uint64 // number of the move among all
 }
 
 func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
@@ -56,7 +56,7 @@ func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
 	s.bump()
 }
 
-// list is all moves, oldest first.
+// list returns all moves, oldest first.
 func (s *snapshots) list() []Move {
 	all := slices.Concat(s.moves[true].moves, s.moves[false].moves)
 	slices.SortFunc(all, func(a, b numberedMove) int { return cmp.Compare(a.n, b.n) })
@@ -104,7 +104,7 @@ func (e *Elector) View() *View {
 	return v
 }
 
-// copyState copies what a View is made of. e.mu is held.
+// copyState copies the state that a View shows. e.mu is held.
 func (e *Elector) copyState() (*View, []driver.ShardState) {
 	v := &View{
 		Node: e.o.Node, Session: e.m.Session(), Trusted: e.m.Trusted(e.clk.now()), Err: e.halted,
@@ -121,9 +121,9 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	return v, e.m.AppendShards(nil)
 }
 
-// WaitView waits for a snapshot that is newer than after, which may be nil for
-// any, and returns it. Changes in between are merged. The error is ctx's, or
-// matches ErrStopped when Run has ended and there will be none.
+// WaitView waits for a snapshot that is newer than after, and returns it. A nil after means any
+// snapshot. Changes in between are merged. The error is ctx's, or matches ErrStopped if Run has
+// ended and there will be no newer snapshot.
 func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	for {
 		e.mu.Lock()
@@ -145,12 +145,13 @@ func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	}
 }
 
-// WaitOwner waits until a member that lives owns the shard, as far as this member knows, and
-// reports whether it is this one. Unlike WaitView it makes no snapshot. The error is as there.
+// WaitOwner waits until a live member owns the shard, as far as this member knows, and reports
+// whether that is this member. Unlike WaitView it makes no snapshot. Its errors are those of
+// WaitView.
 func (e *Elector) WaitOwner(ctx context.Context, shard string) (mine bool, err error) {
 	for {
 		e.mu.Lock()
-		owner, stopped := e.m.Owner(ShardID(shard)), e.phase == stopped
+		owner, stopped := e.m.Owner(ShardID(shard)).Session, e.phase == stopped
 		mine = owner == e.m.Session()
 		w := e.snap.changed.wait()
 		e.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// feed tells the machine one thing and does what it says. Nothing in here waits.
+// feed gives the machine one input and carries out the effects. It never waits.
 func (e *Elector) feed(in fsm.Input) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,8 +35,8 @@ func (e *Elector) drainQueue() {
 			e.do(&effects[i])
 		}
 		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil && !e.reading {
-			// The call under way asks for no heartbeats, and may already have told of
-			// this member: then nothing else would end it, unless it reads in full.
+			// The pending Observe was sent before we joined. It requests no heartbeats and may
+			// already have reported us, so nothing else would end it unless it reads in full.
 			e.observing()
 		}
 		if in.Kind == fsm.InObserved && in.View != nil {
@@ -60,8 +60,7 @@ func (e *Elector) drainQueue() {
 	}
 }
 
-// keepTime steps the machine when it wants to be, and samples the suspended time
-// often enough.
+// keepTime steps the machine at WakeAt, and samples the suspended time often enough.
 func (e *Elector) keepTime(ctx context.Context) {
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
@@ -95,7 +94,7 @@ func (e *Elector) keepTime(ctx context.Context) {
 	}
 }
 
-// changesView reports whether a step may have changed what a View shows.
+// changesView reports whether a step may have changed the View.
 func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 	switch in.Kind {
 	case fsm.InObserved:
@@ -104,7 +103,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 		}
 	case fsm.InAcquired, fsm.InTransferred, fsm.InReleased, fsm.InFenced, fsm.InDrained, fsm.InUpdate:
 		return true
-	default: // the others show by their effects
+	default: // the others change a View only through their effects
 	}
 	for i := range effects {
 		switch effects[i].Kind {
@@ -116,7 +115,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 			default:
 				return true
 			}
-		default: // the others ask for a call
+		default: // the others request a call
 		}
 	}
 	return false
@@ -156,7 +155,7 @@ func (e *Elector) do(eff *fsm.Effect) {
 	}
 }
 
-// extend moves the end of trust. A session's never moves back.
+// extend moves the end of trust forward. It never moves a session's trust back.
 func (e *Elector) extend(s SessionID, until fsm.Instant) {
 	if e.trust.session != s {
 		e.trust = &trust{session: s}
@@ -179,7 +178,7 @@ func (e *Elector) event(eff *fsm.Effect) {
 		delete(e.sessions, eff.Session)
 	case fsm.EventCloseFailed:
 		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
-	default: // the others are passed on only
+	default: // the others are only passed on
 	}
 	if kind, ok := sessionEvent(eff.Event); ok {
 		err := eff.Err

@@ -7,45 +7,51 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// MaxKey bounds the key of an effect, in bytes.
+// MaxKey is the largest size of an effect's key, in bytes.
 const MaxKey = 256
 
-// MaxReason bounds Effect.Reason and Effect.Author, in bytes. What is longer is cut.
+// MaxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is cut.
 const MaxReason = 500
 
-// Prefix begins the keys of all items that this package writes into a shard. An application
-// writes none with it.
+// Prefix begins the keys of all items that this package writes into a shard. An application must
+// not write keys with it.
 const Prefix = "effect/"
 
-// The kinds of items: every effect has a record, one that is open has a copy of it in the
-// index of open effects, and one that has ended is in the index of ends, oldest first.
+// The prefixes of the items' keys. Every effect has a record. An open effect also has a copy of it
+// in the index of open effects. An ended effect is also in the index of ends, oldest first.
 const (
 	recordPrefix = Prefix + "e/"
 	openPrefix   = Prefix + "o/"
 	endPrefix    = Prefix + "t/"
 )
 
-// maxRecord is more than any record has, in bytes.
+// maxRecord is larger than any record, in bytes.
 const maxRecord = 2*MaxMaxResult + 16<<10
 
-// State says how far an effect is. Begun, InDoubt and Repeat are open.
+// maxOpen is larger than the record of any open effect, in bytes; it has no result.
+const maxOpen = 8 << 10
+
+// State is the progress of an effect. Begun, InDoubt and Repeat are open.
 type State string
 
 // The states of an effect.
 const (
-	// Begun: the intent is written. An attempt may be under way, or may have had any outcome.
+	// Begun: the intent is written. An attempt may be in progress, or may have had any outcome.
 	Begun State = "begun"
-	// InDoubt: nobody knows whether it happened. Resolve, a new leader's or a person decides.
+	// InDoubt: it is unknown whether it happened. Resolve, of this or a new leader, or a person
+	// decides.
 	InDoubt State = "in doubt"
-	// Repeat: it was decided that the next Do attempts it, with the same idempotency key.
+	// Repeat: the next Do attempts it, by a decision, with the same idempotency key.
 	Repeat State = "repeat"
 	// Done: it happened, once.
 	Done State = "done"
@@ -56,43 +62,47 @@ const (
 // Open reports whether the effect has not ended.
 func (s State) Open() bool { return s == Begun || s == InDoubt || s == Repeat }
 
-// Effect is what the store knows of an effect.
+// Effect is the store's record of an effect.
 type Effect struct {
 	Key   string `json:"key"`
 	ID    string `json:"id"` // the idempotency key, the same in every attempt
 	State State  `json:"state"`
 	// Token of the lease that wrote this state.
 	Token core.Token `json:"token"`
-	// Began is when the intent was written first, and Ended when the outcome was, by the
-	// leader's clock. Ended is zero while the effect is open.
+	// Began is when the intent was first written, and Ended when the outcome was written, both by
+	// the leader's clock. Ended is zero while the effect is open.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Attempts counts the calls of fn that returned, as far as they were recorded.
+	// Attempts is the number of recorded calls of fn that returned.
 	Attempts int `json:"attempts,omitempty"`
-	// Repeats counts the decisions that it is to be repeated.
+	// Repeats is the number of decisions to repeat it.
 	Repeats int    `json:"repeats,omitempty"`
-	Result  []byte `json:"result,omitempty"` // what fn returned, or a decision has
-	// NotKept is the size of a result that was not kept, as it was above Options.MaxResult or
-	// above what the store takes. The sidecar cuts larger results to MaxMaxResult+1 bytes first.
+	Result  []byte `json:"result,omitempty"` // returned by fn, or given by a decision
+	// NotKept is the size of a result that was not kept because it was above Options.MaxResult or
+	// above the store's limit. The sidecar cuts larger results to MaxMaxResult+1 bytes first.
 	NotKept int    `json:"not_kept,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why it is in doubt, to be repeated, or failed
-	Author  string `json:"author,omitempty"` // who decided by hand last; empty: nobody did
+	Author  string `json:"author,omitempty"` // who last decided by hand; empty: no person did
+
+	undone bool // in Repeat: certainly no attempt did anything
 }
 
-// Func makes an effect. It passes id, the idempotency key, to the other side. It returns
-// when ctx ends. The error says what is known:
+// Func makes an effect. It passes id, the idempotency key, to the other side, and returns when ctx
+// ends. The error tells the ledger what is known:
 //
 //   - nil: the effect happened, and the result is kept.
-//   - [NotDone]: certainly nothing happened, and another attempt may succeed.
-//   - [Refused]: certainly nothing happened, and no attempt will succeed.
-//   - any other error: nobody knows whether it happened.
+//   - [NotDone]: the effect certainly did not happen, and another attempt may succeed. See also
+//     [NotSent].
+//   - [Refused]: the effect certainly did not happen, and no attempt will succeed.
+//   - any other error: it is unknown whether it happened.
 type Func func(ctx context.Context, id string) (result []byte, err error)
 
-// Decision says what became of an effect in doubt. The zero Decision leaves it in doubt.
+// Decision is the decision about an effect in doubt. The zero Decision leaves it in doubt.
 type Decision struct {
-	// State is Done, with Result; Failed if it did not happen or was compensated; Repeat if
-	// the next attempt does no harm, as the other side honours the idempotency key, or as the
-	// effect did not happen and cannot any more; or InDoubt, which is for a person to decide.
+	// State is Done, with Result, or Failed if the effect did not happen or was compensated. It is
+	// Repeat if another attempt does no harm, or InDoubt to leave the effect for a person. An
+	// attempt does no harm if the other side honours the idempotency key, or if the effect did not
+	// happen and no longer can.
 	State  State
 	Result []byte
 	Reason string // at most MaxReason bytes are kept
@@ -100,7 +110,7 @@ type Decision struct {
 
 // Errors of Do. See the types of the same names.
 var (
-	// ErrInDoubt: nobody knows whether the effect happened, and it is not attempted again until
+	// ErrInDoubt: it is unknown whether the effect happened. It is not attempted again until
 	// Resolve, the next leader or a person decides. See InDoubtError.
 	ErrInDoubt = errors.New("in doubt")
 	// ErrFailed: the effect did not happen, or was compensated, and is not attempted again. See
@@ -108,13 +118,13 @@ var (
 	ErrFailed = errors.New("failed")
 	// ErrFull: Options.MaxInDoubt effects are in doubt, so no new one begins. Nothing happened.
 	ErrFull = errors.New("too many effects in doubt")
-	// ErrNotKept: the effect happened, and its result was above Options.MaxResult or above what
-	// the store takes, so that it is not kept. The first Do returns it beside the error.
+	// ErrNotKept: the effect happened, and its result was above Options.MaxResult or above the
+	// store's limit, so that it is not kept. The first Do returns it beside the error.
 	ErrNotKept = errors.New("result not kept")
 )
 
-// InDoubtError names an effect whose outcome nobody knows. It matches ErrInDoubt and
-// core.ErrUnknown, and core.ErrLost where the lease ended meanwhile.
+// InDoubtError names an effect whose outcome is unknown. It matches ErrInDoubt and core.ErrUnknown.
+// If the lease ended during the call, it also matches core.ErrLost.
 type InDoubtError struct {
 	Shard  string
 	Effect Effect
@@ -126,7 +136,7 @@ func (e *InDoubtError) Error() string {
 		ErrInDoubt, e.Effect.Began.Format(time.RFC3339), e.Effect.Reason)
 }
 
-// Is makes an InDoubtError match as its type's comment says.
+// Is reports whether target is ErrInDoubt, core.ErrUnknown or, if the lease ended, core.ErrLost.
 func (e *InDoubtError) Is(target error) bool {
 	return target == ErrInDoubt || target == core.ErrUnknown || e.lost && target == core.ErrLost
 }
@@ -136,46 +146,63 @@ func (e *InDoubtError) Is(target error) bool {
 type FailedError struct {
 	Shard  string
 	Effect Effect
-	Err    error // what fn returned; nil where it was recorded earlier
+	Err    error // the error of fn; nil if the failure was recorded earlier
 }
 
 func (e *FailedError) Error() string {
 	return fmt.Sprintf("tenure: effect %q of shard %q: %v: %q", e.Effect.Key, e.Shard, ErrFailed, e.Effect.Reason)
 }
 
-// Is makes a FailedError match ErrFailed.
+// Is reports whether target is ErrFailed.
 func (e *FailedError) Is(target error) bool { return target == ErrFailed }
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// certain is an error of a Func which knows that nothing happened.
+// certain wraps an error of a Func after which the effect certainly did not happen.
 type certain struct {
-	err   error
-	final bool
+	err    error
+	final  bool
+	unsent bool // certain only if no HTTP client had a connection
 }
 
 func (c *certain) Error() string { return c.err.Error() }
 func (c *certain) Unwrap() error { return c.err }
 
-// NotDone says of an error of a [Func] that certainly nothing happened, and nothing will: the
-// connection was refused, or the other side said that it did not do it. The effect is
-// attempted again after a back-off. It is nil for nil.
+// NotDone marks an error of a [Func] after which the effect certainly did not happen, and will not.
+// For example, the connection was refused, or the other side answered that it did nothing. The
+// ledger attempts the effect again after a back-off. If err is nil, NotDone returns nil.
 func NotDone(err error) error { return certainly(err, false) }
 
-// Refused says of an error of a [Func] that certainly nothing happened, and that no further
-// attempt is to be made: a card was declined, an address does not exist. It is nil for nil.
+// Refused marks an error of a [Func] after which the effect certainly did not happen, and must not
+// be attempted again. For example, a card was declined, or an address does not exist. If err is
+// nil, Refused returns nil.
 func Refused(err error) error { return certainly(err, true) }
 
 func certainly(err error, final bool) error {
 	if err == nil {
 		return nil
 	}
-	return &certain{err, final}
+	return &certain{err: err, final: final}
 }
 
-// ID is the idempotency key of an effect: the same in every attempt, process and lease. It
-// has the form of a UUID (version 8, RFC 9562), and 122 bits of the SHA-256 of scope and key.
-// See Options.Scope.
+// NotSent returns [NotDone] of an HTTP client's error if the client had no connection: it could not
+// look up the name, or could not dial. It returns any other error unchanged, because a request may
+// have been sent. If a client had a connection earlier in the same call of the [Func], under its
+// context, the outcome is unknown. A request may have been redirected, or repeated by
+// http.Transport.
+func NotSent(err error) error {
+	for at := err; at != nil; at = errors.Unwrap(at) { // a join of errors is not unwrapped: one of them says nothing about the others
+		_, lookup := at.(*net.DNSError)                                   //nolint:errorlint // as is the next line
+		if op, ok := at.(*net.OpError); lookup || ok && op.Op == "dial" { //nolint:errorlint // the loop unwraps
+			return &certain{err: err, unsent: true}
+		}
+	}
+	return err
+}
+
+// ID returns the idempotency key of an effect: the same in every attempt, process and lease. It has
+// the form of a UUID (version 8, RFC 9562), and 122 bits of the SHA-256 of scope and key. See
+// Options.Scope.
 func ID(scope, key string) string {
 	h := sha256.Sum256([]byte("tenure effect\x00" + scope + "\x00" + key)) // neither has a zero byte
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
@@ -192,7 +219,7 @@ func CheckKey(key string) error {
 	return driver.CheckKey(key)
 }
 
-// clean makes a text from outside fit for a record and a log line.
+// clean makes text from outside safe for a record and a log line.
 func clean(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), MaxReason)], "?")
 	return strings.Map(func(r rune) rune {
@@ -205,31 +232,23 @@ func clean(text string) string {
 
 // encode returns the value of a record.
 func encode(e Effect) []byte {
-	e.Key = "" // the item's key has it
-	value, err := json.Marshal(stored(e))
+	value, err := json.Marshal(stored{Effect: e, Undone: e.undone})
 	if err != nil {
-		panic("tenure: effect: a record cannot be encoded: " + err.Error()) // it has texts and numbers
+		panic("tenure: effect: a record cannot be encoded: " + err.Error()) // it has only texts and numbers
 	}
 	return value
 }
 
-// stored is an Effect without what its item's key says. It has the ID, since that stays the same in another shard.
+// stored is an Effect without its key, because the item's key has it. The ID stays the same in
+// another shard.
 type stored struct {
-	Key      string     `json:"-"`
-	ID       string     `json:"id,omitempty"`
-	State    State      `json:"state"`
-	Token    core.Token `json:"token"`
-	Began    time.Time  `json:"began"`
-	Ended    time.Time  `json:"ended,omitzero"`
-	Attempts int        `json:"attempts,omitempty"`
-	Repeats  int        `json:"repeats,omitempty"`
-	Result   []byte     `json:"result,omitempty"`
-	NotKept  int        `json:"not_kept,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
-	Author   string     `json:"author,omitempty"`
+	Effect
+	NoKey  string `json:"key,omitempty"` // always empty: it hides Effect.Key
+	Undone bool   `json:"undone,omitempty"`
 }
 
-// decode reads a record. Whoever may write to the store may have written anything.
+// decode reads a record. It trusts nothing in it, because any writer of the store may have written
+// it.
 func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	key := strings.TrimPrefix(item.Key, prefix)
 	damaged := func(format string, args ...any) error {
@@ -239,11 +258,14 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	switch err := CheckKey(key); {
 	case err != nil:
 		return Effect{}, damaged("its key is not one of an effect")
-	case len(item.Value) > maxRecord:
-		return Effect{}, damaged("it has %d bytes", len(item.Value))
+	case item.Damaged != nil:
+		return Effect{}, damaged("%s", item.Damaged.Why)
 	}
-	if err := json.Unmarshal(item.Value, &s); err != nil {
+	if err := boundjson.Unmarshal(item.Value, maxRecord, 64, &s); err != nil {
 		return Effect{}, damaged("%.200q", err.Error())
+	}
+	if n := min(s.Attempts, s.Repeats, s.NotKept); n < 0 {
+		return Effect{}, damaged("it counts %d of something", n)
 	}
 	if !s.State.Open() && s.State != Done && s.State != Failed {
 		return Effect{}, damaged("its state %.40q is not known", s.State)
@@ -252,7 +274,6 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 		return Effect{}, damaged("its idempotency key %.40q is not valid", s.ID)
 	}
 	s.Reason, s.Author = clean(s.Reason), clean(s.Author)
-	e := Effect(s)
-	e.Key, e.ID = key, cmp.Or(s.ID, ID(scope, key))
-	return e, nil
+	s.Key, s.ID, s.undone = key, cmp.Or(s.ID, ID(scope, key)), s.Undone && s.State == Repeat
+	return s.Effect, nil
 }

@@ -12,9 +12,10 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Bounds of Options.
+// Limits of Options.
 const (
 	MaxConcurrent = 1024     // of Options.Concurrent
 	MaxMaxInDoubt = 10_000   // of Options.MaxInDoubt
@@ -22,65 +23,66 @@ const (
 	MaxAttempts   = 1000     // of Options.Attempts
 )
 
-// Options say how a Ledger treats effects. The zero value, and nil, work: an effect whose
-// outcome nobody knows stays in doubt.
+// Options say how a Ledger treats effects. The zero value, and nil, work: an effect whose outcome
+// is unknown stays in doubt.
 type Options struct {
-	// Scope is what idempotency keys are unique in. Default: the namespace and the shard, joined by
-	// "/". The name of the keyspace replaces that of a shard in a sharding.Keyspace, because effects
-	// continue in another shard when a range is split (see Take). If ctx is not that of a
-	// sharding.Manager's handler, a shard with a name like orders-0000 counts as one of the keyspace
-	// orders. Set Scope if two such shards have effects with the same key.
+	// Scope is the scope in which idempotency keys are unique. Default: the namespace and the
+	// shard, joined by "/". In a sharding.Keyspace the keyspace's name replaces the shard's,
+	// because effects continue in another shard when a range is split (see Take). If ctx does not
+	// come from a sharding.Manager's handler, a shard with a name like orders-0000 counts as part
+	// of the keyspace orders. If two such shards have effects with the same key, set Scope.
 	Scope string
 
 	// Repeatable says that the other side honours idempotency keys: it makes the effect once
-	// however often it gets the same key. An attempt without an answer is then repeated,
-	// and so is an effect that a former leader left in doubt, by the next Do, unless
-	// Resolve is set, which is asked about the latter.
+	// however often it gets the same key. The ledger then repeats an attempt without an answer. The
+	// next Do also repeats an effect that a former leader left in doubt; if Resolve is set, the
+	// ledger calls Resolve for it instead.
 	Repeatable bool
-	// Resolve, if set, decides about an effect in doubt, for example by asking the other side
-	// for its key. Open begins to call it for every effect that was left open, and Do calls it
-	// where an attempt had no answer, which with Repeatable is after the last one. An error is
-	// tried again after a back-off, up to Attempts times, then a minute later. ctx ends after
+	// Resolve, if set, decides about an effect in doubt, for example by asking the other side for
+	// its key. Open calls it for every effect that was left open. Do calls it after an attempt
+	// without an answer, with Repeatable after the last attempt. After an error the ledger calls it
+	// again after a back-off, up to Attempts times, and again a minute later. ctx ends after
 	// Deadline, or when the lease may not be used. Up to Concurrent calls run at once.
 	Resolve func(ctx context.Context, e Effect) (Decision, error)
-	// Rules, if set, returns the operators' rules: func() []control.Rule { return
-	// elector.View().Rules }. A rule of the kind control.Resolve, which the command tenure effect
-	// resolve writes, decides about an effect that is open and not attempted, before Resolve is
-	// asked. Rules is called every second, and for each decision.
+	// Rules returns the operators' rules. Default: the lease's (core.Lease.Rules). The command
+	// "tenure effect resolve" writes rules of the kind control.Resolve. Such a rule decides about
+	// an effect that is open and not attempted, before Resolve is called. The ledger calls Rules
+	// every second, and for each decision.
 	Rules func() []control.Rule
 
-	// Concurrent is how many calls of fn and Resolve run at once; Do waits for its turn. So many
-	// effects are open when a process dies. Default 64.
+	// Concurrent is the number of calls of fn and Resolve that run at once, without nested effects
+	// (see Do), of which at most MaxConcurrent run. Do waits for its turn. When a process dies, up
+	// to this number of effects are open. Default 64.
 	Concurrent int
-	// MaxInDoubt is how many effects may be open without being attempted. With more, Do begins
-	// no new one, with ErrFull. Default 1000.
+	// MaxInDoubt is the number of effects that may be open without being attempted. Above it, Do
+	// begins no new effect and returns ErrFull. Default 1000.
 	MaxInDoubt int
-	// MaxResult bounds a result, in bytes. Default 4096, at most a quarter of the bytes of one
-	// commit (core.Limits). The fact that the effect happened is kept whatever the result is.
+	// MaxResult limits a result, in bytes. Default 4096, at most a quarter of the bytes of one
+	// commit (core.Limits). If a result is longer, only the fact that the effect happened is kept.
 	MaxResult int
 
-	// Deadline bounds one Do from the first attempt on, waits included, and one call of
-	// Resolve. Default 30 s. Where it is above core.Options.DrainBudget, an effect that began
-	// just before the lease was to be given back may outlast the budget, and is in doubt then.
+	// Deadline limits one Do from the first attempt on, waits included, and one call of Resolve.
+	// Default 30 s. If it is above core.Options.DrainBudget, an effect that began just before the
+	// lease ends may outlast the budget, and is in doubt then.
 	Deadline time.Duration
-	// Attempts is how often fn is called within one Do, at most. Default 5.
+	// Attempts is the largest number of calls of fn within one Do. Default 5.
 	Attempts int
-	// BackoffMin and BackoffMax bound the wait between attempts, which doubles. A random part of
-	// up to a half is taken off. Defaults 100 ms and 5 s.
+	// BackoffMin and BackoffMax limit the wait between attempts, which doubles. A random part of up
+	// to a half is taken off. Defaults 100 ms and 5 s.
 	BackoffMin, BackoffMax time.Duration
 
-	// Keep is how long an ended effect is kept, by the leader's clock; a Do with its key after
-	// that makes the effect again. Default 24 h. At least 1 s. A clock that is set ahead by so
-	// much shortens it.
+	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with its key
+	// makes the effect again. Default 24 h, at least 1 s. A clock that is set ahead shortens it by
+	// that much. An effect that ended by that clock is kept longer by as much.
 	Keep time.Duration
 
-	// OnError is told each effect that stays in doubt, as an *InDoubtError, and what failed in
-	// the background and is tried again. It is called from various goroutines. Default: a line
-	// at Warn to slog.Default, of what is tried again the first, one after 1, 5 and 15 minutes
-	// and then every 15, for all ledgers with the same Stats.
+	// OnError gets each effect that stays in doubt, as an *InDoubtError, and each background error
+	// after which the ledger tries again. Several goroutines may call it at once. Default: a line
+	// at Warn to slog.Default. Of background errors it logs the first, one after 1, 5 and 15
+	// minutes, and one every 15 minutes afterwards, for all ledgers with the same Stats.
 	OnError func(error)
-	// Stats counts what this ledger does. Give all ledgers of a process the same. Default: one that
-	// nobody sees.
+	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a
+	// private one.
 	Stats *Stats
 }
 
@@ -107,9 +109,18 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, max(5*time.Second, c.BackoffMin))
 	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
+	if rules := c.Rules; rules == nil {
+		c.Rules = lease.Rules
+	} else {
+		c.Rules = func() (all []control.Rule) {
+			_ = goexit.Call(func() error { all = rules(); return nil })
+			return all
+		}
+	}
 	if c.OnError == nil {
 		c.OnError = func(err error) { c.Stats.logError(shard, err) }
 	}
+	c.OnError = goexit.Told(c.OnError)
 	c.Stats = cmp.Or(c.Stats, &Stats{})
 	if len(c.Scope) > 1024 || strings.Contains(c.Scope, "\x00") {
 		return nil, invalid("Scope has %d bytes, or a zero byte: use a name of at most 1024", len(c.Scope))

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // Header carries a fence in an HTTP request, in the form of Format.
 const Header = "Tenure-Fence"
 
-// Transport is an http.RoundTripper that sends the fence of the request's context,
-// see NewContext, in its header; a request without one passes unchanged. Safe for
-// concurrent use.
+// Transport is an http.RoundTripper that sends the fence of the request's context (see NewContext)
+// in a header. A request without a fence passes unchanged. Safe for concurrent use.
 type Transport struct {
-	// Base does the requests; nil: http.DefaultTransport.
+	// Base sends the requests; nil: http.DefaultTransport.
 	Base http.RoundTripper
 }
 
@@ -39,19 +39,18 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // HTTPOptions of a Mark's Handler. Nil works.
 type HTTPOptions struct {
-	// Resource names the resource that a request writes to. Default: the shard of its
-	// fence, which the caller chooses: set it unless every caller may write to every
-	// shard.
+	// Resource returns the resource that a request writes to. Default: the shard of its fence,
+	// which the caller chooses. Set Resource, unless every caller may write to every shard.
 	Resource func(r *http.Request, f driver.Fence) string
-	// Unfenced, if not nil, lets a request without the header pass to which it
-	// answers true, such as a read. Default: none passes.
+	// Unfenced, if not nil, reports whether a request without the header may pass, such as a read.
+	// Default: none passes.
 	Unfenced func(r *http.Request) bool
-	// MayWrite, if not nil, has to allow a request beside the Mark's own: for instance
-	// by whom the request was authenticated as. Others are answered 403.
+	// MayWrite, if not nil, has to allow a request in addition to the Mark's own MayWrite, for
+	// example by the authenticated caller. Other requests are answered 403.
 	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
-// Types of the problem documents (RFC 9457) that a Handler answers with.
+// Types of the problem documents (RFC 9457) of a Handler's answers.
 const (
 	ProblemRefused = "urn:tenure:fence:refused" // 412
 	ProblemMissing = "urn:tenure:fence:missing" // 428
@@ -63,11 +62,14 @@ const (
 // answerTime is the time that a superseded request has to write its answer.
 const answerTime = time.Second
 
-// maxProblem bounds the body of a problem that is read, in bytes.
+// maxProblem is the largest part of a problem's body that is read, in bytes.
 const maxProblem = 64 << 10
 
-// Problem is the body of such an answer. Resource, Holder, Token, CurrentHolder and
-// CurrentToken are those of a refusal.
+// maxProblemValues is larger than the number of values of any problem.
+const maxProblemValues = 64
+
+// Problem is the body of a Handler's refusal. Resource, Holder, Token, CurrentHolder and
+// CurrentToken are set if a fence was refused.
 type Problem struct {
 	Type          string       `json:"type"`
 	Title         string       `json:"title"`
@@ -82,20 +84,18 @@ type Problem struct {
 	CurrentToken  driver.Token `json:"current_token,omitempty"`
 }
 
-// Handler lets requests pass to next only with a fence that the mark admits. They
-// run in Do, so that an answer of a higher token's request, or of a Seal, means that
-// no lower one runs any more. Otherwise it answers 412 (refused), 428 (no fence),
-// 400 (not a fence), 403 (another shard's resource) or 503 (the mark's storage failed,
-// or ErrBusy), with a Problem.
+// Handler lets a request pass to next only with a fence that the mark admits. Requests run in Do.
+// So the answer to a higher token's request, or to a Seal, means that no request of a lower token
+// still runs. Otherwise it answers 412 (refused), 428 (no fence), 400 (not a fence), 403 (another
+// shard's resource) or 503 (the mark's storage failed, or ErrBusy), with a Problem.
 //
-// A request that a higher token supersedes is ended: its context ends, reads of its
-// body fail at once, and writes of its answer a second later. Middleware in front needs
-// an Unwrap method for that (http.ResponseController); a next that waits for none of
-// the three keeps a higher token waiting for up to Options.Wait. The server needs its
-// own time-outs against clients that are slow without being superseded.
+// If a higher token supersedes a request, its context ends, reads of its body fail at once, and
+// writes of its answer fail a second later. Middleware in front needs an Unwrap method for that
+// (http.ResponseController). If next waits for none of the three, the higher token waits for up to
+// Options.Wait. The server needs its own time-outs against slow clients that are not superseded.
 //
-// It does not authenticate, and a caller can raise a mark for good: put an
-// authenticating handler before it, and set Resource.
+// Handler does not authenticate, and a caller can raise a mark permanently: put an authenticating
+// handler before it, and set Resource.
 func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	if o == nil {
 		o = &HTTPOptions{}
@@ -141,14 +141,14 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	})
 }
 
-// endWith ends the reads and the writes of a request when superseded ends. done is
-// called before the handler returns.
+// endWith ends the reads and the writes of a request when superseded ends. The caller calls done
+// before the handler returns.
 func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(superseded, func() {
 		defer close(ended)
 		control, now := http.NewResponseController(w), time.Now()
-		// Where it cannot be done, Options.Wait is the bound.
+		// If w does not support deadlines, only Options.Wait limits the wait.
 		_ = control.SetReadDeadline(now)
 		_ = control.SetWriteDeadline(now.Add(answerTime))
 	})
@@ -159,9 +159,9 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 	}
 }
 
-// WriteError answers a request with the Problem that ResponseError reads: for a handler
-// that is refused by SQL.AdmitTx or a Mark itself. An error that is no refusal is
-// answered 503, "nothing was done": give it none of a write or of Commit.
+// WriteError answers a request with the Problem that ResponseError reads. It is for a handler that
+// SQL.AdmitTx or a Mark refuses. For an error that is not a refusal it answers 503, "nothing was
+// done"; so do not pass it an error of a write or of Commit.
 func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
 		problem(w, Problem{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
@@ -181,7 +181,7 @@ func WriteError(w http.ResponseWriter, err error) {
 	}
 	e, ok := errors.AsType[*RefusedError](err)
 	if !ok {
-		// A storage's error may name hosts and users: it is not for clients.
+		// A storage's error may name hosts and users, so clients do not get it.
 		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable,
 			Title:  "the fence could not be checked",
 			Detail: "nothing was done; try again"})
@@ -202,13 +202,14 @@ func problem(w http.ResponseWriter, p Problem) {
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// ResponseError returns the reason for which a Handler refused the request, or nil if it passed: a
-// *RefusedError (412; invalid fences and resources in it are left out), a *ForeignError (403), an
-// error that matches driver.ErrInvalid (428 and 400: the request carried no fence, or not one that
-// the resource takes), or one that matches driver.ErrRetry (503). Nothing was done in any of these
-// cases. Of such a response it reads the body, at most 64 KiB; the caller closes it in any case.
-// Other responses, also of these statuses, are the application's: nil. Nil does not mean success: look
-// at the status next.
+// ResponseError returns the reason for which a Handler refused the request, or nil if the request
+// passed. The reason is a *RefusedError (412) or a *ForeignError (403). If the request carried no
+// fence, or an invalid one (428 and 400), the error matches driver.ErrInvalid. If the mark could
+// not be checked (503), it matches driver.ErrRetry. In all these cases nothing was done. Invalid
+// fences and resources are left out of the errors. It reads at most 64 KiB of such a response's
+// body; the caller closes the body in any case. For other responses, also of these statuses, it
+// returns nil, because they are the application's. Nil does not mean success: check the status
+// next.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,
@@ -223,15 +224,15 @@ func ResponseError(r *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
 	var kind struct{ Type string }
 	if err == nil {
-		err = json.Unmarshal(body, &kind)
+		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &kind)
 	}
 	var p Problem
 	switch kind.Type {
 	case ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark:
-		err = json.Unmarshal(body, &p)
+		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &p)
 	}
 	if err != nil {
-		// Not wrapped: it may quote all that was read.
+		// Not wrapped, because it may quote everything that was read.
 		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode,
 			err.Error())
 	}
@@ -257,7 +258,7 @@ func ResponseError(r *http.Response) error {
 	return nil
 }
 
-// known is the fence that a response names, or none: names go on into logs.
+// known returns the fence of a response, or none if it is invalid, because names go into logs.
 func known(f driver.Fence) driver.Fence {
 	if driver.CheckFence(f) != nil {
 		return driver.Fence{}

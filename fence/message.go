@@ -8,15 +8,15 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Names of the metadata by which a message carries its fence and its number.
+// Names of the metadata in which a message carries its fence and its number.
 const (
 	MessageFence = "tenure-fence"
 	MessageSeq   = "tenure-seq"
 )
 
-// Message is the metadata of a message published for an entry of a decision log: a
-// consumer refuses a token lower than one it has seen of the shard, and drops
-// duplicates by shard and number. Seq 0 is a message that is no entry.
+// Message is the metadata of a message published for an entry of a decision log. A consumer refuses
+// a token lower than one it has seen of the shard, and drops duplicates by shard and number. A
+// message with Seq 0 is not an entry.
 type Message struct {
 	Fence driver.Fence
 	Seq   driver.Seq

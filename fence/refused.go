@@ -6,13 +6,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// RefusedError is a write that was refused by its fence: the resource has admitted
-// a higher token, or the same one from another holder. It matches
-// driver.ErrFenced and driver.ErrLost: nothing was applied.
+// RefusedError is a write that was refused by its fence: the resource has admitted a higher token,
+// or the same token from another holder. It matches driver.ErrFenced and driver.ErrLost. Nothing
+// was applied.
 type RefusedError struct {
 	Resource string
 	Fence    driver.Fence // of the write
-	Current  driver.Fence // the one in force, which refused it
+	Current  driver.Fence // the current fence, which refused it
 }
 
 func (e *RefusedError) Error() string {
@@ -26,8 +26,8 @@ func (e *RefusedError) Is(target error) bool {
 	return target == driver.ErrFenced || target == driver.ErrLost
 }
 
-// ForeignError is a write under the lease of a shard whose leases may not write to the
-// resource. It matches driver.ErrInvalid: nothing was done, and the mark is as it was.
+// ForeignError is a write under the lease of a shard whose leases may not write to the resource. It
+// matches driver.ErrInvalid. Nothing was done, and the mark did not change.
 type ForeignError struct {
 	Resource string
 	Fence    driver.Fence // of the write

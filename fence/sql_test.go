@@ -20,7 +20,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// database is one that the tests run on.
+// database is a database on which the tests run.
 type database struct {
 	dialect fence.Dialect
 	open    func(t *testing.T) *sql.DB
@@ -41,7 +41,7 @@ func databases() map[string]database {
 	}
 }
 
-// sqliteDSN is of a database whose transactions wait for each other from their
+// sqliteDSN returns the DSN of a database whose transactions wait for each other from their
 // beginning, as those of an application should.
 func sqliteDSN(path string) string {
 	return "file:" + path + "?_pragma=busy_timeout(10000)&_txlock=immediate"
@@ -246,8 +246,8 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// TestRowsInsertedMeanwhile: an update that found no row is not taken for done, whatever
-// row came before the error was read.
+// TestRowsInsertedMeanwhile: an update that found no row is not reported as done, whatever row was
+// inserted before the error was read.
 func TestRowsInsertedMeanwhile(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {

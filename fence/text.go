@@ -32,15 +32,14 @@ func Parse(s string) (driver.Fence, error) {
 
 type contextKey struct{}
 
-// NewContext returns a context that carries a fence to Transport and to the
-// interceptors of package fencegrpc. A handler calls it first with its lease's
-// fence.
+// NewContext returns a context that carries a fence to Transport and to the interceptors of package
+// fencegrpc. A handler calls it first, with its lease's fence.
 func NewContext(ctx context.Context, f driver.Fence) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }
 
-// FromContext returns the fence that the context carries. In a request's handler
-// it is the one that the request was admitted with.
+// FromContext returns the fence that the context carries. In a request's handler it is the fence
+// with which the request was admitted.
 func FromContext(ctx context.Context) (f driver.Fence, ok bool) {
 	f, ok = ctx.Value(contextKey{}).(driver.Fence)
 	return f, ok

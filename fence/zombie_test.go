@@ -32,10 +32,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// The zombie test: real processes elect a leader on SQLite, and write to a resource
-// outside of it. The leader is stopped with SIGSTOP, another takes over and writes,
-// the first is resumed and goes on with its write. A writer does not look at its
-// lease before it writes, as one stopped right after looking would not.
+// The zombie test: real processes elect a leader on SQLite, and write to a resource outside it. The
+// leader is stopped with SIGSTOP, and another takes over and writes. The first is resumed and
+// continues its write. A writer does not check its lease before it writes, like a writer that was
+// stopped right after the check.
 
 const (
 	writerArg = "tenure-fence-writer"
@@ -45,9 +45,9 @@ const (
 // write is one write to a resource: err matches driver.ErrFenced if it was refused.
 type write func(ctx context.Context, f driver.Fence) error
 
-// writer is the process: its arguments are the database of the election, the kind
-// of resource and where that is. It says "leads TOKEN" when it leads, and writes
-// once for each line that it reads, with the answer "accepted" or "refused".
+// writer is the process. Its arguments are the database of the election, the kind of the resource
+// and its address. It prints "leads TOKEN" when it leads, and writes once for each line that it
+// reads, with the answer "accepted" or "refused".
 func writer(args []string) int {
 	err := func() error {
 		if len(args) != 3 {
@@ -256,7 +256,7 @@ func TestZombie(t *testing.T) {
 			second := startWriter(t, election, c.kind, r.where)
 			second.expect("leads ")
 			second.write("accepted")
-			first.say() // arrives while it is stopped: it goes on with this write
+			first.say() // arrives while it is stopped: it continues with this write
 			if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
@@ -320,8 +320,8 @@ func startWriter(t *testing.T, args ...string) *process {
 	return p
 }
 
-// stop stops the process, but not inside a transaction of the election's own: one
-// that is stopped there keeps SQLite's lock, and nobody takes over until it goes on.
+// stop stops the process, but not inside a transaction of the election. There it would keep
+// SQLite's lock, and no other process could take over until it was resumed.
 func (p *process) stop(election string) {
 	p.t.Helper()
 	ample.Wait(p.t, "the process was inside a transaction whenever it was stopped", func() bool {

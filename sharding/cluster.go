@@ -7,22 +7,22 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// None is the owner of a shard that nobody owns.
+// None is the owner of a shard that no member owns.
 const None = -1
 
-// Cluster is what an Assigner decides on: who could own what, and who does.
+// Cluster is the input of an Assigner: the members, the shards and their owners.
 type Cluster struct {
 	Members []Member // in the order of their IDs, so that all compute the same plan
 	Shards  []Shard
-	Rules   Rules // operators': they come before the Assigner's
-	// Frozen, by an operator: nothing is moved but shards whose owner is gone, or leaves.
+	Rules   Rules // operators' rules; they come before the Assigner's
+	// Frozen, by an operator: only shards whose owner is gone or leaves are moved.
 	Frozen bool
-	// Moved is the load that was moved for balance's sake in the last minute: the sum of
-	// Plan.Moved of the plans made in it.
+	// Moved is the load that was moved to balance the members in the last minute: the sum of
+	// Plan.Moved of the minute's plans.
 	Moved float64
-	// Urgent: a plan of the last minute had Plan.Urgent.
+	// Urgent: Plan.Urgent was set in a plan of the last minute.
 	Urgent bool
-	// Begun is how many ranges the Keyspace began with; 0: not known.
+	// Begun is the number of ranges with which the Keyspace began; 0: unknown.
 	Begun int
 }
 
@@ -31,28 +31,28 @@ type Member struct {
 	ID     core.SessionID
 	Node   string // label, by which rules name it
 	Zone   string // for Rules.Spread; empty is a zone, too
-	Weight int32  // capacity, relative to the others'; 0: nothing, unless nobody has more
-	// Capacity is how much load it can take, in the unit of Shard.Load; 0: as its weight says.
+	Weight int32  // capacity, relative to the others'; 0: no shards, unless no member has more
+	// Capacity is the load that it can take, in the unit of Shard.Load; 0: derived from its weight.
 	Capacity float64
 	Drain    bool // keeps nothing and gets nothing
 	Full     bool // keeps what it has within its share, and gets nothing
-	// Ineligible is why the member is not eligible, where it drains for that alone.
+	// Ineligible is the reason why the member is not eligible, if it drains for that reason alone.
 	Ineligible string
 }
 
-// Shard is a shard and its owner at present.
+// Shard is a shard and its current owner.
 type Shard struct {
 	Name  string
 	Owner int32   // index of a member, or None
-	Moved int64   // number of the plan that gave it to its owner: the latest go first
-	Load  float64 // in any unit, at least 0; 0 where it is not known
-	Fixed bool    // not to be moved for balance's sake now: it was not long ago
-	// Range is that of a shard of a Keyspace, and empty for others.
+	Moved int64   // number of the plan that gave it to its owner: later ones move first
+	Load  float64 // in any unit, at least 0; 0 if it is unknown
+	Fixed bool    // not to be moved to balance the members now, because it moved recently
+	// Range is the range of a shard of a Keyspace. It is empty for others.
 	Range Range
-	// Busy: a split or a merge of it is not complete, so it is not split or merged.
+	// Busy: a split or merge of it is in progress, so it is not split or merged again.
 	Busy bool
-	// Parts says where in the range the load lies, in the order of hashes, by its owner's last
-	// report. A key with much of the load has a part of its own, one hash wide. Nil: not known.
+	// Parts is where in the range the load lies, in the order of hashes, by its owner's last
+	// report. A key with much of the load has its own part, one hash wide. Nil: unknown.
 	Parts []Part
 }
 
@@ -62,26 +62,26 @@ type Part struct {
 	Load  float64
 }
 
-// Assigner decides who should own what. Plan is a pure function: the same Cluster
+// Assigner decides which member should own each shard. Plan is a pure function: the same Cluster
 // gives the same Plan on every member. It does not modify the Cluster.
 type Assigner interface {
 	Plan(*Cluster) *Plan
 }
 
-// Reason says why a shard was moved.
+// Reason is the reason why a shard was moved.
 type Reason uint8
 
 // The reasons.
 const (
-	Orphaned   Reason = iota + 1 // nobody owned it
+	Orphaned   Reason = iota + 1 // no member owned it
 	Drained                      // its owner is drained
-	Ruled                        // a rule forbids its owner, or names another
+	Ruled                        // a rule forbids its owner, or names another member
 	Shared                       // its owner had more than its share, the new one less
 	Loaded                       // its owner had more load than its share
-	TakenOver                    // its new owner took it without a plan, when its owner was gone
+	TakenOver                    // its new owner took it without a plan, after its owner was gone
 	Barred                       // its owner is not eligible: core.Options.Eligible
-	SplitOff                     // the shard it was split from has this owner
-	Unprepared                   // it stays: the member that was to get it could not prepare it
+	SplitOff                     // its owner owned the shard from which it was split
+	Unprepared                   // it stays, because the member that was to get it could not prepare it
 )
 
 var reasonNames = [...]string{
@@ -107,40 +107,40 @@ type Move struct {
 
 // Plan is the outcome of an Assigner.
 type Plan struct {
-	Owner []int32 // by shard: index of a member; None only if nobody can own anything
-	Moves []Move  // what differs from the Cluster, by shard
-	Share []int   // by member: how many shards it should have
+	Owner []int32 // by shard: index of a member; None only if no member can own anything
+	Moves []Move  // the differences from the Cluster, by shard
+	Share []int   // by member: the number of shards that it should have
 	// Splits and Merges change the ranges, each of its shards at most once.
 	Splits []Split
 	Merges []Merge
-	// Moved is the load that is moved for balance's sake, by Moves or Merges.
+	// Moved is the load that Moves or Merges move to balance the members.
 	Moved float64
-	// Urgent: a member had far too much load, or was new, so that more may move than otherwise.
+	// Urgent: a member had far too much load, or was new, so more may move than usual.
 	Urgent bool
-	// Elsewhere are the shards that are not in the zone that Rules.Prefer names, ascending.
+	// Elsewhere lists the shards outside the zone that Rules.Prefer names, in ascending order.
 	Elsewhere []int32
-	// Unfinished: a budget or a cooldown kept something from being moved now.
+	// Unfinished: a budget or a cooldown prevented moves now.
 	Unfinished bool
 }
 
-// Split divides a shard's range: from each hash on, up to the next one, the range goes to a new
-// shard, which the owner of the old one gets first.
+// Split divides a shard's range at hashes. From each hash to the next, the range goes to a new
+// shard. The owner of the divided shard gets the new shards first.
 type Split struct {
 	Shard int32    // index in Cluster.Shards
 	At    []uint64 // ascending, all within the range, none its beginning; at most MaxCuts
 }
 
-// MaxCuts is the most hashes at which one Split divides a range.
+// MaxCuts is the largest number of hashes at which one Split divides a range.
 const MaxCuts = 15
 
-// Merge gives the whole range of one shard to that of a neighbour; the giver ends.
+// Merge gives the whole range of one shard to a neighbour. The giver then ends.
 type Merge struct {
 	From, To int32 // indices in Cluster.Shards
 }
 
-// rendezvous is the place of a node in a shard's order of members (Thaler and
-// Ravishankar): the highest first. It is the order in which core's members claim
-// a free shard, so a first plan keeps what was claimed without one.
+// rendezvous returns the rank of a node in a shard's order of members (Thaler and Ravishankar). The
+// highest comes first. Core's members claim a free shard in this order, so a first plan keeps the
+// shards that were claimed without a plan.
 func rendezvous(shard, node uint64) uint64 {
 	z := shard ^ node
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -157,11 +157,11 @@ func fnv1a(s string) uint64 {
 	return h
 }
 
-// maxWhy bounds the bytes of a member's reason in an explanation.
+// maxWhy is the largest part of a member's reason in an explanation, in bytes.
 const maxWhy = 160
 
-// Explain says why a move of the plan was made, for people: of an owner that is not
-// eligible the first 160 bytes of its reason, too.
+// Explain returns the reason for a move of the plan, as text. If the owner is not eligible, the
+// text includes the first 160 bytes of the owner's reason.
 func (p *Plan) Explain(c *Cluster, m Move) string {
 	node := func(i int32) string {
 		if i < 0 || int(i) >= len(c.Members) {

@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// The form of a plan in the log: one byte of version, then numbers as varints. The mark of a
-// member with a Manager says which form it reads, and those below; plans are written in the
-// highest form that all such members read. A plan that is longer than an entry may be is several entries, each with its
-// place among them; only all of them together count, so that a plan which its
-// assigner did not finish is no plan.
+// The form of a plan in the log: one byte of version, then numbers as varints. The mark of a member
+// with a Manager names the newest form that it reads; it also reads older forms. Plans are written
+// in the highest form that all such members read. A plan that is longer than an entry is divided
+// among several entries, each with its place among them. They count only together, so a plan that
+// its assigner did not finish is no plan.
 const (
 	formVersion = 3
-	partBytes   = 48 << 10 // of a plan in one entry, at most
-	maxPlan     = 32 << 20 // bytes of all parts
+	partBytes   = 48 << 10 // largest part of a plan in one entry
+	maxPlan     = 32 << 20 // largest size of all parts, in bytes
 	maxParts    = 1 << 16
 )
 
@@ -76,7 +76,10 @@ func (c *planChange) body() []byte {
 		return b
 	}
 	b = c.Isolation.append(b)
-	b = appendShards(appendShards(b, c.Settled), c.Refused)
+	b = binary.AppendUvarint(appendShards(b, c.Settled), uint64(len(c.Refused)))
+	for _, x := range c.Refused {
+		b = appendString(binary.AppendUvarint(b, uint64(x.Shard)), x.Why)
+	}
 	b = binary.AppendUvarint(b, uint64(len(c.Splits)))
 	for _, s := range c.Splits {
 		b = binary.AppendUvarint(b, uint64(s.Shard))
@@ -127,6 +130,7 @@ func (c *planChange) set(b []byte) []byte {
 		for _, g := range x.Gifts {
 			b = appendRange(appendString(b, g.Shard), g.Range)
 		}
+		b = appendString(b, x.Why)
 	}
 	return b
 }
@@ -202,7 +206,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// reader takes a plan apart. After the first error everything it returns is zero.
+// reader decodes a plan. After the first error it returns only zero values.
 type reader struct {
 	b   []byte
 	err error
@@ -231,7 +235,7 @@ func (r *reader) num(limit uint64) uint64 {
 	return x
 }
 
-// length reads how many things follow, each of at least one byte.
+// length reads the number of items that follow, each of at least one byte.
 func (r *reader) length(limit uint64) int {
 	n := r.num(limit)
 	if n > uint64(len(r.b)) {
@@ -261,7 +265,7 @@ func (r *reader) hash() uint64 {
 
 func (r *reader) interval() Range { return Range{r.hash(), r.hash()} }
 
-// signed reads a number that may be below 0, of at most maxNumbers.
+// signed reads a number between -maxNumbers and maxNumbers.
 func (r *reader) signed() int64 {
 	x, n := binary.Varint(r.b)
 	if n <= 0 || x > maxNumbers || x < -maxNumbers {
@@ -321,7 +325,10 @@ func decode(number int64, body []byte) (*planChange, error) {
 
 func (c *planChange) readChanges(r *reader) {
 	c.Isolation = r.isolation()
-	c.Settled, c.Refused = r.shards(maxShards), r.shards(maxShards)
+	c.Settled = r.shards(maxShards)
+	for range r.length(maxShards) {
+		c.Refused = append(c.Refused, refusal{int32(r.num(maxShards)), r.text(maxRefused)})
+	}
 	for range r.length(maxShards) {
 		s := Split{Shard: int32(r.num(maxShards))}
 		for range r.length(MaxCuts) {
@@ -334,8 +341,8 @@ func (c *planChange) readChanges(r *reader) {
 	}
 }
 
-// readSet reads the set of shards, and the keyspace. Its ranges are those between the
-// beginnings that were written.
+// readSet reads the set of shards, and the keyspace. Only the beginnings of ranges were written;
+// each range ends at the next beginning.
 func (c *planChange) readSet(r *reader) {
 	for range r.length(maxSpecs) {
 		c.Specs = append(c.Specs, r.text(300))
@@ -379,26 +386,26 @@ func (c *planChange) readSet(r *reader) {
 		for range r.length(MaxCuts) {
 			x.Gifts = append(x.Gifts, gift{r.text(300), r.interval()})
 		}
+		x.Why = r.text(maxRefused)
 		c.Changes = append(c.Changes, x)
 	}
 }
 
-// assembly puts the entries of the log together to plans. The zero value is
-// ready for use.
+// assembly assembles plans from the entries of the log. The zero value is ready for use.
 type assembly struct {
 	number int64
 	token  core.Token
 	next   uint64
 	parts  uint64
 	body   []byte
-	first  core.Seq // entry that the last complete plan begins with
+	first  core.Seq // the first entry of the last complete plan
 	from   core.Seq
-	newest byte // form that is read
+	newest byte // newest form that is read
 }
 
-// add takes in the next entry of the log, and returns the plan that it completes,
-// if it does. Parts of a plan that nobody completed are dropped when another
-// begins. An error says that the entry was not understood; it counts as a gap.
+// add records the next entry of the log, and returns the plan that it completes, if any. If another
+// plan begins, add drops the parts of an incomplete one. An error means that the entry was not
+// understood; it counts as a gap.
 func (a *assembly) add(e core.Entry) (*planChange, error) {
 	r := &reader{b: e.Payload}
 	if v, newest := r.byte(), max(a.newest, formVersion); r.err == nil && (v < formVersion || v > newest) {

@@ -58,7 +58,7 @@ func Example() {
 	// ended: <nil>
 }
 
-// A plan moves the least that makes the shares even, and says why.
+// A plan makes the fewest moves to even shares, with a reason for each.
 func ExampleBalance() {
 	c := &sharding.Cluster{
 		Members: []sharding.Member{{ID: "1", Node: "a", Weight: 1}, {ID: "2", Node: "b", Weight: 1}},

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// Members get even shares, one that joins gets its share within an interval, with
-// no more moves than needed, and one that leaves is emptied before it goes.
+// Members get even shares. A member that joins gets its share within an interval, with no more
+// moves than needed, and a member that leaves is emptied before it goes.
 func TestJoinAndLeave(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -47,8 +47,8 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// A crash is answered by the heirs, without waiting for a plan, and the plan after
-// it moves nothing: also when it was the assigner that died.
+// Heirs answer a crash without waiting for a plan, and the next plan moves nothing, even if the
+// assigner died.
 func TestCrashGoesToTheHeirs(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c", "d"} {
@@ -113,7 +113,7 @@ func even30(got map[string]int, members int) bool {
 	return true
 }
 
-// A handler that does not return holds up its own shard only.
+// A handler that does not return delays only its own shard.
 func TestStuckDrainDelaysNobody(t *testing.T) {
 	bubble(t, func(w *world) {
 		free := make(chan struct{})
@@ -137,7 +137,7 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		// To leave, all but the stuck ones go, and Run says which stay.
+		// On leaving, all but the stuck shards move, and Run names the stuck ones.
 		a.stop()
 		err := <-a.ran
 		var stuck *core.StuckError
@@ -156,7 +156,7 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 	})
 }
 
-// A member that leaves says so before it is emptied, once for Manager and Elector.
+// A member that leaves publishes this before it is emptied, once for Manager and Elector.
 func TestLameDuck(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.lameDuck = 10 * ttl
@@ -185,8 +185,7 @@ func TestLameDuck(t *testing.T) {
 	})
 }
 
-// A handler that fails on one member: its shards go elsewhere, and are not sent
-// back and forth.
+// If a handler fails on one member, its shards move elsewhere, and do not move back and forth.
 func TestFailingHandlerIsPunished(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -210,10 +209,10 @@ func TestFailingHandlerIsPunished(t *testing.T) {
 	})
 }
 
-// Without an assigner members share by rank; with one again, by plan.
+// Without an assigner members share by rank, and with one by plan.
 func TestWithoutAssigner(t *testing.T) {
 	bubble(t, func(w *world) {
-		// Somebody else holds the assigner's shard, and plans nothing.
+		// Another process holds the assigner's shard, and plans nothing.
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
 		if err != nil {
 			w.Fatal(err)
@@ -254,7 +253,7 @@ func TestWithoutAssigner(t *testing.T) {
 	})
 }
 
-// Drain empties a member that stays; taken back, it gets its share again.
+// Drain empties a member that stays. When it ends, the member gets its share again.
 func TestDrainAndBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, _ := w.member("a"), w.member("b")
@@ -273,7 +272,7 @@ func TestDrainAndBack(t *testing.T) {
 	})
 }
 
-// Any number of members may drain at once, and no record is left of it.
+// Any number of members may drain at once, and no record of it is left.
 func TestManyDrainAtOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		for i := range 20 {
@@ -295,7 +294,7 @@ func TestManyDrainAtOnce(t *testing.T) {
 	})
 }
 
-// A member that is drained stays so when its session is lost, until it is taken back.
+// A drained member stays drained when its session is lost, until Drain(false).
 func TestDrainOutlivesTheSession(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -339,8 +338,8 @@ func TestManagerAgain(t *testing.T) {
 	})
 }
 
-// The shares follow weights that change at run time, and a member that says itself that
-// it drains is emptied.
+// The shares follow weights that change at run time, and a member that marks itself as draining is
+// emptied.
 func TestUpdateMovesShards(t *testing.T) {
 	bubble(t, func(w *world) {
 		_, b := w.member("a"), w.member("b")
@@ -361,7 +360,7 @@ func TestUpdateMovesShards(t *testing.T) {
 	})
 }
 
-// An assigner that dies with half a plan written: the next one's plan counts (W3).
+// An assigner dies with half a plan written: the next one's plan counts (W3).
 func TestHalfWrittenPlan(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -402,8 +401,8 @@ func TestHalfWrittenPlan(t *testing.T) {
 	})
 }
 
-// lastSession is another session on the member's backend: the store looks at the
-// fence, not at who sends it.
+// lastSession returns another session on the member's backend. The store checks the fence, not the
+// sender.
 func lastSession(w *world, m *member) driver.Session {
 	s, err := m.b.Join(w.Context(), core.Member{Session: "0123", Node: "forger", TTL: time.Hour})
 	if err != nil {
@@ -416,9 +415,8 @@ func lastSession(w *world, m *member) driver.Session {
 	return s
 }
 
-// A member that is told to leave looks at what it has by then: a shard that was
-// granted since the last view is not forgotten, and nothing that withdrawing has
-// stopped but not ended.
+// A member that leaves checks the shards that it has by then. A shard that was granted since the
+// last view is not forgotten, nor is a shard whose withdrawal has begun and not ended.
 func TestLeaveLooksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		free := make(chan struct{})
@@ -494,8 +492,7 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// The reply to an assigner's read is lost, and it knows no more than that: it asks
-// again, and plans.
+// The reply to an assigner's read is lost, and it learns nothing else. It reads again, and plans.
 func TestAssignerAsksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		noErr := func(_ *member, o *Options) { o.OnError = nil }
@@ -512,8 +509,8 @@ func TestAssignerAsksAgain(t *testing.T) {
 	})
 }
 
-// An owner learns of its leases later than of a plan that moves them, so that it may not go by that
-// plan. The assigner writes the moves again, although no view tells it anything.
+// An owner learns of its leases later than of a plan that moves them, so it may not follow that
+// plan. The assigner writes the moves again, although no view changes.
 func TestMovesAreWrittenAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.build("a")

@@ -21,11 +21,11 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// linesAnHour is how many lines an hour's outage of the store may cost a process.
+// linesAnHour is the largest number of lines that an hour's outage of the store may cost a process.
 const linesAnHour = 200
 
-// TestOutageLines: what a process logs in an hour in which its store refuses, or does not answer,
-// all calls or some, and what it logs of the end. It has everything that logs: an Elector, a
+// TestOutageLines counts the lines of a process in an hour in which its store refuses, or does not
+// answer, all calls or some, and afterwards. The process has everything that logs: an Elector, a
 // Manager with its load and a keyspace, a Router, a Ledger for each shard, locks and followers.
 func TestOutageLines(t *testing.T) {
 	const hour, spell = time.Hour, 20 * time.Second
@@ -100,7 +100,7 @@ func TestOutageLines(t *testing.T) {
 	}
 }
 
-// process is one with everything that logs, with the defaults of each.
+// process is a process with everything that logs, with default options.
 type process struct {
 	w     *world
 	link  *kvfault.Link
@@ -254,7 +254,7 @@ func (k *kept) Write(b []byte) (int, error) {
 	return k.b.Write(b)
 }
 
-// take returns how many lines there were, and each message with its number, and forgets them.
+// take returns the number of lines, and of each message, and forgets them.
 func (k *kept) take() (n int, by []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

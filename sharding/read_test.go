@@ -55,7 +55,7 @@ func TestReadAside(t *testing.T) {
 	})
 }
 
-// asideOf knows shards in quarantine, and those that have ended; no more is claimed of others.
+// asideOf knows shards in quarantine, and those that have ended. It knows nothing of others.
 func TestAsideOf(t *testing.T) {
 	until := time.Unix(2_000_000_000, 0).UTC()
 	table := &assignments{keys: Keyspace{Name: "k", Shards: 2}, next: 5, names: []string{"fixed", "k-0000", "k-0003"},
@@ -73,7 +73,7 @@ func TestAsideOf(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error, and not an empty map.
+// Plans that cannot be decoded are an error, and not an empty map.
 func TestReadGarbage(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)

@@ -10,21 +10,20 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// MaxShards is the most shards of a set, those of a Keyspace among them: every member
+// MaxShards is the largest number of shards of a set, including those of a Keyspace. Every member
 // contends for all of them, and for the assigner's.
 const MaxShards = core.MaxContended - 1
 
-// Bounds of what is read from a plan, and of the names and ranges of a set.
+// Limits of a plan that is read, and of the names and ranges of a set.
 const (
 	maxShards  = 1 << 20
 	maxMembers = 1 << 16
 	maxSpecs   = 1 << 12
 )
 
-// Expand lists the shards that specs name, sorted: each a name, or a range such
-// as "orders-0000..1023", whose numbers are written as wide as the first. Every
-// name follows core's grammar, none is Tenure's own, and none occurs twice. There
-// are at most MaxShards.
+// Expand returns the sorted shards that specs name. Each spec is a name, or a range such as
+// "orders-0000..1023", whose numbers are as wide as the first. Every name follows core's grammar,
+// none is Tenure's own, and none occurs twice. There are at most MaxShards.
 func Expand(specs ...string) ([]string, error) {
 	var out []string
 	for _, spec := range specs {
@@ -44,7 +43,7 @@ func Expand(specs ...string) ([]string, error) {
 			return nil, tooMany(spec)
 		}
 		if err := core.CheckShard(fmt.Sprintf("%s%0*d", prefix, len(digits), to)); err != nil {
-			return nil, err // before a million of them are made
+			return nil, err // before a million names are made
 		}
 		for i := from; i <= to; i++ {
 			out = append(out, fmt.Sprintf("%s%0*d", prefix, len(digits), i))

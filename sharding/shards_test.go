@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A million shards are refused with a clear error, in whatever way they are asked for,
-// before anything is made of them; MaxShards are taken.
+// A million shards are refused with a clear error, in whatever form they are specified, before any
+// name is made. MaxShards are accepted.
 func TestMillionShards(t *testing.T) {
 	const million = 1_000_000
 	single := make([]string, 0, maxSpecs)

@@ -12,19 +12,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ShardingSettings are the keys below sharding in the configuration. See
-// sharding.Options.
-type ShardingSettings struct {
-	Shards      []string          `yaml:"shards"`   // names and ranges; or keyspace
-	Keyspace    sharding.Keyspace `yaml:"keyspace"` // its shards are served beside shards
-	Interval    time.Duration     `yaml:"interval"`
-	LeaveBudget time.Duration     `yaml:"leave_budget"` // default: half of stop_timeout
-	Cooldown    time.Duration     `yaml:"cooldown"`
-	Penalty     time.Duration     `yaml:"penalty"`
-	Poll        time.Duration     `yaml:"poll"`
-	ZoneKey     string            `yaml:"zone_key"`
-	Capacity    float64           `yaml:"capacity"`
-}
+// ShardingSettings are the keys below sharding in the configuration.
+type ShardingSettings = sharding.Settings
 
 // ShardHandler serves each shard that sharding gives to this process. An
 // application provides one.
@@ -54,31 +43,29 @@ type managerResult struct {
 
 // newManager returns a Manager and a Router. The caller runs the Manager.
 func newManager(p managerParams) (managerResult, error) {
-	var s ShardingSettings
+	var s sharding.Settings
+	var leave time.Duration
 	if p.Config != nil {
 		if err := p.Config.Section("sharding", &s); err != nil {
 			return managerResult{}, err
 		}
+		leave = p.Config.StopTimeout() / 2 // the rest is for the Elector
 	}
-	o := &sharding.Options{
-		Interval: s.Interval, LeaveBudget: s.LeaveBudget, Cooldown: s.Cooldown,
-		Penalty: s.Penalty, Poll: s.Poll, ZoneKey: s.ZoneKey, Capacity: s.Capacity,
-	}
-	if s.LeaveBudget == 0 && p.Config != nil {
-		o.LeaveBudget = p.Config.StopTimeout() / 2 // the rest is for the Elector
-	}
+	o := s.Options(leave)
 	if p.Options != nil {
 		c := *p.Options
+		if len(c.Shards) == 0 {
+			c.Shards = o.Shards
+		}
+		if c.Keyspace == (sharding.Keyspace{}) {
+			c.Keyspace = o.Keyspace
+		}
 		o = &c
 	}
-	if len(o.Shards) == 0 {
-		o.Shards = append(o.Shards, s.Shards...)
-	}
-	if o.Keyspace == (sharding.Keyspace{}) && s.Keyspace != (sharding.Keyspace{}) {
+	if o.Keyspace == s.Keyspace && s.Keyspace != (sharding.Keyspace{}) {
 		if err := s.Keyspace.Validate(); err != nil {
 			return managerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
 		}
-		o.Keyspace = s.Keyspace
 	}
 	if o.OnError == nil && p.Logger != nil {
 		o.OnError = func(err error) { p.Logger.Warn("tenure: sharding", "error", err) }

@@ -29,7 +29,8 @@ var _ driver.Backend = (*Backend)(nil)
 // Open opens a namespace through the caller's client, which stays the caller's: closing the Backend
 // leaves it open. Its HTTP client must not set a time-out, and must not repeat requests; at most
 // six of the Backend's are under way at once while heartbeats are answered, and how many
-// connections it keeps is its own matter. The context bounds the opening only. nil options work. An
+// connections it keeps is its own matter. It decodes a list of records as a whole, of any size: OpenConfig
+// drops long values as they come. The context bounds the opening only. nil options work. An
 // error says what to change.
 func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {

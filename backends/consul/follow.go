@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/internal/changelog"
 )
 
 // Follow queries the common prefix of the prefixes with one blocked query after
@@ -50,6 +51,9 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 	}
 }
 
+// longest is the length of the longest record that anybody follows: a change log's.
+const longest = changelog.MaxPiggybackBytes
+
 // wait is one query, which blocks until there is an index above the one asked
 // with, or for waitTime. The page's revision is the index of the answer.
 func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page, error) {
@@ -62,11 +66,7 @@ func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page
 	defer c.done()
 	q := c.query()
 	q.WaitIndex, q.WaitTime = index, waitTime
-	found, meta, err := c.client.KV().List(prefix, q)
-	if err = c.heard(err); err != nil {
-		return nil, readError(err)
-	}
-	page, err := pageOf(found)
+	page, meta, err := c.list(prefix, longest, q)
 	if err == nil {
 		err = possible(meta.LastIndex)
 	}

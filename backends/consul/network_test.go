@@ -102,11 +102,11 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// slots are those of a caller's client of the server, through the network.
+// slots are those of a client of the server, through the network.
 func (n *network) slots(t testing.TB, server *servers.Server) *slots {
 	t.Helper()
 	cfg := api.DefaultConfig()
-	cfg.Address, cfg.HttpClient = server.Addr(), &http.Client{Transport: n}
+	cfg.Address, cfg.HttpClient = server.Addr(), &http.Client{Transport: lister{n}}
 	c, err := api.NewClient(cfg)
 	if err != nil {
 		t.Fatal(err)

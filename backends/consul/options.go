@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// DefaultMaxTxnOps is how many operations Consul takes in one transaction, from
-	// 1.14 on.
+	// DefaultMaxTxnOps is the number of operations that Consul 1.14 or later takes in one
+	// transaction.
 	DefaultMaxTxnOps = 128
-	// DefaultMaxTxnBytes is how long the request of a transaction may be: Consul's
-	// own default of txn_max_req_len.
+	// DefaultMaxTxnBytes is the longest request of a transaction, Consul's own default of
+	// txn_max_req_len.
 	DefaultMaxTxnBytes = 512 << 10
 )
 
@@ -22,19 +22,19 @@ type Options struct {
 	// identity is an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps bounds the operations of one transaction. Default (0)
-	// DefaultMaxTxnOps, Consul's own limit; set it lower for a proxy that takes
-	// less, to at least 32.
+	// MaxTxnOps limits the operations of one transaction. Default (0)
+	// DefaultMaxTxnOps, Consul's own limit. If a proxy takes less, set it lower, to at
+	// least 32.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
-	// MaxTxnBytes is how long a transaction's request may be. Default (0)
-	// DefaultMaxTxnBytes; 64 KiB to 16 MiB. Only raise it together with the servers'
+	// MaxTxnBytes is the longest request of a transaction, in bytes. Default (0)
+	// DefaultMaxTxnBytes; 64 KiB to 16 MiB. Raise it only together with the servers'
 	// txn_max_req_len and kv_max_value_size.
 	MaxTxnBytes int `json:"max_txn_bytes" yaml:"max_txn_bytes"`
 
-	// Token, if set, is asked for the ACL token of each request, instead of the
-	// client's: for tokens that change. It must be safe for concurrent use and must
-	// not block.
+	// Token, if set, returns the ACL token of each request, instead of the client's.
+	// Use it for tokens that change. It must be safe for concurrent use and must not
+	// block.
 	Token func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 
 	// Insecure allows a connection to another host without TLS, or without checking its

@@ -83,7 +83,7 @@ func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, com
 		watch(func() error {
 			short, cancel := context.WithTimeout(ctx, time.Duration(i+1)*500*time.Microsecond)
 			defer cancel()
-			_, err := b.List(short, fences[0].Shard, "", 0)
+			_, err := b.List(short, fences[0].Shard, "", 0, 0)
 			return err
 		})
 	}

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +14,9 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/route"
 )
@@ -106,7 +107,7 @@ func (c *call) query() *api.QueryOptions {
 func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c = &call{s: s, caller: ctx}
 	if s.token != nil {
-		if c.token, err = s.token(ctx); err != nil {
+		if err = goexit.Call(func() (err error) { c.token, err = s.token(ctx); return err }); err != nil {
 			return nil, fmt.Errorf("the ACL token: %w", err)
 		}
 	}
@@ -188,7 +189,7 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	var status api.StatusError
 	err = c.heard(err)
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
-		if err = json.Unmarshal([]byte(status.Body), a); err == nil && len(a.Errors) > 0 {
+		if a, err = decodeRefusal([]byte(status.Body), s.ops); err == nil && len(a.Errors) > 0 {
 			return a, nil
 		}
 		return nil, fmt.Errorf("tenure: %w: consul refused a transaction without saying why", driver.ErrRetry)
@@ -197,6 +198,15 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 		return nil, writeError(err)
 	}
 	return a, nil
+}
+
+// maxRefusal bounds the bytes decoded of why a transaction was refused.
+const maxRefusal = 1 << 20
+
+// decodeRefusal reads the reply to a transaction of at most ops operations that was refused.
+func decodeRefusal(body []byte, ops int) (*reply, error) {
+	a := new(reply)
+	return a, boundjson.Unmarshal(body, maxRefusal, 64*ops, a)
 }
 
 // Get reads keys. See kv.Store.

@@ -18,10 +18,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// OpenConfig opens a namespace through its own client, which Close closes. Where c
-// leaves it open, broken connections are tried again at least once a second, dead
-// ones that carry a watch are found by keep-alive within 13 s, and the client logs
-// nothing. c.Context is not used.
+// OpenConfig opens a namespace through its own client, which Close closes. Unless c
+// says otherwise, the client dials a broken connection again at least once a second,
+// detects a dead one that carries a watch by keep-alive within 13 s, and logs nothing.
+// c.Context is not used.
 func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -46,7 +46,7 @@ func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Opt
 func dial(ctx context.Context, c clientv3.Config, o *Options) (*store, error) {
 	withConfigDefaults(&c)
 	life, end := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, end) // for as long as it is being made
+	stop := context.AfterFunc(ctx, end) // only while it is being made
 	defer stop()
 	c.Context = life
 	fail := func(err error) (*store, error) {
@@ -87,14 +87,14 @@ func withConfigDefaults(c *clientv3.Config) {
 		MinConnectTimeout: 3 * time.Second,
 	})
 	own := []grpc.DialOption{quick}
-	if c.TLS != nil && c.TLS.ServerName != "" { // else the endpoint's host would be expected nevertheless
+	if c.TLS != nil && c.TLS.ServerName != "" { // otherwise the client expects the endpoint's host
 		own = append(own, grpc.WithAuthority(c.TLS.ServerName))
 	}
 	c.DialOptions = append(own, c.DialOptions...)
 }
 
-// checkUsers refuses a user and a password in an endpoint: etcd's client makes no
-// use of them, and messages name endpoints.
+// checkUsers refuses a user and a password in an endpoint, because etcd's client does
+// not use them, and messages name endpoints.
 func checkUsers(endpoints []string) error {
 	for i, e := range endpoints {
 		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // whose names may begin with it
@@ -105,9 +105,9 @@ func checkUsers(endpoints []string) error {
 	return nil
 }
 
-// checkTransport refuses plaintext, and TLS that proves nothing, to another host.
-// The client uses the first endpoint's scheme for all endpoints in most calls, with
-// credentials, and each endpoint's own in some: they must not differ.
+// checkTransport refuses plaintext, and TLS without verification, to another host.
+// Most calls use the first endpoint's scheme for all endpoints, with credentials, and
+// some use each endpoint's own, so the schemes must not differ.
 func checkTransport(c *clientv3.Config) error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)
@@ -168,7 +168,7 @@ type Settings struct {
 	certificate *driver.Certificate // by files of TLS
 }
 
-// Opener opens this backend by name, "etcd", from configuration.
+// Opener returns the opener of this backend, "etcd" in configuration.
 func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
@@ -214,7 +214,7 @@ func (s *Settings) config() (clientv3.Config, error) {
 	return c, nil
 }
 
-// authenticate has the client authenticate with what is in the password's file then.
+// authenticate puts the current content of the password's file into authentications.
 func (s *Settings) authenticate(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	if a, ok := req.(*etcdserverpb.AuthenticateRequest); ok {
@@ -227,7 +227,7 @@ func (s *Settings) authenticate(ctx context.Context, method string, req, reply a
 	return next(ctx, method, req, reply, cc, opts...)
 }
 
-// renewing reads the files of TLS for each connection.
+// renewing reads the TLS files for each connection.
 type renewing struct {
 	credentials.TransportCredentials
 	read driver.TLSReader

@@ -7,11 +7,10 @@ import (
 )
 
 const (
-	// DefaultMaxTxnOps is how many operations etcd takes in one transaction unless
-	// its option max-txn-ops says otherwise.
+	// DefaultMaxTxnOps is etcd's default of max-txn-ops, the number of operations in one
+	// transaction.
 	DefaultMaxTxnOps = 128
-	// DefaultMaxRequestBytes is how long a request may be unless etcd's option
-	// max-request-bytes says otherwise.
+	// DefaultMaxRequestBytes is etcd's default of max-request-bytes.
 	DefaultMaxRequestBytes = 3 << 19
 )
 
@@ -23,12 +22,12 @@ type Options struct {
 	// identity is an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps is how many operations one transaction may have. Default (0): asked
-	// of the server, at most DefaultMaxTxnOps; 16 to 10,000. Only raise it together
+	// MaxTxnOps limits the operations of one transaction: 16 to 10,000. Default (0):
+	// the largest of 128, 64, 32 and 16 that the server takes. Raise it only together
 	// with max-txn-ops of all members.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
-	// MaxRequestBytes is how long a request may be. Default (0)
+	// MaxRequestBytes is the longest request, in bytes. Default (0)
 	// DefaultMaxRequestBytes; 64 KiB to 64 MiB. Change it together with
 	// max-request-bytes of all members.
 	MaxRequestBytes int `json:"max_request_bytes" yaml:"max_request_bytes"`

@@ -26,6 +26,13 @@ import (
 // kilobytes, so that a large namespace does not stall the member that answers.
 const pageSize = 5000
 
+// Where values may be too long to be read (kv.Range.Largest), an answer has pageBytes at most or
+// one record, and the first one cautious records.
+const (
+	pageBytes = 3 << 20
+	cautious  = 64
+)
+
 var _ kv.Store = (*store)(nil)
 
 // store is a kv.Store on connections to the members of a client's cluster.
@@ -199,14 +206,26 @@ func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
 func (m *member) scan(ctx context.Context, q kv.Range, s *store) (*kv.Page, error) {
 	page := &kv.Page{}
 	from, end := []byte(max(q.Prefix, q.From)), []byte(clientv3.GetPrefixRangeEnd(q.Prefix))
+	size := pageSize
+	if q.Largest > 0 && q.Limit > 0 {
+		size = cautious
+	}
 	for {
-		limit := pageSize
+		limit := size
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-len(page.Pairs))
 		}
+		opts := s.opts
+		if q.Largest > 0 && limit > 1 {
+			opts = append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(pageBytes))
+		}
 		resp, err := m.kv.Range(ctx, &etcdserverpb.RangeRequest{
 			Key: from, RangeEnd: end, Limit: int64(limit), Revision: int64(page.Rev), KeysOnly: q.KeysOnly,
-		}, s.opts...)
+		}, opts...)
+		if status.Code(err) == codes.ResourceExhausted && q.Largest > 0 && limit > 1 { // refused by its length, and not read
+			size = max(1, limit/4)
+			continue
+		}
 		if err == nil {
 			err = s.sameCluster(resp.Header)
 		}
@@ -217,8 +236,11 @@ func (m *member) scan(ctx context.Context, q kv.Range, s *store) (*kv.Page, erro
 			page.Rev = kv.Rev(resp.Header.GetRevision())
 		}
 		for _, p := range resp.Kvs {
-			page.Pairs = append(page.Pairs, kv.Pair{Key: string(p.Key), Value: p.Value, Rev: kv.Rev(p.ModRevision)})
+			pair := kv.Pair{Key: string(p.Key), Value: p.Value, Rev: kv.Rev(p.ModRevision)}
+			pair.Cut(q.Largest)
+			page.Pairs = append(page.Pairs, pair)
 		}
+		size = min(2*size, pageSize)
 		if !resp.More || len(resp.Kvs) == 0 || q.Limit > 0 && len(page.Pairs) >= q.Limit {
 			return page, nil
 		}

@@ -42,12 +42,14 @@ func (s *store) watch(
 			CreateRequest: &etcdserverpb.WatchCreateRequest{
 				Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)),
 				StartRevision: int64(after) + 1, ProgressNotify: true, WatchId: int64(i) + 1,
+				Fragment: true, // else one answer has all changes since after, of any size
 			},
 		}})
 		if err != nil {
 			break // Recv says why
 		}
 	}
+	held := make([][]*mvccpb.Event, len(prefixes)) // of a revision whose other changes are still to come
 	reached := slices.Repeat([]kv.Rev{after}, len(prefixes))
 	for {
 		resp, err := stream.Recv()
@@ -69,8 +71,16 @@ func (s *store) watch(
 		}
 		// The header of an answer with events may be ahead of those still to come.
 		rev := kv.Rev(resp.Header.GetRevision())
-		changes := make([]kv.Change, len(resp.Events))
-		for n, e := range resp.Events {
+		events := append(held[i], resp.Events...)
+		if n := len(events); resp.Fragment && n > 0 {
+			n = slices.IndexFunc(events, func(e *mvccpb.Event) bool { return e.Kv.ModRevision == events[n-1].Kv.ModRevision })
+			events, held[i] = events[:n], events[n:]
+			rev = reached[i]
+		} else {
+			held[i] = nil
+		}
+		changes := make([]kv.Change, len(events))
+		for n, e := range events {
 			changes[n] = kv.Change{Key: string(e.Kv.Key), Value: e.Kv.Value, Rev: kv.Rev(e.Kv.ModRevision),
 				Deleted: e.Type == mvccpb.Event_DELETE}
 			rev = changes[n].Rev

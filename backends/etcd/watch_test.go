@@ -3,12 +3,15 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
@@ -18,6 +21,63 @@ import (
 )
 
 var errEnough = errors.New("the test has seen enough")
+
+// TestWatchInParts: a watch that catches up with many large values gets them in parts, each with whole transactions. Not
+// beside TestWatch, which compacts the history of their server.
+func TestWatchInParts(t *testing.T) {
+	const txns, keys, size = 12, 4, 300 << 10 // a transaction takes most of a request
+	c := config(t, pool.Get(t, servers.Etcd, nil))
+	client := newClient(t, c)
+	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := connect(t.Context(), client, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	first, err := client.Put(t.Context(), "parts", "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range txns {
+		var puts []clientv3.Op
+		for k := range keys {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("parts/%d/%d", i, k), strings.Repeat("x", size)))
+		}
+		if _, err := client.Txn(t.Context()).Then(puts...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, reached := 0, kv.Rev(first.Header.Revision)
+	err = st.Watch(bounded(t, ample.Time), []string{"parts/"}, reached, func(rev kv.Rev, changes []kv.Change) error {
+		bytes, of := 0, map[kv.Rev]int{}
+		for _, c := range changes {
+			if c.Rev <= reached || c.Rev > rev {
+				t.Errorf("a change of revision %d between %d and %d", c.Rev, reached, rev)
+			}
+			bytes += len(c.Value)
+			of[c.Rev]++
+		}
+		for at, got := range of {
+			if got != keys {
+				t.Errorf("%d of the %d changes of revision %d came together", got, keys, at)
+			}
+		}
+		if bytes > 4<<20 {
+			t.Errorf("%d bytes came at once", bytes)
+		}
+		reached = rev
+		if n += len(changes); n == txns*keys {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Errorf("%d changes, %v", n, err)
+	}
+}
 
 // TestWatch follows several prefixes, each in order, and knows a revision that the
 // store has not reached, or does not remember.

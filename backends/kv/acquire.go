@@ -60,6 +60,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 				continue
 			}
 			seen[i] = record.Rev
+			b.recall(claims[i].Shard, record)
 			send = append(send, i)
 		}
 	}
@@ -94,7 +95,7 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 			if len(txns[n].Then) > 0 {
 				head = r.Reads[0]
 			}
-			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)
+			results[i] = b.granted(claims[i].Shard, s.id, txns[n].record(r.Rev), head)
 		default:
 			results[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])
 			held, ok := errors.AsType[*driver.HeldError](results[i].Err)
@@ -134,12 +135,17 @@ func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	if seen == Absent {
 		then = nil
 	}
+	end := driver.End("")
+	if c.Seen.Session != "" && c.Preempt {
+		end = driver.EndPreempted
+	}
 	if c.Seen.Session != "" && !c.Preempt {
+		end = driver.EndGone
 		conds = append(conds, Compare{Key: k.Member(c.Seen.Session), Rev: Absent})
 	}
 	return Txn{
 		If:   conds,
-		Ops:  []Op{{Key: shard, Value: shardRecord{Session: s.id, From: c.Seen.Token}.Encode()}},
+		Ops:  []Op{{Key: shard, Value: s.b.noted(c.Shard, shardRecord{Session: s.id, From: c.Seen.Token}, seen, end, s.node)}},
 		Then: then,
 		Else: []string{shard, head},
 	}
@@ -153,15 +159,18 @@ func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult
 		return driver.AcquireResult{Err: notApplied(err)}
 	}
 	if owner.Session == s.id && r.From == c.Seen.Token && owner != c.Seen {
-		return s.b.granted(c.Shard, s.id, record.Rev, head)
+		return s.b.granted(c.Shard, s.id, record, head)
 	}
 	return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: owner}}
 }
 
-// granted is the lease that a write at revision rev made.
-func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, head Pair) driver.AcquireResult {
-	f := driver.Fence{Shard: shard, Session: to, Token: b.token(rev)}
-	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: rev}
+// record is the record of a shard that the transaction wrote at revision rev.
+func (t *Txn) record(rev Rev) Pair { return Pair{Key: t.Ops[0].Key, Value: t.Ops[0].Value, Rev: rev} }
+
+// granted is the lease that a shard's record is.
+func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, record, head Pair) driver.AcquireResult {
+	f := driver.Fence{Shard: shard, Session: to, Token: b.token(record.Rev)}
+	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: record.Rev, past: pastOf(record)}
 	h, err := decodeHead(head)
 	if err == nil {
 		l.head, l.headRev, l.headKnown = h, head.Rev, true
@@ -217,7 +226,12 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		if h.To != s.id { // the batch's guard has it otherwise
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
-		value, then := shardRecord{Session: h.To, From: h.Fence.Token}.Encode(), []string{head}
+		end, node := driver.EndRenewed, s.node
+		if h.To != s.id {
+			end, node = driver.EndPassed, b.mirror.node(h.To)
+		}
+		value := b.noted(h.Fence.Shard, shardRecord{Session: h.To, From: h.Fence.Token}, at.rev, end, node)
+		then := []string{head}
 		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.info.Limits.RecordsStay) {
 			kh := knownHead(l)
 			carried[n] = &Pair{Key: head, Value: kh.Text, Rev: l.headRev}
@@ -239,9 +253,9 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		case err != nil:
 			results[i].Err = err
 		case r.OK && carried[n] != nil:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, *carried[n])
+			results[i] = b.granted(h.Fence.Shard, h.To, txns[n].record(r.Rev), *carried[n])
 		case r.OK:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0])
+			results[i] = b.granted(h.Fence.Shard, h.To, txns[n].record(r.Rev), r.Reads[0])
 		case carried[n] != nil && r.Reads[0].Rev == known[n].rev && r.Reads[2].Rev != 0:
 			other[n] = true
 			results[i].Err = retry("the shard's head moved")
@@ -272,7 +286,7 @@ func (s *session) refused(h driver.Transfer, record, head Pair, target bool) dri
 	case err != nil:
 		return driver.AcquireResult{Err: notApplied(err)}
 	case owner.Session == h.To && r.From == h.Fence.Token && owner.Token != h.Fence.Token:
-		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head) // rule A3
+		return s.b.granted(h.Fence.Shard, h.To, record, head) // rule A3
 	case owner.Session != h.Fence.Session || owner.Token != h.Fence.Token:
 		return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: owner}}
 	case !target:

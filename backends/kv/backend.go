@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 var _ driver.Backend = (*Backend)(nil)
@@ -27,6 +28,7 @@ type Backend struct {
 	idRev    Rev          // revision of the identity record when it was opened
 	base     driver.Token // of the identity record
 	instance string       // random: cursors of another Backend are refused by it
+	odd      oddkey.Found
 
 	acked   atomic.Int64          // highest revision that answered an own write (rule I1)
 	changed atomic.Pointer[error] // set once the store was seen to have changed

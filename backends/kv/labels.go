@@ -79,7 +79,7 @@ func (b *Backend) idleLabels(ctx context.Context) ([]string, error) {
 	if err != nil || len(labels) <= driver.MaxIdleLabels {
 		return nil, err
 	}
-	page, err := b.store.Range(ctx, Range{Prefix: b.keys.Members()})
+	page, err := b.store.Range(ctx, Range{Prefix: b.keys.Members(), Largest: maxJSONRecord})
 	if err != nil {
 		return nil, err
 	}

@@ -229,14 +229,15 @@ func (s *together) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) 
 	return out, err
 }
 
-// TestFirstMembersJoinTogether: of two members with different labels that join a new namespace at once
-// none is refused.
+// TestFirstMembersJoinTogether: of two members with different labels that join a new namespace at the same
+// time none is refused.
 func TestFirstMembersJoinTogether(t *testing.T) {
 	store, reads := memory.New(), &sync.WaitGroup{}
 	reads.Add(2)
 	var joins sync.WaitGroup
 	for _, node := range []string{"a", "b"} {
-		b, err := memory.Open(t.Context(), store, "app", &memory.Options{Wrap: func(s kv.Store) kv.Store { return &together{Store: s, reads: reads} }})
+		wrap := func(s kv.Store) kv.Store { return &together{Store: s, reads: reads} }
+		b, err := memory.Open(t.Context(), store, "app", &memory.Options{Wrap: wrap})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ type lease struct {
 	head      driver.Head
 	headRev   Rev // of the head's record, 0 if there is none
 	headKnown bool
+	past      past
 }
 
 // leases remembers the grants that this process uses, so that a commit needs no
@@ -128,7 +129,8 @@ func (b *Backend) learn(c Change) {
 	if err != nil {
 		return
 	}
-	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true})
+	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true,
+		past: pastOf(Pair{Value: c.Value})})
 }
 
 // current returns the revision at which the shard's record was f, as far as this

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // Cold records are JSON objects with the number of their format; unknown fields
@@ -118,10 +119,7 @@ func decodeMember(p Pair, session driver.SessionID) (driver.Member, error) {
 }
 
 func decodeJSON(p Pair, into any, format *int) error {
-	if len(p.Value) > maxJSONRecord {
-		return corrupt(p.Key, "too long")
-	}
-	if err := json.Unmarshal(p.Value, into); err != nil {
+	if err := boundjson.Unmarshal(p.Value, maxJSONRecord, 2*maxForgotten, into); err != nil {
 		return corrupt(p.Key, "not JSON of the expected form")
 	}
 	if *format != jsonFormat {

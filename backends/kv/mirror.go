@@ -50,6 +50,7 @@ type shardState struct {
 	owner driver.Owner
 	head  *driver.Head // nil if there is none
 	gone  bool         // it is a lock's that was removed: R2
+	past  past
 }
 
 func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
@@ -192,7 +193,7 @@ func (m *mirror) put(p Pair) {
 			m.freed--
 		}
 		m.seq++
-		m.shards.set(driver.ShardID(name), shardState{owner: owner, head: m.headBehind(p)}, p.Rev, m.seq)
+		m.shards.set(driver.ShardID(name), shardState{owner: owner, head: m.headBehind(p), past: shared(r.Past)}, p.Rev, m.seq)
 		return
 	}
 	name, ok := strings.CutPrefix(p.Key, m.keys.Members())

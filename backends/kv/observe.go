@@ -57,6 +57,7 @@ func (b *Backend) full(beats map[driver.SessionID]Rev, asked []driver.Beat) *dri
 	v := m.view(0, true)
 	v.Beats = newer(beats, asked)
 	v.Cursor = b.cursor(m.seq)
+	b.odd.Tell(v)
 	return v
 }
 
@@ -88,6 +89,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 			return nil, err
 		}
 		if v.Reset || len(v.Shards)+len(v.Members)+len(v.Gone)+len(v.Beats)+len(v.Damaged) > 0 {
+			b.odd.Tell(v)
 			return v, nil
 		}
 		var beatsDone <-chan struct{} // nil, which never ends, without beats
@@ -138,7 +140,7 @@ func (b *Backend) reload(ctx context.Context) error {
 	b.mirror.mu.Lock()
 	floor := b.mirror.rev
 	b.mirror.mu.Unlock()
-	page, err = b.store.Range(ctx, Range{Prefix: b.keys.State()})
+	page, err = b.store.Range(ctx, Range{Prefix: b.keys.State(), Largest: maxJSONRecord})
 	if err != nil {
 		return b.readError(err)
 	}

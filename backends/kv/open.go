@@ -17,27 +17,25 @@ type Options struct {
 	Backend string
 	// Namespace isolates one group of shards from others in the store. Required.
 	Namespace string
-	// Create writes the namespace's identity if it has none. Without it that is an
-	// error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it a missing
+	// identity is an error, because it may mean a wiped store (rule I1).
 	Create bool
-	// Incarnation tells one history of the store from another; without spaces. Open
-	// records it, and raises the tokens where it finds another on record (rule I2). The
-	// Store answers driver.ErrStoreChanged once the store has another. Empty for a store
-	// that has none.
+	// Incarnation identifies one history of the store, without spaces. Open records it,
+	// and raises the tokens if another one is on record (rule I2). The Store returns
+	// driver.ErrStoreChanged once the store has another one. Empty if a store has none.
 	Incarnation string
-	// Now is the time by the store's clock, or by this process's where the store does not
-	// tell: from it come the tokens under another incarnation. Required with Incarnation.
+	// Now is the time by the store's clock, or by this process's if the store reports none.
+	// Tokens under another incarnation start from it. Required with Incarnation.
 	Now time.Time
 	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive. With
-	// RecordsStay transfers of shards without a head tell no head, since nothing can check
-	// that there is none.
+	// RecordsStay a transfer of a shard without a head names no head, because nothing can
+	// check that there is none.
 	Limits driver.Limits
-	// Pipeline is how many batches of one call are under way at once. 0 means 1.
+	// Pipeline is the number of batches of one call in flight at once. 0 means 1.
 	Pipeline int
-	// Fit, if not nil, says how many of the first transactions the store carries in
+	// Fit, if not nil, returns how many of the first transactions the store carries in
 	// one atomic step, beside a guard of two conditions; at least 1. It is for a store
-	// whose room is counted in more than transactions. nil means BatchItems of them, and
-	// WriteBytes.
+	// with further limits. nil means BatchItems and WriteBytes.
 	Fit func(txns []Txn) int
 }
 
@@ -105,7 +103,7 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	if !create {
 		return identity{}, 0, &driver.MissingError{
 			What: fmt.Sprintf("namespace %q has no identity record", keys),
-			Make: "to begin it, open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
+			Make: "open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
 		}
 	}
 	value, err := encodeJSON(identity{Format: jsonFormat, ID: rand.Text()})

@@ -3,8 +3,11 @@ package kv
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 // Get returns an item. See driver.Backend.
@@ -30,8 +33,8 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns items by prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
-	if err := driver.CheckList(shard, prefix, limit); err != nil {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
+	if err := driver.CheckList(shard, prefix, limit, largest); err != nil {
 		return nil, err
 	}
 	if b.life.Err() != nil {
@@ -39,7 +42,9 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	}
 	root := b.keys.Items(shard)
 	items, bad := []driver.Item{}, 0 // bad: records under keys that no item can have
-	for r := (Range{Prefix: root + prefix, Limit: limit}); ; {
+	var odd []*driver.DamagedError   // the first of them
+	budget := listing.New(limit, largest)
+	for r := (Range{Prefix: root + prefix, Limit: budget.Page(limit), Largest: largest}); ; {
 		page, err := b.store.Range(ctx, r)
 		if err != nil {
 			return nil, b.readError(err)
@@ -47,17 +52,23 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		for _, p := range page.Pairs {
 			switch key := p.Key[len(root):]; {
 			case driver.CheckKey(key) != nil:
-				bad++
+				if bad++; bad <= driver.MaxDamaged {
+					odd = append(odd, corrupt(p.Key, oddkey.Why))
+				}
 			case limit == 0 || len(items) < limit:
-				items = append(items, driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)})
+				it := driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)}
+				budget.Take(&it, max(len(p.Value), p.Long), shard, p.Key)
+				items = append(items, it)
 			}
 		}
 		n := len(page.Pairs)
 		if limit == 0 || len(items) == limit || n < r.Limit {
+			b.odd.Set(shard, odd)
 			return items, nil
 		}
 		// Pages grow with the bad records before them, so that many of these cost few calls.
-		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", max(limit-len(items), min(bad, maxBad))
+		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", budget.Page(max(limit-len(items), min(bad, maxBad)))
+		r.KeysOnly = budget.Spent()
 	}
 }
 
@@ -145,6 +156,7 @@ const (
 	firstChunks  = 8
 	maxChunks    = 1024
 	maxPageBytes = 4 << 20 // about; one record counts whatever its length
+	anyLength    = 1 << 30
 )
 
 // chunks reads at most limit records of a log from the one that has entry from on,
@@ -154,9 +166,24 @@ func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, throug
 	start, bytes := b.keys.Chunk(shard, from), 0
 	for n := firstChunks; ; n = min(4*n, (maxPageBytes-bytes)*len(found)/bytes+1) {
 		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each has one entry or more
-		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n})
+		largest := maxPageBytes / n                                        // several are read only while they fit together
+		if n == 1 {
+			largest = anyLength
+		}
+		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n, Largest: largest})
 		if err != nil {
 			return nil, err
+		}
+		long := slices.IndexFunc(page.Pairs, func(p Pair) bool { return p.Long > 0 })
+		if long == 0 && len(found) == 0 {
+			one, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: 1, Largest: anyLength})
+			if err != nil {
+				return nil, err
+			}
+			return one.Pairs, nil
+		}
+		if long >= 0 {
+			return append(found, page.Pairs[:long]...), nil
 		}
 		found = append(found, page.Pairs...)
 		for _, p := range page.Pairs {

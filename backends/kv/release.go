@@ -42,6 +42,7 @@ func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence,
 		record, head := pairs[2*n], pairs[2*n+1]
 		owner, _, err := b.owner(record)
 		if err == nil && owner.Session == fences[i].Session && owner.Token == fences[i].Token {
+			b.recall(fences[i].Shard, record)
 			known = append(known, located{i, record.Rev})
 		} else {
 			stale(i, record, head)
@@ -85,7 +86,7 @@ func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []locat
 			txns[n].If = append(txns[n].If, Compare{Key: b.keys.Head(f.Shard), Rev: Absent})
 			txns[n].Ops, txns[n].Else = []Op{{Key: key, Delete: true}}, []string{key}
 		} else {
-			txns[n].Ops = []Op{{Key: key, Value: shardRecord{Token: f.Token}.Encode()}}
+			txns[n].Ops = []Op{{Key: key, Value: b.noted(f.Shard, shardRecord{Token: f.Token}, at.rev, driver.EndReleased, "")}}
 		}
 	}
 	again := make([]bool, len(known))

@@ -82,8 +82,9 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 				return nil, err
 			}
 		}
-		if removed.Rev == 0 && r.Reads[2].Rev != 0 && r.Reads[0].Rev == pairs[0].Rev {
-			return b.Join(ctx, m) // it lost to the namespace's first member, and to nobody a second time
+		first := removed.Rev == 0 && r.Reads[2].Rev != 0 && r.Reads[0].Rev == pairs[0].Rev
+		if first || !m.Supersede && ctx.Err() == nil {
+			return b.Join(ctx, m) // it lost to a member that joined: each time another one has
 		}
 		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q, or labels were removed, meanwhile",
 			driver.ErrRetry, m.Node)

@@ -153,6 +153,14 @@ type Pair struct {
 	Key   string
 	Value []byte
 	Rev   Rev
+	Long  int // the length of a value above Range.Largest, which Value then lacks
+}
+
+// Cut drops the value if it is longer than largest, which is positive.
+func (p *Pair) Cut(largest int) {
+	if n := len(p.Value); largest > 0 && n > largest {
+		p.Value, p.Long = nil, n
+	}
 }
 
 // Range asks for the records whose key begins with Prefix, from key From on if it
@@ -162,6 +170,10 @@ type Range struct {
 	From     string
 	Limit    int // at most so many; fewer only if there are no more. 0: all, at one revision if the store can
 	KeysOnly bool
+	// Largest, if it is positive, is the length of the longest values to return. In place of a
+	// longer one, Pair.Long has its length. A store that cannot ask for that drops it on arrival:
+	// with a Limit it reads in parts of a few MiB.
+	Largest int
 }
 
 // Page is the answer to a read. Each pair is as it was at Rev, or later if the store cannot

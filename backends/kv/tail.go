@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
 // Bounds of what is kept for readers of TailLog. A reader that falls further
@@ -108,7 +109,7 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 // resetTail answers with the heads, read after position seq: what a head counts
 // and the tail delivers as well, the reader has twice.
 func (b *Backend) resetTail(ctx context.Context, seq int64) (*driver.TailPage, error) {
-	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads()})
+	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads(), Largest: kvrecord.MaxLen})
 	if err != nil {
 		return nil, b.readError(err)
 	}
@@ -182,7 +183,7 @@ func (b *Backend) loadTail(ctx context.Context) error {
 	t.mu.Lock()
 	floor := t.rev
 	t.mu.Unlock()
-	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads()})
+	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads(), Largest: kvrecord.MaxLen})
 	if err != nil {
 		return b.readError(err)
 	}

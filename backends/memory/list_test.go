@@ -57,7 +57,7 @@ func TestListLimit(t *testing.T) {
 		{"bad/", 2, 1, 20, many + 1},
 	} {
 		c.calls, c.records = 0, 0
-		items, err := b.List(t.Context(), "s", x.prefix, x.limit)
+		items, err := b.List(t.Context(), "s", x.prefix, x.limit, 0)
 		if err != nil || len(items) != x.want {
 			t.Errorf("%d items with %q: got %d, %v; want %d", x.limit, x.prefix, len(items), err, x.want)
 		}

@@ -304,7 +304,10 @@ func (s *Store) scan(q kv.Range) *kv.Page {
 		if q.KeysOnly {
 			page.Pairs = append(page.Pairs, kv.Pair{Key: key, Rev: s.records[key].Rev})
 		} else {
-			page.Pairs = append(page.Pairs, s.read(key))
+			p := s.records[key]
+			p.Cut(q.Largest)
+			p.Value = bytes.Clone(p.Value) // of the caller's own, as that of read
+			page.Pairs = append(page.Pairs, p)
 		}
 		return true
 	})

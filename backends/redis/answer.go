@@ -92,6 +92,12 @@ func (a *answer) pair(key string) kv.Pair {
 	}
 	record, _ := item.(string)
 	rev, value, ok := strings.Cut(record, " ")
+	if rev, length, long := strings.Cut(rev, ":"); long && !ok { // above kv.Range.Largest
+		n, err := strconv.ParseInt(rev, 10, 64)
+		size, sizeErr := strconv.Atoi(length)
+		a.wrong = a.wrong || n <= 0 || size <= 0 || err != nil || sizeErr != nil
+		return kv.Pair{Key: key, Rev: kv.Rev(n), Long: size}
+	}
 	n, err := strconv.ParseInt(rev, 10, 64)
 	a.wrong = a.wrong || !ok || err != nil || n <= 0
 	return kv.Pair{Key: key, Value: []byte(value), Rev: kv.Rev(n)}

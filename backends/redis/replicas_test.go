@@ -237,7 +237,7 @@ func TestReadsWait(t *testing.T) {
 	reads := map[string]func(context.Context) error{
 		"ReadLog": func(ctx context.Context) error { _, err := reader.ReadLog(ctx, "s", 0, 10); return err },
 		"Get":     func(ctx context.Context) error { _, err := reader.Get(ctx, "s", "k"); return err },
-		"List":    func(ctx context.Context) error { _, err := reader.List(ctx, "s", "", 0); return err },
+		"List":    func(ctx context.Context) error { _, err := reader.List(ctx, "s", "", 0, 0); return err },
 		"Observe": func(ctx context.Context) error { _, err := reader.Observe(ctx, driver.ObserveQuery{}); return err },
 		"TailLog": func(ctx context.Context) error { _, err := reader.TailLog(ctx, "", 10); return err },
 	}
@@ -467,7 +467,7 @@ func lostReads(t *testing.T, o Options) int64 {
 			}
 		},
 		func(ctx context.Context) {
-			if all, err := reader.List(ctx, "s", "", 0); err == nil && len(all) > 0 {
+			if all, err := reader.List(ctx, "s", "", 0, 0); err == nil && len(all) > 0 {
 				item(all[0].Value)
 			}
 		},

@@ -305,7 +305,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-len(page.Pairs))
 		}
-		a, more, last, err := s.page(ctx, page, from, end, limit, q.KeysOnly)
+		a, more, last, err := s.page(ctx, page, from, end, limit, &q)
 		if err != nil {
 			return nil, err
 		}
@@ -327,13 +327,13 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 
 // page reads the next records of a range.
 func (s *store) page(
-	ctx context.Context, page *kv.Page, from, end string, limit int, keysOnly bool,
+	ctx context.Context, page *kv.Page, from, end string, limit int, q *kv.Range,
 ) (a *answer, more bool, last string, err error) {
 	bare := "0"
-	if keysOnly {
+	if q.KeysOnly {
 		bare = "1"
 	}
-	a, _, err = s.ask(ctx, false, s.scripts.scan, s.names.fixed()[:2], []any{nil, from, end, limit, pageBytes, bare}, false,
+	a, _, err = s.ask(ctx, false, s.scripts.scan, s.names.fixed()[:2], []any{nil, from, end, limit, pageBytes, bare, q.Largest}, false,
 		answerRead)
 	if err != nil {
 		return nil, false, "", err

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 // Config is what a dialect's package gives to New. All but Create, NewRoster and
@@ -44,6 +45,7 @@ type Backend struct {
 	id      string // the namespace's identity
 	info    driver.Info
 	buckets int64
+	odd     oddkey.Found
 
 	floor    atomic.Int64 // highest base + revision seen, and durable (I1)
 	rosterAt atomic.Int64 // highest revision of the roster seen, and durable (I1)

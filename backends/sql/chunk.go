@@ -1,11 +1,11 @@
 package sql
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // chunk is what one commit appended to a shard's log, in one row: however many
@@ -41,7 +41,10 @@ func (c *chunk) check(cuts []byte, size int64) (why string) {
 	if int64(len(c.payloads)) != size {
 		return "its payloads are too many bytes, or not as many as its cuts say"
 	}
-	if err := json.Unmarshal(cuts, &c.cuts); err != nil {
+	if c.first < 1 || c.last < c.first || c.last-c.first > driver.Seq(len(cuts)) {
+		return "its cuts do not fit"
+	}
+	if err := boundjson.Unmarshal(cuts, len(cuts), int(c.last-c.first)+2, &c.cuts); err != nil {
 		return "its cuts are not numbers"
 	}
 	if driver.CheckShard(c.shard) != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 )
 
 // record is a shard's row.
@@ -124,6 +126,7 @@ type grantKind struct {
 	to   driver.SessionID
 	how  Statement
 	from driver.Token // -1: that of each row
+	note string       // goes before each row's history
 }
 
 // grantBatch decides and writes one batch in one transaction: the shards' rows
@@ -150,7 +153,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err != nil {
 			return err
 		}
-		alive, err := s.readRoster(ctx, roster, seenRoster, part, names, records)
+		alive, labels, err := s.readRoster(ctx, roster, seenRoster, part, names, records)
 		if err != nil {
 			return err
 		}
@@ -167,13 +170,13 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 		if err != nil {
 			return err
 		}
-		var grants map[grantKind][]string
-		grants, shown = b.decideAll(part, names, ns, records, late, alive, results)
-		if wrote = len(grants) > 0; !wrote {
+		var kinds map[grantKind][]string
+		kinds, shown = s.decideAll(part, names, ns, records, late, alive, labels, results)
+		if wrote = len(kinds) > 0; !wrote {
 			return nil
 		}
 		shown.floor++
-		return data.writeGrants(ctx, b.name, grants, ns)
+		return data.writeGrants(ctx, b.name, kinds, ns)
 	})
 	if err == nil {
 		err = b.settle(ctx, wrote, shown)
@@ -183,11 +186,12 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 
 // decideAll decides on each item of a batch: from its record as it was locked, or else
 // as it was read late. It returns the shards to write, and what the results show.
-func (b *Backend) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
-	alive map[driver.SessionID]bool, results []driver.AcquireResult) (map[grantKind][]string, sight) {
+func (s *session) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
+	alive map[driver.SessionID]bool, labels map[driver.SessionID]string, results []driver.AcquireResult) (map[grantKind][]string, sight) {
+	b, now := s.b, time.Now()
 	shown := sight{floor: ns.floor()}
 	token := driver.Token(ns.floor() + 1)
-	grants := make(map[grantKind][]string)
+	kinds := make(map[grantKind][]string)
 	for i := range results {
 		shard := driver.ShardID(names[i])
 		r, held := locked[shard]
@@ -205,17 +209,19 @@ func (b *Backend) decideAll(part batch, names []string, ns namespace, locked, la
 			shown.heads = append(shown.heads, driver.ShardHead{Shard: shard, Head: r.head})
 		}
 		if d.grant {
-			kind := grantKind{d.to, shardsInsert, min(d.from, token-1)}
+			kind := grantKind{to: d.to, how: shardsInsert, from: min(d.from, token-1)}
+			end := driver.End("")
 			if held {
-				kind.how = shardsGrant
+				kind.how, end = shardsGrant, part.end(d.to == s.id, alive[r.owner.Session])
 			}
+			kind.note = grants.Event(now, end, labels[d.to])
 			if held && d.from == r.owner.Token {
 				kind.from = -1
 			}
-			grants[kind] = append(grants[kind], names[i])
+			kinds[kind] = append(kinds[kind], names[i])
 		}
 	}
-	return grants, shown
+	return kinds, shown
 }
 
 // writeGrants raises the namespace's revision by one, whose token all shards get.
@@ -224,7 +230,7 @@ func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind]
 		return err
 	}
 	for kind, shards := range grants {
-		if err := t.write(ctx, kind.how, name, array(shards), string(kind.to), ns.floor()+1, int64(kind.from), ns.revision+1); err != nil {
+		if err := t.write(ctx, kind.how, name, array(shards), string(kind.to), ns.floor()+1, int64(kind.from), ns.revision+1, kind.note); err != nil {
 			return err
 		}
 	}
@@ -255,11 +261,12 @@ func (d decision) result(shard driver.ShardID, r record, token driver.Token) dri
 }
 
 // readRoster proves that the session lives, and returns which of the sessions
-// that the items depend on do.
-func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string, records map[driver.ShardID]record) (map[driver.SessionID]bool, error) {
+// that the items depend on do, and the labels of these and its own.
+func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string,
+	records map[driver.ShardID]record) (alive map[driver.SessionID]bool, labels map[driver.SessionID]string, err error) {
 	roster, err := open()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	check := s.b.askRoster(ctx, roster, rosterRead, seen)
 	asked := make(map[driver.SessionID]bool)
@@ -277,24 +284,25 @@ func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen
 	}
 	if s.b.stmts.has(membersChange) { // before a shared lock on the same rows, which two could have
 		if err := roster.write(ctx, membersChange, s.b.name, list(kept, same)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	held, err := roster.ask(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	alive, err := s.b.alive(ctx, roster, how, ids)
+	alive, labels, err = s.b.alive(ctx, roster, how, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !*held {
-		return nil, lost(s.id)
+		return nil, nil, lost(s.id)
 	}
-	return alive, nil
+	labels[s.id] = s.node
+	return alive, labels, nil
 }
 
 // Release frees leases. See driver.Session. It asks the shard's record only, so
@@ -353,7 +361,7 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 		if err := data.write(ctx, namespaceRaise, b.name, ns.revision+1); err != nil {
 			return err
 		}
-		return data.write(ctx, shardsRelease, b.name, array(shards), ns.revision+1)
+		return data.write(ctx, shardsRelease, b.name, array(shards), ns.revision+1, grants.Event(time.Now(), driver.EndReleased, ""))
 	})
 	if err == nil {
 		err = b.settle(ctx, wrote, sight{floor: floor})

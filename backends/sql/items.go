@@ -2,9 +2,12 @@ package sql
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 // Get returns an item, or nil. See driver.Backend.
@@ -46,29 +49,24 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns the items whose key begins with prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckList(shard, prefix, limit); err != nil {
+	if err := driver.CheckList(shard, prefix, limit, largest); err != nil {
 		return nil, err
 	}
+	l := listed{b: b, shard: shard, most: limit, width: largest}
 	if limit == 0 {
-		limit = math.MaxInt
+		l.most = math.MaxInt
 	}
-	var items []driver.Item
+	if largest == 0 {
+		l.width = math.MaxInt32 // above any that the statement returns
+	}
 	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
-		items = nil
-		err := data.rows(ctx, itemsList, []any{b.name, string(shard), prefix, after(prefix), limit}, func(r Row) error {
-			var it driver.Item
-			var size int
-			if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
-				return err
-			}
-			items = append(items, it)
-			return b.checkItem(shard, &it, size)
-		})
+		l.items, l.odd, l.bad, l.budget = nil, nil, 0, listing.New(limit, largest)
+		err := l.read(ctx, data, prefix)
 		if err == nil {
 			seen, err = b.headAfter(ctx, data, shard)
 		}
@@ -80,15 +78,71 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	if err != nil {
 		return nil, b.readError(err)
 	}
-	return items, nil
+	b.odd.Set(shard, l.odd)
+	return l.items, nil
 }
 
-// checkItem refuses an item that the database did not send, or under no valid key.
+// listed is a List under way.
+type listed struct {
+	b           *Backend
+	shard       driver.ShardID
+	most, width int // items, and bytes of a value
+	budget      *listing.Budget
+	items       []driver.Item
+	odd         []*driver.DamagedError // the first rows under keys that no item can have
+	bad         int                    // all of those rows
+}
+
+// read reads pages. They grow with the rows that are left out, so that many of these cost few pages.
+func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) {
+	for low, want, full := prefix, l.most, true; full && err == nil && len(l.items) < l.most; {
+		n, last := 0, ""
+		err = data.rows(ctx, itemsList, []any{l.b.name, string(l.shard), low, after(prefix), want, l.width}, func(r Row) error {
+			var it driver.Item
+			var size int
+			if err := r.Scan(&it.Key, &it.Version, &size, &it.Value); err != nil {
+				return err
+			}
+			n, last = n+1, it.Key
+			return l.add(it, size)
+		})
+		// The next page begins behind the last row: no valid key has a character below "-".
+		if full = n == want; full && err == nil && last+"!" <= low {
+			return l.b.damaged("items", string(l.shard), l.shard, oddkey.Why)
+		}
+		low, want = last+"!", max(l.most-len(l.items), min(l.bad, maxBad))
+	}
+	return err
+}
+
+func (l *listed) add(it driver.Item, size int) error {
+	if driver.CheckKey(it.Key) != nil {
+		if l.bad++; l.bad <= driver.MaxDamaged {
+			l.odd = append(l.odd, l.b.damaged("items", string(l.shard)+" "+it.Key, l.shard, oddkey.Why))
+		}
+		return nil
+	}
+	if len(l.items) == l.most {
+		return nil
+	}
+	sent := size
+	if size > l.width {
+		sent = 0
+	}
+	if err := l.b.checkItem(l.shard, &it, sent); err != nil {
+		return err
+	}
+	l.budget.Take(&it, size, l.shard, fmt.Sprintf("%sitems %s/%s %s", l.b.stmts.prefix, l.b.name, l.shard, it.Key))
+	l.items = append(l.items, it)
+	return nil
+}
+
+// maxBad is how many rows List reads at once to get past those that are no items.
+const maxBad = 1000
+
+// checkItem refuses an item that the database did not send.
 func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) error {
-	switch {
-	case driver.CheckKey(it.Key) != nil:
-		return b.damaged("items", string(shard)+" "+it.Key, shard, whyName)
-	case size != len(it.Value):
+	if size != len(it.Value) {
 		return b.damaged("items", string(shard)+" "+it.Key, shard, "its value is too many bytes")
 	}
 	return nil

@@ -2,13 +2,14 @@ package sql
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // keepDepartures is for how many revisions of the roster departures are kept. An
@@ -85,6 +86,9 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		}
 		return at + 1, b.insertMember(ctx, roster, m, at+1)
 	})
+	if errors.Is(err, errRaced) && !m.Supersede && ctx.Err() == nil {
+		return b.Join(ctx, m) // each time another one has joined
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -136,14 +140,13 @@ func (b *Backend) checkLabel(ctx context.Context, roster *Tx, m driver.Member, b
 	if err := b.checkUnused(ctx, roster, m.Session, last); err != nil {
 		return err
 	}
-	if last != before.session {
-		return fmt.Errorf("tenure: %w: another session joined as node %q meanwhile", driver.ErrRetry, m.Node)
-	}
-	if removed != before.removals {
-		return fmt.Errorf("tenure: %w: node labels were removed meanwhile", driver.ErrRetry)
+	if last != before.session || removed != before.removals {
+		return errRaced
 	}
 	return nil
 }
+
+var errRaced = fmt.Errorf("tenure: %w: another session joined under this node label, or labels were removed, meanwhile", driver.ErrRetry)
 
 // insertMember writes the records of a new session at a revision of the roster.
 func (b *Backend) insertMember(ctx context.Context, roster *Tx, m driver.Member, at int64) error {
@@ -175,7 +178,7 @@ func notApplied(err error) error {
 // checkUnused refuses an id that was used before (M3): by a live member, by the
 // last one under the label, or by one that departed lately.
 func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver.SessionID) error {
-	alive, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
+	alive, _, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
 	if err != nil {
 		return err
 	}
@@ -189,21 +192,23 @@ func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver
 	return nil
 }
 
-// alive returns which of the sessions have a member record.
-func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (map[driver.SessionID]bool, error) {
-	found := make(map[driver.SessionID]bool)
+// alive returns which of the sessions have a member record, and their labels.
+func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (found map[driver.SessionID]bool,
+	labels map[driver.SessionID]string, err error) {
+	found, labels = make(map[driver.SessionID]bool), make(map[driver.SessionID]string)
 	if len(ids) == 0 {
-		return found, nil
+		return found, labels, nil
 	}
-	err := roster.rows(ctx, how, []any{b.name, list(ids, same)}, func(r Row) error {
+	err = roster.rows(ctx, how, []any{b.name, list(ids, same)}, func(r Row) error {
 		var id driver.SessionID
-		if err := r.Scan(&id); err != nil {
+		var node string
+		if err := r.Scan(&id, &node); err != nil {
 			return err
 		}
-		found[id] = true
+		found[id], labels[id] = true, node
 		return nil
 	})
-	return found, err
+	return found, labels, err
 }
 
 // depart removes those of the sessions that exist, and records at which revision,
@@ -347,7 +352,7 @@ func scanMember(r Row) (m driver.Member, why string, err error) {
 		return m, "", err
 	}
 	m.TTL = time.Duration(ttl)
-	if json.Unmarshal(meta, &m.Meta) != nil {
+	if boundjson.Unmarshal(meta, len(meta), 2*driver.MaxMetaEntries, &m.Meta) != nil {
 		m.Meta, why = nil, "its metadata are too many bytes, or no JSON object of strings"
 	}
 	if err := driver.CheckMember(m, driver.Limits{}); err != nil {

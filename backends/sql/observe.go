@@ -109,6 +109,7 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 		return nil, nil, err
 	}
 	view.Cursor = b.cursor("o", at.base, at.revision, at.roster)
+	b.odd.Tell(view)
 	b.peers.learn(view)
 	return view, versions, nil
 }

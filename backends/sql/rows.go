@@ -138,7 +138,7 @@ func (b *Backend) lockMembers(ctx context.Context, roster *Tx, of []driver.Beat)
 			return 0, join(versions, locked, err)
 		}
 		rest = slices.DeleteFunc(rest, func(b driver.Beat) bool { _, ok := locked[b.Session]; return ok })
-		left, err := b.alive(ctx, roster, membersPresent, namesOf(rest, func(b driver.Beat) driver.SessionID { return b.Session }))
+		left, _, err := b.alive(ctx, roster, membersPresent, namesOf(rest, func(b driver.Beat) driver.SessionID { return b.Session }))
 		busy = left
 		return len(left), join(versions, locked, err)
 	})
@@ -175,7 +175,7 @@ func (b *Backend) lockState(ctx context.Context, roster *Tx, id driver.SessionID
 			busy = false
 			return 0, err
 		}
-		left, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
+		left, _, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
 		busy = left[id]
 		return len(left), err
 	})

@@ -68,7 +68,7 @@ func TestCompile(t *testing.T) {
 	}
 	_, err = Compile("-- name: more\nSELECT 1", "my_", place)
 	for _, want := range []string{
-		`no statement "shards_grant" (:namespace, :shards, :session, :token, :from, :revision): add it`,
+		`no statement "shards_grant" (:namespace, :shards, :session, :token, :from, :revision, :note): add it`,
 		`no statement "items_put" (:namespace; for each row :shard, :key, :version, :bytes): add it`,
 		`statement "more" is not in the catalogue`,
 	} {

@@ -46,6 +46,7 @@ const (
 	shardsAll
 	shardsSince
 	ownerRead
+	grantsRead
 	headRead
 	headsAll
 	headsWrite
@@ -153,10 +154,11 @@ var catalogue = [statementCount]struct {
 	shardsRead:  {"shards_read", []string{"namespace", "shards"}, nil},
 	// Grants shards that have no row, and shards that have one. from is the token that
 	// they are granted from; for the second, -1 stands for each row's.
-	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "from", "revision"}, nil},
-	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "from", "revision"}, nil},
+	// note goes before the row's grants, which are cut at 200 bytes.
+	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "from", "revision", "note"}, nil},
+	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "from", "revision", "note"}, nil},
 	shardsLift:    {"shards_lift", []string{"namespace", "token", "revision"}, nil},
-	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision"}, nil},
+	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision", "note"}, nil},
 	// Returns the name, the token and the revision of shards with names from low to below
 	// high that are free and have no head: of all but the newest keep, and of at most limit.
 	// It locks nothing. The other removes rows, which are locked.
@@ -165,6 +167,7 @@ var catalogue = [statementCount]struct {
 	shardsAll:    {"shards_all", []string{"namespace"}, nil},
 	shardsSince:  {"shards_since", []string{"namespace", "revision"}, nil},
 	ownerRead:    {"owner_read", []string{"namespace", "shard"}, nil},
+	grantsRead:   {"grants_read", []string{"namespace", "shard"}, nil},
 	headRead:     {"head_read", []string{"namespace", "shard"}, nil},
 	headsAll:     {"heads_all", []string{"namespace"}, nil},
 	// The rows exist and are locked. Optional: the same for few, and for one. That for few
@@ -179,7 +182,7 @@ var catalogue = [statementCount]struct {
 	// Both return how many bytes a value has before it.
 	itemRead: {"item_read", []string{"namespace", "shard", "key"}, nil},
 	// high is the first key after the range, and empty for no bound.
-	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit"}, nil},
+	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit", "largest"}, nil},
 	// Adds commits, each with the entries first to last of its shard, in a row. cuts: an
 	// array of the offsets in bytes at which each begins, and of the end. The position is
 	// so much back from the one that tails_move made room for; without a counter the
@@ -332,8 +335,8 @@ func (s Statement) String() string { return catalogue[s].name }
 // optional reports whether a dialect may lack the statement.
 func (s Statement) optional() bool {
 	switch s {
-	case fenceChange, membersChange, lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead, namespaceLift, shardsLift,
-		beatTry, beatsLift, barrierWrite, barrierInsert:
+	case fenceChange, membersChange, lookRead, logAppend, logsAppend, tailsLock, tailMove, headsFew, headWrite, logInsert, clockRead,
+		namespaceLift, shardsLift, beatTry, beatsLift, barrierWrite, barrierInsert:
 		return true
 	default:
 		return false

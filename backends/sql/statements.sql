@@ -96,6 +96,9 @@ DELETE FROM tenure_departures WHERE namespace = :namespace AND revision <= :revi
 -- name: owner_read
 SELECT bounded(session), token FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
 
+-- name: grants_read
+SELECT bounded(grants) FROM tenure_shards WHERE namespace = :namespace AND shard = :shard;
+
 -- name: item_read
 SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
 

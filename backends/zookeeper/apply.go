@@ -197,7 +197,7 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 		}
 		a.synced = true
 	}
-	read, err := a.read(ctx, a.link, keys, false)
+	read, err := a.read(ctx, a.link, keys, &kv.Range{})
 	if err != nil {
 		return false, err
 	}
@@ -259,7 +259,7 @@ func (a *application) refuse(ctx context.Context) error {
 			missing = append(missing, c.key)
 		}
 	}
-	read, err := a.read(ctx, a.link, missing, false)
+	read, err := a.read(ctx, a.link, missing, &kv.Range{})
 	if err != nil {
 		return notApplied(err)
 	}
@@ -464,7 +464,7 @@ func (a *application) explain(ctx context.Context) {
 	if len(keys) == 0 {
 		return
 	}
-	read, err := a.read(ctx, a.link, keys, false)
+	read, err := a.read(ctx, a.link, keys, &kv.Range{})
 	for i := range a.txns {
 		want := wanted(i)
 		if len(want) == 0 {
@@ -490,7 +490,8 @@ func writeError(err error) error {
 	if err = denied(err); driver.NotApplied(err) {
 		return err
 	}
-	if errors.Is(err, driver.ErrDenied) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) {
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) ||
+		errors.Is(err, zk.ErrNoServer) {
 		return fmt.Errorf("tenure: zookeeper: %w: %w", driver.ErrRetry, err)
 	}
 	return fmt.Errorf("tenure: zookeeper: writing: %w", err)

@@ -388,6 +388,10 @@ func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name s
 	if err != nil {
 		return err
 	}
+	if ok && what == conformance.OddItem {
+		_, err := s.admin.Create(shard, []byte(value), 0, zk.WorldACL(zk.PermAll))
+		return err
+	}
 	if ok {
 		return set(shard, value)
 	}

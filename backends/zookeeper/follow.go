@@ -330,5 +330,5 @@ func getWatched(c *zk.Conn, node string, arm, alone bool) (found, error) {
 			return found{}, err
 		}
 	}
-	return get(c, node, false)
+	return get(c, node, &kv.Range{})
 }

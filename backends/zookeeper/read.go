@@ -27,13 +27,14 @@ type found struct {
 	stat   stat
 	exists bool
 	sent   []byte // the stats in a change log
+	long   int    // of a value that was not read
 }
 
 func (f found) pair(key string) kv.Pair {
 	if !f.exists {
 		return kv.Pair{Key: key}
 	}
-	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev}
+	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev, Long: f.long}
 }
 
 // Get reads records. See kv.Store. Its revision may be long past.
@@ -46,7 +47,7 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 		return nil, readError(err)
 	}
 	at := kv.Rev(lk.wire.zxid.Load())
-	all, err := s.read(ctx, lk, keys, false)
+	all, err := s.read(ctx, lk, keys, &kv.Range{})
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -87,7 +88,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 			part = keys[:min(len(keys), q.Limit-len(page.Pairs))]
 		}
 		keys = keys[len(part):]
-		all, err := s.read(ctx, lk, part, q.KeysOnly)
+		all, err := s.read(ctx, lk, part, &q)
 		if err != nil {
 			return nil, readError(err)
 		}
@@ -159,7 +160,7 @@ func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[
 }
 
 // read reads records, in order and many at once.
-func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool) ([]found, error) {
+func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) ([]found, error) {
 	nodes := make([]string, len(keys))
 	dirs := make(map[string]int)
 	for i, key := range keys {
@@ -184,7 +185,7 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool
 	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
 		all := make([]found, len(keys))
 		if len(ask) == 1 {
-			f, err := get(c, nodes[ask[0]], keysOnly)
+			f, err := get(c, nodes[ask[0]], q)
 			all[ask[0]] = f
 			return all, err
 		}
@@ -195,7 +196,7 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool
 			done.Go(func() {
 				for n := next.Add(1) - 1; n < int64(len(ask)) && failed.Load() == nil; n = next.Add(1) - 1 {
 					i := ask[n]
-					f, err := get(c, nodes[i], keysOnly)
+					f, err := get(c, nodes[i], q)
 					if err != nil {
 						failed.Store(&err)
 						return
@@ -219,13 +220,13 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool
 	return all, nil
 }
 
-func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
+func get(c *zk.Conn, node string, q *kv.Range) (found, error) {
 	var (
 		f    found
 		stat *zk.Stat
 		err  error
 	)
-	if keysOnly {
+	if q.KeysOnly {
 		f.exists, stat, err = c.Exists(node)
 	} else {
 		f.value, stat, err = c.Get(node)
@@ -242,6 +243,9 @@ func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
 	}
 	f.stat = statOf(stat)
 	f.split(node)
+	if n := len(f.value); q.Largest > 0 && n > q.Largest {
+		f.value, f.long = nil, n // and not kept until the others are read
+	}
 	return f, nil
 }
 

@@ -94,7 +94,7 @@ func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.
 		t.Fatal(err)
 	}
 	for range 10 {
-		f, err := call(bounded(t, ample.Time), bare, func(c *zk.Conn) (found, error) { return get(c, node, false) })
+		f, err := call(bounded(t, ample.Time), bare, func(c *zk.Conn) (found, error) { return get(c, node, &kv.Range{}) })
 		if err != nil || !f.exists {
 			t.Fatalf("the control: a read that asks nobody else: %v, %v", f.exists, err)
 		}

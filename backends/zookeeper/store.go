@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"math/big"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/route"
 )
@@ -100,6 +100,9 @@ func (s *store) Close() error {
 	return nil
 }
 
+// maxIdentity bounds the bytes decoded of an identity record.
+const maxIdentity = 16 << 10
+
 // marker names the node that is made together with an identity record, by the
 // record's random id. A namespace that was removed and made again has records with
 // the same versions as before; only a name distinguishes them (rule I1). It is
@@ -108,7 +111,7 @@ func marker(value []byte) string {
 	var id struct {
 		ID string `json:"id"`
 	}
-	if json.Unmarshal(value, &id) != nil || !plain(id.ID) || strings.ContainsRune(id.ID, '/') {
+	if boundjson.Unmarshal(value, maxIdentity, 16, &id) != nil || !plain(id.ID) || strings.ContainsRune(id.ID, '/') {
 		return ""
 	}
 	return "!id" + separator + id.ID

@@ -138,7 +138,7 @@ func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) err
 		if !exists && !makeNew {
 			return struct{}{}, &driver.MissingError{
 				What: "there is no identity record below " + own,
-				Make: "to begin the namespace, open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
+				Make: "open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
 			}
 		}
 		for at := 1; at <= len(own); at++ {

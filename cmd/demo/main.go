@@ -221,6 +221,9 @@ func (r *report) checkTraces(ctx context.Context, dir string) error {
 		return err
 	}
 	checked, err := trace.Check(ctx, files, traceClocks)
+	if err == nil && len(checked.Unread) > 0 {
+		err = errors.New(checked.Unread[0])
+	}
 	if err != nil {
 		return fmt.Errorf("demo: the members' traces: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/certify"
 )
@@ -42,7 +43,8 @@ and removes its records afterwards. It loads the store for some minutes. Its pro
 killed and stopped; the store itself is left alone.
 
 Exit code 0: no rule was broken. 9: a rule was broken. 10: the run proves nothing, as the same
-processes without the fence did no damage, or a phase was not played to its end. Any other:
+processes without the fence did no damage, no case passed, or a phase was not played to its
+end. Any other:
 nothing was judged.`,
 		Args: args(), RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, p := range only {
@@ -55,6 +57,9 @@ nothing was judged.`,
 				var err error
 				if o.Cases, err = regexp.Compile(cases); err != nil {
 					return usage(fmt.Sprintf("--cases: %v", err))
+				}
+				if !slices.ContainsFunc(conformance.Cases(), func(c conformance.Case) bool { return o.Cases.MatchString(c.Name()) }) {
+					return usage(fmt.Sprintf("--cases %s matches no case: docs/conformance.md lists their names", quoted(cases)))
 				}
 			}
 			return a.certify(cmd.Context(), o, dir)
@@ -69,7 +74,8 @@ nothing was judged.`,
 	f.BoolVar(&o.Long, "long", false, "about 20 times as many interleavings in the conformance suite")
 	f.BoolVar(&o.Serial, "serial", false, "one case of the conformance suite after the other, for a store that others use")
 	f.StringVar(&cases, "cases", "", "regular expression: of the conformance suite only the cases whose names it matches")
-	f.StringSliceVar(&o.Doors, "door", nil, "host:port of another node of the store's cluster, through which every second process of the suite goes")
+	f.StringSliceVar(&o.Doors, "door", nil,
+		"host:port of another node of the store's cluster, through which every second process of the suite goes")
 	f.StringSliceVar(&only, "only", nil, "phases to run: conformance, system, control (default all)")
 	return c
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,7 +214,7 @@ func (x *verifier) problem(format string, args ...any) {
 // shard reads a shard's items and log.
 func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	x.out.Shards++
-	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0) })
+	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0, 1) })
 	switch {
 	case errors.Is(err, core.ErrDamaged):
 		x.problem("shard %s: items: %v", s, err)
@@ -357,12 +358,16 @@ func (a *app) export(ctx context.Context, b core.Backend, items, logs bool) erro
 	if err != nil {
 		return err
 	}
+	var leftOut error
 	for _, s := range v.Shards {
-		if err := a.exportShard(ctx, b, s, items, logs); err != nil {
+		err := a.exportShard(ctx, b, s, items, logs)
+		if code, ok := errors.AsType[*exitError](err); ok && code.code == exitDamaged {
+			leftOut = cmp.Or(leftOut, err) // the other shards are exported
+		} else if err != nil {
 			return err
 		}
 	}
-	return nil
+	return leftOut
 }
 
 // record writes one line of JSON.
@@ -382,14 +387,19 @@ func (a *app) exportShard(ctx context.Context, b core.Backend, s driver.ShardSta
 		"head": head.Head}); err != nil {
 		return err
 	}
+	var leftOut error
 	if items {
-		list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, s.Shard, "", 0) })
+		list, left, err := a.listItems(ctx, b, s.Shard, "")
 		if err != nil {
-			return fmt.Errorf("shard %q: list items: %w", s.Shard, err)
+			return err
 		}
+		leftOut = left
 		for _, i := range list {
-			if err := a.record(map[string]any{"kind": "item", "shard": s.Shard, "key": i.Key, "version": i.Version,
-				"value": newPayload(i.Value)}); err != nil {
+			if err := a.record(struct {
+				Kind  string       `json:"kind"`
+				Shard core.ShardID `json:"shard"`
+				itemOut
+			}{"item", s.Shard, i}); err != nil {
 				return err
 			}
 		}
@@ -415,5 +425,5 @@ func (a *app) exportShard(ctx context.Context, b core.Backend, s driver.ShardSta
 			}
 		}
 	}
-	return nil
+	return leftOut
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	sqlitedriver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/operator"
@@ -24,7 +27,7 @@ import (
 // Exit codes, by class. docs/tenure.md has them.
 const (
 	exitOK          = 0
-	exitOther       = 1   // anything else
+	exitOther       = 1   // anything else, such as a full disk of this host
 	exitUsage       = 2   // arguments or configuration
 	exitNotFound    = 3   // no such shard, node, session, entry or namespace
 	exitUnreachable = 4   // the store did not answer in time
@@ -75,8 +78,19 @@ func codeOf(ctx context.Context, err error) int {
 	case errors.Is(err, core.ErrUnsupported), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrLost), denied(err),
 		errors.Is(err, os.ErrPermission):
 		return exitRefused
+	case ours(err):
+		return exitOther
 	}
 	return exitUnreachable
+}
+
+// ours reports whether an error is one of this host's files or disk, and not of the way to a server.
+func ours(err error) bool {
+	if e, ok := errors.AsType[*sqlitedriver.Error](err); ok {
+		return e.Code()&0xff == lib.SQLITE_FULL || e.Code()&0xff == lib.SQLITE_IOERR
+	}
+	_, file := errors.AsType[*fs.PathError](err)
+	return file
 }
 
 // denied reports whether a store refused this user or its rights.

@@ -29,6 +29,7 @@ func newEntryOut(e *core.Entry) entryOut {
 func (a *app) logCommand() *cobra.Command {
 	var after int64
 	var limit int
+	var last int64
 	var follow bool
 	c := &cobra.Command{Use: "log SHARD", Short: "Show the entries of a shard's decision log", Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,8 +39,11 @@ func (a *app) logCommand() *cobra.Command {
 			if limit < 0 {
 				return usage(fmt.Sprintf("--limit %d is negative: give 0 for all", limit))
 			}
+			if last < 0 || last > 0 && after >= 0 {
+				return usage("--last is positive, and goes with no --after")
+			}
 			return a.onShard(cmd, args[0], func(ctx context.Context, b core.Backend, s core.ShardID) error {
-				r := &logReader{a: a, b: b, shard: s, after: core.Seq(after), left: limit, all: limit == 0}
+				r := &logReader{a: a, b: b, shard: s, after: core.Seq(after), last: core.Seq(last), left: limit, all: limit == 0}
 				err := r.run(ctx, after < 0, follow)
 				if follow && ctx.Err() != nil {
 					return nil // the ordinary end
@@ -48,6 +52,7 @@ func (a *app) logCommand() *cobra.Command {
 			})
 		}}
 	c.Flags().Int64Var(&after, "after", -1, "the number of the entry before the first; default: from the oldest")
+	c.Flags().Int64Var(&last, "last", 0, "begin with the newest so many entries; 0: with the oldest")
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many entries; 0: all")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with entries as they are appended")
 	return c
@@ -65,6 +70,7 @@ type logReader struct {
 	b      core.Backend
 	shard  core.ShardID
 	after  core.Seq
+	last   core.Seq
 	left   int
 	all    bool
 	cursor driver.Cursor
@@ -80,6 +86,9 @@ func (r *logReader) run(ctx context.Context, fromOldest, follow bool) error {
 	}
 	if fromOldest {
 		r.after = max(head.Head.Oldest, 1) - 1
+	}
+	if r.last > 0 {
+		r.after = max(r.after, head.Head.Seq-r.last)
 	}
 	for {
 		if err := r.catchUp(ctx); err != nil || !follow || r.done() {

@@ -3,16 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
@@ -30,21 +31,26 @@ type historyLease struct {
 
 type historyOut struct {
 	Shard  core.ShardID    `json:"shard"`
-	Oldest core.Seq        `json:"oldest"` // the first entry that was read; 0: there is none
-	Leases []*historyLease `json:"leases"` // by token
+	Owners []driver.Grant  `json:"owners"`           // of the last four leases, the oldest first
+	Damage string          `json:"damage,omitempty"` // why the store's text of them is not whole
+	Oldest core.Seq        `json:"oldest"`           // the first entry that was read; 0: there is none
+	Leases []*historyLease `json:"leases"`           // by token
 }
 
 func (a *app) historyCommand() *cobra.Command {
 	var limit int64
 	c := &cobra.Command{Use: "history SHARD", Short: "Show the leases of a shard, as far as the store keeps them",
-		Long: `Show the leases of a shard, oldest first: their tokens, the log entries that each appended,
-and the moves and resignations that operators asked for.
+		Long: `Show who owned a shard, since when, and why it ended: the last four leases, oldest first. The
+store remembers no more, and nothing of locks. The times are of the wall clocks of the members
+that wrote them, for people: they decide nothing. A lease ends as released, passed to another
+session, renewed under a new token, preempted, or gone: its session had ended. The time of the
+last is when the next member took the shard. What nobody wrote is unknown.
 
-The store keeps no list of leases. It is made of what there is: the token of each log entry,
-the token of the last commit, the shard's record, and the log of the operators' rules. So it
-does not show: a lease that committed nothing, or whose entries were trimmed; the session and
-node of any lease but the present one; and when a lease began or ended. Those are in the
-members' own logs, and in the metrics of observe/tenureprom.`,
+Then show what else there is of leases, oldest first: their tokens, the log entries that each
+appended, and the moves and resignations that operators asked for. It is made of the token of
+each log entry, that of the last commit, the shard's record, and the log of the operators'
+rules. A lease that committed nothing, or whose entries were trimmed, is missing there. Earlier
+leases are in the members' own logs, and in the metrics of observe/tenureprom.`,
 		Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
@@ -69,8 +75,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		return err
 	}
 	_, err = x.entries(ctx, control.Shard, operator.KeptChanges, func(e *core.Entry) {
-		var c operator.Change
-		if json.Unmarshal(e.Payload, &c) == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
+		if c, err := decodeChange(e.Payload); err == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
 			l := x.lease(c.Rule.Token)
 			l.Rules = append(l.Rules, c)
 		}
@@ -91,12 +96,34 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		l := x.lease(s.Owner.Token)
 		l.Session, l.Node = owner.Session, owner.Node
 	}
-	out := historyOut{Shard: shard, Oldest: oldest, Leases: []*historyLease{}}
+	out := historyOut{Shard: shard, Owners: []driver.Grant{}, Oldest: oldest, Leases: []*historyLease{}}
+	t := &table{}
+	if h, ok := b.(driver.Historian); ok {
+		found, err := call(ctx, a, func(ctx context.Context) ([]driver.Grant, error) { return h.History(ctx, shard) })
+		if d, ok := errors.AsType[*driver.DamagedError](err); ok {
+			out.Damage = d.Why
+		} else if err != nil {
+			return err
+		}
+		out.Owners = append(out.Owners, found...)
+		t.add("NODE", "SINCE", "UNTIL", "END")
+		for _, g := range out.Owners {
+			until := ""
+			if g.End != "" {
+				until = clock(g.Until)
+			}
+			t.add(cmp.Or(g.Node, unknown), clock(g.Since), until, g.End)
+		}
+		if out.Damage != "" {
+			t.add("damaged: " + out.Damage)
+		}
+		t.add()
+	}
 	for _, l := range x.leases {
 		out.Leases = append(out.Leases, l)
 	}
 	slices.SortFunc(out.Leases, func(a, b *historyLease) int { return cmp.Compare(a.Token, b.Token) })
-	t := &table{head: []string{"TOKEN", "NODE", "ENTRIES", "FROM", "TO", "RULES"}}
+	t.add("TOKEN", "NODE", "ENTRIES", "FROM", "TO", "RULES")
 	for _, l := range out.Leases {
 		from, to := "", ""
 		if l.Entries > 0 {
@@ -105,6 +132,16 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		t.add(l.Token, l.Node, l.Entries, from, to, rulesText(l.Rules))
 	}
 	return a.print(out, t)
+}
+
+const unknown = "unknown" // to the store
+
+// clock is a time of a lease.
+func clock(t time.Time) string {
+	if t.Unix() <= 0 {
+		return unknown
+	}
+	return t.UTC().Format(time.RFC3339)
 }
 
 // rulesText is what operators did about one lease.
@@ -183,4 +220,10 @@ func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.
 		}
 	}
 	return first, nil
+}
+
+// decodeChange reads an entry of the log of rules.
+func decodeChange(payload []byte) (c operator.Change, err error) {
+	err = boundjson.Unmarshal(payload, 2*control.MaxRecord, 512, &c)
+	return c, err
 }

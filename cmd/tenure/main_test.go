@@ -526,6 +526,12 @@ func (p *place) moved() {
 		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
 		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
 	}
+	// Whoever is up may be passed it as the two stop, and releases what it does not want.
+	passed := slices.ContainsFunc(h.Owners, func(g driver.Grant) bool { return g.Node == "right" && g.End == driver.EndPassed })
+	sorted := slices.IsSortedFunc(h.Owners, func(x, y driver.Grant) int { return x.Since.Compare(y.Since) })
+	if len(h.Owners) < 3 || !passed || !sorted {
+		p.t.Errorf("history: the last owners are %+v; want right among them, which passed it", h.Owners)
+	}
 	// A rule that is spent is removed with the next change.
 	p.run(exitOK, "freeze", "-y")
 	if p.decode(&rules, "rules"); len(rules) != 1 {
@@ -564,6 +570,15 @@ func (p *place) stopping() {
 		p.decode(&rules, "rules")
 		return len(slices.DeleteFunc(rules, func(r ruleOut) bool { return r.Kind != "stop" || r.Ended }))
 	}
+	var newest []ruleOut
+	p.decode(&rules, "rules")
+	if p.decode(&newest, "rules", "--last", "1"); len(newest) != 1 || slices.ContainsFunc(rules, func(r ruleOut) bool { return r.At.After(newest[0].At) }) {
+		p.t.Errorf("the newest rule: got %+v of %+v", newest, rules)
+	}
+	if p.decode(&newest, "rules", "--last", "100"); len(newest) != len(rules) {
+		p.t.Errorf("the newest 100 rules: got %d of %d", len(newest), len(rules))
+	}
+	p.bad(exitUsage, "positive", "rules", "--last", "-1")
 	var yes operator.Answer
 	if p.decode(&yes, "may-stop", "second", "--dry-run"); !yes.May || !yes.Until.IsZero() || stops() != 0 {
 		p.t.Errorf("may-stop --dry-run: got %+v, and the rules %+v", yes, rules)

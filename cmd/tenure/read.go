@@ -314,25 +314,48 @@ type itemOut struct {
 	Key     string       `json:"key"`
 	Version core.Version `json:"version"`
 	Value   payload      `json:"value"`
+	// Damaged is why the value is left out; left out if it is not.
+	Damaged *driver.DamagedError `json:"damaged,omitempty"`
+}
+
+// listItems lists a shard's items, but leaves out values that are longer than any that a commit can write. Where there
+// are some, leftOut is the error to end with.
+func (a *app) listItems(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) (list []itemOut, leftOut, err error) {
+	most := cmp.Or(b.Info().Limits.WriteBytes, driver.MaxListBytes)
+	items, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0, most) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("shard %q: list items: %w", shard, err)
+	}
+	list = []itemOut{}
+	for _, i := range items {
+		list = append(list, itemOut{i.Key, i.Version, newPayload(i.Value), i.Damaged})
+		if i.Damaged != nil && leftOut == nil {
+			leftOut = exit(exitDamaged, fmt.Sprintf("shard %q: values are left out, first that of item %q: %s: no commit writes that "+
+				"much: remove the record by the store's own tools", shard, i.Key, i.Damaged.Why))
+		}
+	}
+	return list, leftOut, nil
 }
 
 func (a *app) items(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) error {
-	list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0) })
+	list, leftOut, err := a.listItems(ctx, b, shard, prefix)
 	if err != nil {
-		return fmt.Errorf("shard %q: list items: %w", shard, err)
+		return err
 	}
 	if len(list) == 0 {
 		if err := a.known(ctx, b, shard); err != nil {
 			return err
 		}
 	}
-	out := []itemOut{}
 	t := &table{head: []string{"KEY", "VERSION", "VALUE"}}
 	for _, i := range list {
-		out = append(out, itemOut{i.Key, i.Version, newPayload(i.Value)})
-		t.add(i.Key, i.Version, newPayload(i.Value))
+		value := i.Value.String()
+		if i.Damaged != nil {
+			value = "LEFT OUT: " + i.Damaged.Why
+		}
+		t.add(i.Key, i.Version, value)
 	}
-	return a.print(out, t)
+	return cmp.Or(a.print(list, t), leftOut)
 }
 
 // known is an error for a shard that was never owned.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -9,14 +10,18 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/proof/certify"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -64,10 +69,17 @@ func (a *app) repairCommands() []*cobra.Command {
 	repair.Flags().IntVar(&k.Shards, "shards", 0, "sharding.Keyspace.Shards of the members: with how many ranges it began")
 	repair.Flags().StringVar(&k.Hash, "hash", sharding.HashMixed, "sharding.Keyspace.Hash of the members")
 	repair.Flags().IntVar(&k.Digits, "digits", 4, "sharding.Keyspace.Digits of the members")
+	removes := &order{a: a}
+	var confirm string
+	remove := &cobra.Command{Use: "remove-namespace", Short: "Remove the namespace with all its records, for ever", Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return removes.removeNamespace(cmd.Context(), confirm) }}
+	remove.Flags().StringVar(&confirm, "confirm", "", "the namespace's name; without it the command asks")
+	remove.Flags().BoolVar(&removes.force, "force", false, "also while members live, or if it cannot be opened since a removal was interrupted")
+	remove.Flags().BoolVar(&removes.dryRun, "dry-run", false, "only show what would be removed")
 	for c, o := range map[*cobra.Command]*order{evict: evicts, raise: raises, repair: repairs} {
 		o.asking(c)
 	}
-	return []*cobra.Command{evict, raise, repair}
+	return []*cobra.Command{evict, raise, repair, remove}
 }
 
 // repair shows the map that the notes of a keyspace's shards make, asks, and replaces the plans.
@@ -135,13 +147,9 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 
 // evictAs evicts as a member of its own, which drains, so that it is assigned nothing.
 func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspect) (err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
 	var random [16]byte
 	rand.Read(random[:])
-	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: operator.Label(host),
+	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: operator.Label(writer()),
 		TTL: max(10*time.Second, b.Info().Limits.MinTTL), MemberState: core.MemberState{Draining: true}}
 	s, err := call(ctx, a, func(ctx context.Context) (driver.Session, error) { return b.Join(ctx, m) })
 	if err != nil {
@@ -171,6 +179,57 @@ func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspec
 	return exit(exitRefused, fmt.Sprintf("nothing was evicted: session %s is alive, its version is %d now",
 		suspect.Session,
 		results[0].Current))
+}
+
+// removeNamespace shows what there is, has the name typed again, and removes all records of the namespace.
+func (o *order) removeNamespace(ctx context.Context, confirm string) error {
+	o.a.hasty = true
+	opener, settings, err := o.a.chosen(ctx)
+	if err != nil {
+		return err
+	}
+	name := reflect.ValueOf(settings).FieldByName("Namespace").String()
+	refuse := func(format string, args ...any) error {
+		return exit(exitRefused, "nothing was removed: "+fmt.Sprintf(format, args...))
+	}
+	if confirm != "" && confirm != name {
+		return refuse("--confirm is %s, and the configuration names %s", quoted(confirm), quoted(name))
+	}
+	v := &driver.View{}
+	b, err := o.a.open(ctx)
+	if err == nil {
+		v, err = o.a.state(ctx, b)
+		err = errors.Join(err, b.Close())
+	}
+	switch code := codeOf(ctx, err); {
+	case err != nil && (!o.force || code != exitNotFound && code != exitDamaged):
+		return advised(err, opener.Name)
+	case len(v.Members) > 0 && !o.force:
+		return refuse("%d members live, the first on node %s: stop them (see: tenure members), or add --force",
+			len(v.Members), printable(v.Members[0].Node))
+	}
+	_, _ = fmt.Fprintf(o.a.errs, "namespace %s on %s goes with its %d shards, %d members, items, logs and rules; members that live halt, "+
+		"and tokens of a new namespace of this name may repeat\n", quoted(name), opener.Name, len(v.Shards), len(v.Members))
+	if o.dryRun {
+		return nil
+	}
+	if confirm == "" {
+		if f, ok := o.a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+			return refuse("add --confirm with the namespace's name, or --dry-run to only look")
+		}
+		_, _ = fmt.Fprint(o.a.errs, "type the name of the namespace: ")
+		if line, _ := bufio.NewReader(o.a.in).ReadString('\n'); strings.TrimSpace(line) != name {
+			return refuse("that is another name")
+		}
+	}
+	what, err := call(ctx, o.a, func(ctx context.Context) (string, error) { return certify.Remove(ctx, opener.Name, settings, name) })
+	if what != "" {
+		_, _ = fmt.Fprintln(o.a.errs, "removed:", what)
+	}
+	if err != nil {
+		return advised(fmt.Errorf("records may be left: run the command again: %w", err), opener.Name)
+	}
+	return nil
 }
 
 // raise raises the floor of a store that has one.

@@ -18,6 +18,8 @@ func TestRepair(t *testing.T) {
 	p := sqlitePlace(t)
 	p.patient()
 	p.run(exitOK, "init")
+	p.bad(exitRefused, "no keyspace", "repair", "k", "--shards", "4", "--dry-run")
+	p.bad(exitUsage, `keyspace "a/b"`, "repair", "a/b", "--shards", "4", "--dry-run")
 	const q1, q2, q3 = "0x4000000000000000", "0x8000000000000000", "0xc000000000000000"
 	want := []string{"k-0000 0x0000000000000000", "k-0004 0x2000000000000000", "k-0001 " + q1, "k-0002 " + q2, "k-0003 " + q3}
 	stop, _ := p.manage("a")

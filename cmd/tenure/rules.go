@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/user"
@@ -19,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
@@ -32,6 +32,7 @@ type order struct {
 	force   bool
 	dryRun  bool
 	yes     bool
+	wait    time.Duration // for the leader to obey; of resolve
 }
 
 // asking gives a command the flags of those that ask before they change anything.
@@ -91,8 +92,15 @@ func (a *app) ruleCommands() []*cobra.Command {
 		c.Flags().Int64Var(&o.token, "token", 0, "only if the shard still has this token; default: the one seen now")
 		return c
 	}
+	var last int
 	rules := &cobra.Command{Use: "rules", Short: "List the operators' rules", Args: args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.rules) }}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if last < 0 {
+				return usage("--last is positive")
+			}
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.rules(ctx, b, last) })
+		}}
+	rules.Flags().IntVar(&last, "last", 0, "only the newest so many rules, the oldest of them first; 0: all, by kind")
 	return append([]*cobra.Command{
 		rules,
 		set("drain NODE", "Have the members of a node own nothing", node, drain),
@@ -116,10 +124,14 @@ type ruleOut struct {
 	Spent bool `json:"spent"` // the shard has another token than the rule
 }
 
-func (a *app) rules(ctx context.Context, b core.Backend) error {
+func (a *app) rules(ctx context.Context, b core.Backend, last int) error {
 	list, err := call(ctx, a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
 	if err != nil && list == nil {
 		return err
+	}
+	if last > 0 {
+		slices.SortStableFunc(list, func(x, y control.Rule) int { return x.At.Compare(y.At) })
+		list = list[max(0, len(list)-last):]
 	}
 	v, failed := a.state(ctx, b)
 	if failed != nil {
@@ -216,7 +228,10 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 		if err := o.confirm(); err != nil {
 			return err
 		}
-		return o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At})
+		if err := o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At}); err != nil || o.wait == 0 {
+			return err
+		}
+		return o.awaitDecided(ctx, b, &r)
 	})
 }
 
@@ -400,7 +415,7 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 			return notFound("there is no such rule: tenure rules lists them")
 		}
 		change := operator.Change{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
-		if err := json.Unmarshal(item.Value, &change.Rule); err != nil {
+		if change.Rule, err = decodeRule(item.Value); err != nil {
 			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %.80q is not understood: %.120q", item.Key,
 				err.Error()))
 		}
@@ -428,4 +443,10 @@ func (a *app) writer(b core.Backend) *operator.Writer {
 		Late: func(ttl time.Duration, err error) {
 			_, _ = fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl, err)))
 		}}
+}
+
+// decodeRule reads a rule, which need not be valid to be ended.
+func decodeRule(value []byte) (r control.Rule, err error) {
+	err = boundjson.Unmarshal(value, control.MaxRecord, 256, &r)
+	return r, err
 }

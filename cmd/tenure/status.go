@@ -76,7 +76,8 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	now := time.Now()
 	info := b.Info()
 	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
-		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []string{}}
+		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{},
+		Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []string{}}
 	live, members := map[core.SessionID]bool{}, sessions(v)
 	for _, m := range v.Members {
 		at, watched := seen[m.Session]
@@ -121,6 +122,9 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	o.Shards = o.Owned + o.Unowned + len(o.Quarantined)
 	for _, d := range v.Damaged {
 		o.Damaged = append(o.Damaged, d.Key)
+	}
+	if failed != nil { // what is no shard's or member's record, such as a rule, or a page of the file
+		o.Damaged = append(o.Damaged, failed.Error())
 	}
 	return errors.Join(a.print(o, o.table()), o.verdict(), failed)
 }

@@ -28,7 +28,8 @@ func (a *app) traceCommand() *cobra.Command {
 It compares each step of each member with what the rules say, and the members with each other:
 leases that overlap, tokens granted twice, evictions of members that were not silent, commits
 acknowledged twice or under an older token. A directory stands for the traces in it. All files are
-of one namespace; what a missing member did is not compared.`,
+of one namespace. What a missing member or file did is not compared. A file that cannot be read is
+listed, and the others are checked.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("tenure check takes the files of traces, or directories with them: see tenure check --help")
@@ -93,11 +94,16 @@ func (a *app) checkTraces(ctx context.Context, args []string, clockError time.Du
 	for _, b := range r.Breaches {
 		t.add("BREACH", b.Time.Local().Format(time.DateTime), b.Rule, "", "", "", "", b.Text)
 	}
-	if err := a.print(r, t); err != nil {
-		return err
+	for _, file := range r.Unread {
+		t.add("UNREAD", "", "", "", "", "", "", file)
 	}
-	if len(r.Breaches) == 0 {
+	switch err := a.print(r, t); {
+	case err != nil:
+		return err
+	case len(r.Breaches) == 0 && len(r.Unread) == 0:
 		return nil
+	case len(r.Breaches) == 0:
+		return usage(fmt.Sprintf("no breach in what was checked; unread files: %d, such as %s", len(r.Unread), r.Unread[0]))
 	}
 	if svg != "" {
 		if err := writeNew(svg, r.Diagram); err != nil {

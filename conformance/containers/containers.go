@@ -104,6 +104,7 @@ func (o *Options) check(image Image) error {
 type store struct {
 	image     Image
 	host      string // of the container's port
+	local     bool   // the engine is reached through a socket of this machine
 	addr      string // host and port, once they were asked for
 	janitor   *janitor
 	container testcontainers.Container
@@ -196,7 +197,7 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 		}
 		host = "127.0.0.1" // which localhost may not be the first address of
 	}
-	s.host = host
+	s.host, s.local = host, strings.HasPrefix(provider.Client().DaemonHost(), "unix:")
 	s.container, err = testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
 		ContainerRequest: r, Started: true, Logger: log.New(io.Discard, "", 0),
 	})
@@ -241,13 +242,26 @@ func (s *store) try(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the container has no port: %w", err)
 		}
-		s.addr = net.JoinHostPort(s.host, strconv.Itoa(int(port.Num())))
+		s.addr = s.reached(ctx, strconv.Itoa(int(port.Num())))
 	}
 	b, err := s.open(ctx, "ready", true)
 	if err != nil {
 		return err
 	}
 	return b.Close()
+}
+
+// reached returns the address of a published port. An engine behind a local socket may run beside the
+// process, or outside the container in which the process runs: the loopback address then refuses.
+func (s *store) reached(ctx context.Context, port string) string {
+	if s.local {
+		const loopback = "127.0.0.1"
+		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(loopback, port)); err == nil {
+			_ = conn.Close()
+			return net.JoinHostPort(loopback, port)
+		}
+	}
+	return net.JoinHostPort(s.host, port)
 }
 
 // namespace makes the namespace of one case.

@@ -147,16 +147,38 @@ func TestReadBounded(t *testing.T) {
 	write(t, b, 2000, 100, junk)
 	write(t, b, control.MaxRules, 100, rule)
 	rules, err := control.Read(t.Context(), b)
-	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "2000 records") || len(err.Error()) > 8<<10 {
+	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "remove some") || len(err.Error()) > 8<<10 {
 		t.Errorf("got %d rules beside junk, and an error of %d bytes: %.300v", len(rules), len(fmt.Sprint(err)), err)
 	}
 	write(t, b, control.MaxRules+7, 100, rule)
 	rules, err = control.Read(t.Context(), b)
-	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "7 rules") || !errors.Is(err, core.ErrInvalid) {
+	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "remove some") || !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %d rules of %d, %.300v", len(rules), control.MaxRules+7, err)
 	}
 	if rules[len(rules)-1].Node != fmt.Sprintf("node-%05d", control.MaxRules-1) {
 		t.Errorf("the last rule is of %s", rules[len(rules)-1].Node)
+	}
+}
+
+// TestLargeJunkHidesNothing: records as long as the longest rule, before all rules and beyond the bytes of one list,
+// hide no rule.
+func TestLargeJunkHidesNothing(t *testing.T) {
+	t.Parallel()
+	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	write(t, b, 600, 10, func(i int) core.Op { return core.Put(fmt.Sprintf("rule/a%d", i), make([]byte, control.MaxRecord)) })
+	write(t, b, 1, 1, func(int) core.Op {
+		op, err := control.Put(&control.Rule{Kind: control.Drain, Node: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return op
+	})
+	if rules, err := control.Read(t.Context(), b); len(rules) != 1 || !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("got %d rules, %.300v; want one, and ErrInvalid", len(rules), err)
 	}
 }
 
@@ -234,8 +256,8 @@ type counting struct {
 	items int
 }
 
-func (c *counting) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
-	items, err := c.Backend.List(ctx, shard, prefix, limit)
+func (c *counting) List(ctx context.Context, shard core.ShardID, prefix string, limit, largest int) ([]core.Item, error) {
+	items, err := c.Backend.List(ctx, shard, prefix, limit, largest)
 	c.items += len(items)
 	return items, err
 }

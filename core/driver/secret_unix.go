@@ -4,5 +4,5 @@ package driver
 
 import "syscall"
 
-// withoutWaiting has the opening of a FIFO not wait for its writer.
+// withoutWaiting makes opening a FIFO return without waiting for its writer.
 const withoutWaiting = syscall.O_NONBLOCK

@@ -99,7 +99,7 @@ func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 // take copies the orders of a range from the shard that had them.
 // Orders are never removed, so older copies, of a range that was here before, are replaced.
 func (s *service) take(ctx context.Context, from string, r sharding.Range) (ops []core.Op, err error) {
-	items, err := s.backend.List(ctx, core.ShardID(from), itemPrefix, 0)
+	items, err := s.backend.List(ctx, core.ShardID(from), itemPrefix, 0, maxBody)
 	keys := s.manager.Map().Keyspace
 	for _, item := range items {
 		if r.Has(keys.Of(strings.TrimPrefix(item.Key, itemPrefix))) {

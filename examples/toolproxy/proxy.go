@@ -7,26 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/effect"
 )
 
 // A proxy makes the calls of tools while it leads.
 type proxy struct {
-	tools  map[string]string // their URLs
-	view   func() *core.View
+	tools  map[string]string             // their URLs
 	ledger atomic.Pointer[effect.Ledger] // nil while another member leads
 }
 
 // lead is the handler of the leader's lease.
 func (p *proxy) lead(ctx context.Context, lease *core.Lease) error {
-	ledger, err := effect.Open(ctx, lease, &effect.Options{MaxResult: effect.MaxMaxResult, Attempts: 2,
-		Rules: func() []control.Rule { return p.view().Rules }})
+	ledger, err := effect.Open(ctx, lease, &effect.Options{MaxResult: effect.MaxMaxResult, Attempts: 2})
 	if err != nil {
 		return err
 	}
@@ -82,11 +78,8 @@ func use(ctx context.Context, url, id string, arguments []byte) ([]byte, error) 
 	}
 	r.Header.Set("Tenure-Effect", id) // with an Idempotency-Key the transport would repeat the request by itself
 	resp, err := client.Do(r)
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return nil, effect.NotDone(err) // nothing was sent
-	}
 	if err != nil {
-		return nil, err
+		return nil, effect.NotSent(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, effect.MaxMaxResult+1))

@@ -195,8 +195,8 @@ func (m *Machine) watch() {
 	m.beatAt = min(m.beatAt, m.now.Add(m.interval()))
 }
 
-// AppendWatch appends the sessions whose heartbeats the machine wants to see,
-// with the versions it knows: ObserveQuery.Beats of the next Observe.
+// AppendWatch appends the sessions whose heartbeats the machine needs, with the versions that it
+// knows. They are ObserveQuery.Beats of the next Observe.
 func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	if m.phase != live {
 		return b
@@ -315,9 +315,9 @@ func (m *Machine) widen() {
 	m.resync()
 }
 
-// AppendSilent appends the sessions of members that are watched, and of which no
-// heartbeat was seen for their TTL although this session is trusted at now. Unlike
-// the silence that leads to an eviction (C5) it needs no proof: it is for operators.
+// AppendSilent appends the sessions of watched members of which no heartbeat was seen for their
+// TTL, if this session is trusted at now. Unlike the silence that leads to an eviction (C5), it
+// needs no proof, because it is for operators.
 func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.SessionID {
 	if !m.Trusted(now) {
 		return b
@@ -330,8 +330,8 @@ func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.Sessi
 	return b
 }
 
-// AppendHeard appends, for each member that is watched, when its last heartbeat was
-// seen. It is for operators, as AppendSilent is.
+// AppendHeard appends, for each watched member, the instant at which its last heartbeat was seen.
+// It is for operators.
 func (m *Machine) AppendHeard(b []Heard) []Heard {
 	for _, p := range m.watched {
 		b = append(b, Heard{Session: p.member.Session, At: p.changed})
@@ -339,7 +339,7 @@ func (m *Machine) AppendHeard(b []Heard) []Heard {
 	return b
 }
 
-// Heard is when a member's last heartbeat was seen.
+// Heard is the instant at which a member's last heartbeat was seen.
 type Heard struct {
 	Session driver.SessionID
 	At      Instant

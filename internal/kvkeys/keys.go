@@ -24,7 +24,7 @@ const EndedSlots = 16
 //	<ns>/!node/!removed           a tombstone for removed labels; permanent
 //	<ns>/!node/!ended-<slot>      the evictor of a session
 //	<ns>/!state/member/<session>  a member: written by join and update
-//	<ns>/!state/shard/<shard>     owner; permanent
+//	<ns>/!state/shard/<shard>     owner, and the last leases; permanent
 //	<ns>/!beat/<session>          the record that a heartbeat changes
 //	<ns>/!head/<shard>            number of commits, head of the log
 //	<ns>/!log/<shard>/<seq>       the entries of one commit, under the last one's number

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 )
 
 // A record is one line of text: the number of the format, then fields separated by
@@ -84,18 +85,26 @@ type Shard struct {
 	Session driver.SessionID
 	From    driver.Token // if Session is not empty
 	Token   driver.Token // if Session is empty
+	Past    string       // the last leases, as package grants has them, or one byte more than it has
 }
 
 // Encode is the record's text.
 func (s Shard) Encode() []byte {
 	if s.Session == "" {
-		return fmt.Appendf(nil, "%s free %d", Format, s.Token)
+		return appendPast(fmt.Appendf(nil, "%s free %d", Format, s.Token), s.Past)
 	}
-	b := make([]byte, 0, len(Format)+len(" held ")+len(s.Session)+21)
+	b := make([]byte, 0, len(Format)+len(" held ")+len(s.Session)+21+len(" @")+len(s.Past))
 	b = append(b, Format+" held "...)
 	b = append(b, s.Session...)
 	b = append(b, ' ')
-	return strconv.AppendInt(b, int64(s.From), 10)
+	return appendPast(strconv.AppendInt(b, int64(s.From), 10), s.Past)
+}
+
+func appendPast(b []byte, past string) []byte {
+	if past != "" {
+		b = append(append(b, " @"...), past...)
+	}
+	return b
 }
 
 // ParseShard reads a shard's record, or says why it is damaged.
@@ -119,6 +128,10 @@ func ParseShard(text []byte) (s Shard, reason string) {
 	}
 	if l.Reason != "" {
 		return Shard{}, l.Reason
+	}
+	if bytes.HasPrefix(l.Rest, []byte{'@'}) {
+		text := l.Word()[1:]
+		s.Past = string(text[:min(len(text), grants.MaxBytes+1)])
 	}
 	return s, ""
 }

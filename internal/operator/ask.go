@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // Bounds of a Question.
@@ -193,7 +193,7 @@ func (w *Writer) Done(ctx context.Context, node, by string) (bool, error) {
 // decode reads the record of a Stop.
 func decode(i *core.Item) (*control.Rule, error) {
 	r := new(control.Rule)
-	if json.Unmarshal(i.Value, r) != nil || r.Validate() != nil || r.Key() != i.Key || r.Kind != control.Stop {
+	if boundjson.Unmarshal(i.Value, control.MaxRecord, 256, r) != nil || r.Validate() != nil || r.Key() != i.Key || r.Kind != control.Stop {
 		_, node, _ := strings.Cut(strings.TrimPrefix(i.Key, "rule/"), "/")
 		return nil, fmt.Errorf("tenure: %w: the record %.200q of shard %q is not understood as the place of a node: "+
 			"use a newer version, or end it by tenure may-stop %.140q --done", driver.ErrDamaged, i.Key, control.Shard, node)
@@ -228,7 +228,7 @@ func (w *Writer) picture(ctx context.Context, v *driver.View) (*picture, error) 
 	}
 	prefix := strings.TrimSuffix((&control.Rule{Kind: control.Stop, Node: "x"}).Key(), "x")
 	items, err := limited(ctx, w, func(ctx context.Context) ([]core.Item, error) {
-		return w.Backend.List(ctx, control.Shard, prefix, control.MaxRules+1)
+		return w.Backend.List(ctx, control.Shard, prefix, control.MaxRules+1, control.MaxRecord)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the places: %w", err)

@@ -470,8 +470,8 @@ type stalling struct {
 	stall func(prefix string)
 }
 
-func (s *stalling) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
-	items, err := s.Backend.List(ctx, shard, prefix, limit)
+func (s *stalling) List(ctx context.Context, shard core.ShardID, prefix string, limit, largest int) ([]core.Item, error) {
+	items, err := s.Backend.List(ctx, shard, prefix, limit, largest)
 	s.stall(prefix)
 	return items, err
 }

@@ -6,6 +6,7 @@ package peerdial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
@@ -13,18 +14,22 @@ import (
 )
 
 // ErrLocal refuses an address.
-var ErrLocal = errors.New("the address is loopback, link-local, multicast or unspecified: allow it, as an address and not as a name")
+var ErrLocal = errors.New("the address is this machine's, loopback, link-local, multicast or unspecified: allow it, as an address and not as a name")
 
 // timeout bounds a connection attempt.
 const timeout = 10 * time.Second
 
 // Dial returns a function that connects. It refuses local addresses with ErrLocal, but for
-// those that are written as such where allowed says that the caller has allowed them.
-func Dial(allowed bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+// those that are written as such where allowed says that the caller has allowed them. If forwards,
+// it so refuses all addresses of this machine: a member that forwards requests is not their owner.
+func Dial(allowed, forwards bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		d := net.Dialer{Timeout: timeout}
 		if _, literal := parse(address); !literal || !allowed {
 			d.ControlContext = refuse
+			if forwards {
+				d.ControlContext = refuseOwn
+			}
 		}
 		return d.DialContext(ctx, network, address)
 	}
@@ -42,6 +47,21 @@ func refuse(_ context.Context, _, address string, _ syscall.RawConn) error {
 		return ErrLocal
 	}
 	return nil
+}
+
+// refuseOwn refuses the addresses of this machine's interfaces, too.
+func refuseOwn(ctx context.Context, network, address string, c syscall.RawConn) error {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("%w: this machine's are not known: %w", ErrLocal, err)
+	}
+	ip, _ := parse(address)
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == ip.Unmap().WithZone("") {
+			return ErrLocal
+		}
+	}
+	return refuse(ctx, network, address, c)
 }
 
 func parse(address string) (netip.Addr, bool) {

@@ -1,6 +1,7 @@
 package peerdial
 
 import (
+	"context"
 	"errors"
 	"net"
 	"testing"
@@ -39,7 +40,7 @@ func TestDial(t *testing.T) {
 			if allowed && host != "localhost" {
 				continue
 			}
-			c, err := Dial(allowed)(t.Context(), "tcp", net.JoinHostPort(host, port))
+			c, err := Dial(allowed, false)(t.Context(), "tcp", net.JoinHostPort(host, port))
 			if !errors.Is(err, ErrLocal) {
 				t.Errorf("%s, allowed %v: %v, want ErrLocal", host, allowed, err)
 			}
@@ -48,11 +49,56 @@ func TestDial(t *testing.T) {
 			}
 		}
 	}
-	c, err := Dial(true)(t.Context(), "tcp", l.Addr().String())
+	c, err := Dial(true, false)(t.Context(), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatalf("an address that was allowed: %v", err)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDialForwards: a member that forwards connects to no address of its machine's interfaces, but for
+// one that is allowed as such, and nothing is connected to before. One that does not forward does.
+func TestDialForwards(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	global := 0
+	for _, a := range addrs {
+		ip := a.(*net.IPNet).IP
+		address := net.JoinHostPort(ip.String(), port)
+		if ip.IsLinkLocalUnicast() {
+			continue // it needs a zone
+		}
+		if c, err := Dial(false, true)(t.Context(), "tcp", address); !errors.Is(err, ErrLocal) {
+			t.Errorf("%s: %v, %v, want ErrLocal", address, c, err)
+		}
+		if Local(address) {
+			continue
+		}
+		global++
+		for _, dial := range []func(context.Context, string, string) (net.Conn, error){Dial(false, false), Dial(true, true)} {
+			c, err := dial(t.Context(), "tcp", address)
+			if err != nil {
+				t.Errorf("%s: %v", address, err)
+				continue
+			}
+			_ = c.Close()
+		}
+	}
+	if global == 0 {
+		t.Skip("this machine has no address but loopback")
 	}
 }

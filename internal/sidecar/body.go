@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -180,16 +181,26 @@ func delim(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// A utf8Reader fails at bytes that are not UTF-8, for which the decoder would put others.
+// A utf8Reader fails at bytes that are not UTF-8, and at the escape of half a character, such as
+// \ud800. The decoder would put another character for them.
 type utf8Reader struct {
 	from  io.Reader
 	begun [utf8.UTFMax]byte // of a character
 	n     int
+
+	escaped int  // bytes of an escape that has begun
+	code    int  // of that escape
+	half    bool // the last escape was the first half of a character
 }
 
 func (u *utf8Reader) Read(p []byte) (int, error) {
 	n, err := u.from.Read(p)
 	text := p[:n]
+	for _, c := range text {
+		if !u.whole(c) {
+			return 0, errNotUTF8
+		}
+	}
 	for u.n > 0 && len(text) > 0 {
 		u.begun[u.n], text = text[0], text[1:]
 		u.n++
@@ -221,4 +232,26 @@ func (u *utf8Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var errNotUTF8 = errors.New("it is not UTF-8: send bytes as base64")
+// whole follows the escapes of a text. It is false where half a character is without the other half.
+func (u *utf8Reader) whole(c byte) bool {
+	switch {
+	case u.escaped == 0 && c != '\\':
+		return !u.half
+	case u.escaped == 0 || u.escaped == 1 && c == 'u':
+		u.escaped++
+		return true
+	case u.escaped == 1:
+		u.escaped = 0
+		return !u.half
+	}
+	digit := strings.IndexByte("0123456789abcdef", c|0x20) // -1: the decoder refuses the escape
+	u.escaped, u.code = u.escaped+1, u.code<<4&0xffff|max(digit, 0)
+	if u.escaped < len(`\ud800`) {
+		return true
+	}
+	matches := (u.code>>10 == 0xdc00>>10) == u.half
+	u.escaped, u.half = 0, u.code>>10 == 0xd800>>10
+	return matches
+}
+
+var errNotUTF8 = errors.New("it is not UTF-8, or has an escape of half a character such as \\ud800: send bytes as base64")

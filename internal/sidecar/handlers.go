@@ -299,7 +299,7 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	page, err := s.page(ctx, shard, core.Seq(after), int(limit))
+	page, _, err := s.page(ctx, shard, core.Seq(after), int(limit), pageBytes)
 	if err != nil {
 		fail(w, err)
 		return
@@ -307,37 +307,47 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, page)
 }
 
-// page reads entries after one, or with -1 from the oldest.
-func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit int) (*logReply, error) {
+// page reads entries after one, or with -1 from the oldest: at most limit, and none after most bytes.
+func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, most int) (out *logReply, size int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.callTime)
 	defer cancel()
 	if after < 0 {
 		p, err := s.b.ReadLog(ctx, core.ShardID(shard), 0, 0)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		after = max(p.Head.Oldest, 1) - 1
 	}
-	out := &logReply{Entries: []entry{}}
-	for size, count := 0, 2; ; {
+	out = &logReply{Entries: []entry{}}
+	for count := 1; ; {
 		p, err := s.b.ReadLog(ctx, core.ShardID(shard), after, min(limit-len(out.Entries), count))
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		out.Head = newHeadState(p.Head)
 		longest := 1
 		for _, e := range p.Entries {
 			out.Entries = append(out.Entries, entry{e.Seq, e.Token, newPayload(e.Payload)})
-			size += len(e.Payload)
+			size += len(e.Payload) + 5*controls(e.Payload) // of JSON
 			longest = max(longest, len(e.Payload))
 			after = e.Seq
 		}
 		// The next may be as long as these.
-		count = min(max(pageBytes/longest, 1), 4*count, pageEntries)
-		if len(p.Entries) == 0 || after >= p.Head.Seq || len(out.Entries) >= limit || size >= pageBytes {
-			return out, nil
+		count = min(max(most/longest, 1), 4*count, pageEntries)
+		if len(p.Entries) == 0 || after >= p.Head.Seq || len(out.Entries) >= limit || size >= most {
+			return out, size, nil
 		}
 	}
+}
+
+// controls counts the bytes that JSON writes as six.
+func controls(b []byte) (n int) {
+	for _, c := range b {
+		if c < ' ' || c == '<' || c == '>' || c == '&' {
+			n++
+		}
+	}
+	return n
 }
 
 // A stream writes server-sent events.
@@ -354,11 +364,16 @@ func newStream(w http.ResponseWriter) *stream {
 
 // event writes one, for which the client has some time.
 func (o *stream) event(name string, v any, limit time.Duration) error {
-	text, err := json.Marshal(v)
-	if err != nil {
+	if err := o.c.SetWriteDeadline(time.Now().Add(min(limit, writeTime))); err != nil {
 		return err
 	}
-	return o.send(fmt.Sprintf("event: %s\ndata: %s\n\n", name, text), limit)
+	if _, err := fmt.Fprintf(o.w, "event: %s\ndata: ", name); err != nil {
+		return err
+	}
+	if err := json.NewEncoder(o.w).Encode(v); err != nil { // without a copy, and ends in a new line
+		return err
+	}
+	return o.send("\n", limit)
 }
 
 func (o *stream) send(text string, limit time.Duration) error {
@@ -375,6 +390,7 @@ func (o *stream) send(text string, limit time.Duration) error {
 const (
 	quietTime = 15 * time.Second // after which a comment shows that the stream lives
 	retryTime = 500 * time.Millisecond
+	takeTime  = 5 * time.Second // for the client to take entries while others wait for room
 )
 
 // tail streams the entries of a log as they are appended.
@@ -417,11 +433,12 @@ type tailer struct {
 	after  core.Seq
 	out    *stream
 	cursor driver.Cursor
+	hints  int // entries that wait takes at once
 }
 
 func (t *tailer) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		page, err := t.s.page(ctx, t.shard, t.after, maxEntries)
+		page, late, leave, err := t.page(ctx)
 		switch {
 		case err != nil && lasting(err):
 			return err
@@ -432,21 +449,39 @@ func (t *tailer) run(ctx context.Context) error {
 			continue
 		}
 		for _, e := range page.Entries {
-			if err := t.out.event("entry", e, writeTime); err != nil {
-				return err
+			if err = t.out.event("entry", e, time.Until(late)); err != nil {
+				break
 			}
 			t.after = e.Seq
 		}
+		leave()
 		if t.after < 0 {
 			t.after = page.Head.Oldest - 1
 		}
-		if t.after >= page.Head.Seq {
-			if err := t.wait(ctx); err != nil {
-				return err
-			}
+		if err == nil && t.after >= page.Head.Seq {
+			err = t.wait(ctx)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// page reads the next entries. Unless they are a few bytes, they have room that streams share until leave
+// is called. The client, which may read nothing, has until late to take them.
+func (t *tailer) page(ctx context.Context) (page *logReply, late time.Time, leave func(), err error) {
+	waits, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	if leave, err = t.s.followed.take(waits, pageBytes); err != nil {
+		return nil, late, nil, err
+	}
+	page, size, err := t.s.page(ctx, t.shard, t.after, maxEntries, roomUnit)
+	if err == nil && size > smallBody {
+		return page, time.Now().Add(takeTime), leave, nil
+	}
+	leave()
+	return page, time.Now().Add(maxEntries * writeTime), func() {}, err
 }
 
 // lasting reports whether a read that failed will fail again.
@@ -459,7 +494,7 @@ func (t *tailer) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
 	for {
-		p, err := t.s.b.TailLog(limited, t.cursor, pageEntries)
+		p, err := t.s.b.TailLog(limited, t.cursor, max(t.hints, 1))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -470,7 +505,11 @@ func (t *tailer) wait(ctx context.Context) error {
 		case err != nil:
 			return t.pause(ctx)
 		}
-		t.cursor = p.Cursor
+		longest := 1
+		for _, e := range p.Entries {
+			longest = max(longest, len(e.Payload))
+		}
+		t.cursor, t.hints = p.Cursor, min(max(roomUnit/longest, 1), 4*max(t.hints, 1), pageEntries)
 		if p.Reset || slices.ContainsFunc(p.Entries, func(e core.Entry) bool { return string(e.Shard) == t.shard }) {
 			return nil
 		}
@@ -485,5 +524,5 @@ func (t *tailer) pause(ctx context.Context) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return t.out.send(": the store does not answer\n\n", writeTime)
+	return t.out.send(": the store does not answer, or other streams are served\n\n", writeTime)
 }

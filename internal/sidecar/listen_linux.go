@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -29,15 +30,37 @@ func unlock(lock *os.File) error {
 // listenUnix listens on a socket. Of several processes the holder of the lock beside the
 // socket has it, so that a socket which a killed process left can be removed.
 func listenUnix(path string) (net.Listener, error) {
+	if err := checkDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("tenure: the lock of the socket: %w: make its directory, for this user only", err)
+		return nil, fmt.Errorf("tenure: the lock of the socket: %w", err)
 	}
 	ln, err := listenLocked(path, lock)
 	if err != nil {
 		return nil, errors.Join(err, unlock(lock))
 	}
 	return &lockedListener{ln, lock}, nil
+}
+
+// checkDir refuses a directory that another user may write, who could put a socket in the place of
+// this one, and lead its clients to believe in leases. It makes one that is missing.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(dir, 0o700); err == nil {
+			info, err = os.Stat(dir)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("tenure: the directory of the socket: %w", err)
+	}
+	st, known := info.Sys().(*syscall.Stat_t)
+	if own := os.Geteuid(); !known || st.Uid != 0 && int64(st.Uid) != int64(own) || info.Mode().Perm()&0o022 != 0 {
+		return invalid("others may write the directory %s of the socket, which is %v: use one of user %d with mode 0700", dir, info.Mode(), own)
+	}
+	return nil
 }
 
 func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {

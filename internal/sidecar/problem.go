@@ -125,13 +125,9 @@ func fail(w http.ResponseWriter, err error) {
 
 // answer writes v as JSON.
 func answer(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // what is answered can be marshalled
-		status, text = http.StatusInternalServerError, nil
-	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that is gone has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // a client that is gone has no use for the error
 }

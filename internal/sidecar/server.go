@@ -68,6 +68,7 @@ type Server struct {
 	attempts  chan struct{} // one for each attempt of an effect
 	bodies    *room
 	answers   *room
+	followed  *room // of entries for streams of logs
 
 	mu     sync.Mutex
 	leases map[string]*tenancy // by id
@@ -104,7 +105,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 		budget: member.DrainBudget * 4 / 5, giveTime: member.DrainBudget + 2*member.CallTimeout,
 		// Values in base64, and what is around them.
 		maxBody: min(int64(2*l.WriteBytes+128*l.WriteOps+1<<16), mostBody), limits: l,
-		bodies: newRoom(mostBody), answers: newRoom(mostBody / 2),
+		bodies: newRoom(mostBody), answers: newRoom(mostBody / 2), followed: newRoom(pageBytes),
 		maxLeases: cmp.Or(o.MaxLeases, 256), maxTails: cmp.Or(o.MaxTails, 16),
 		leases: map[string]*tenancy{}, shards: map[string]*tenancy{},
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 )
 
 var (
@@ -40,6 +41,8 @@ func Width(column string) int {
 		return 1040
 	case "store_id", "incarnation", "id":
 		return 64
+	case "grants":
+		return grants.MaxBytes
 	case "shard", "node":
 		return driver.MaxNameLen
 	case "session":

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +31,7 @@ const maxBreaches = 100
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
-	// MayGo: a member may remove the file meanwhile. Check skips it if it is not there.
+	// MayGo: a member may remove the file meanwhile. Then its absence is a gap.
 	MayGo bool
 }
 
@@ -97,6 +99,7 @@ type Report struct {
 	Evictions int      `json:"evictions"`
 	Breaches  []Breach `json:"breaches"`
 	More      int      `json:"more_breaches,omitempty"` // that are not listed
+	Unread    []string `json:"unread,omitempty"`        // files that were not read to their end, with the reason
 
 	leases map[driver.ShardID][]*grant
 }
@@ -105,20 +108,11 @@ type Report struct {
 // machine of this version does, and leases, tokens, evictions and commits of all of them with
 // each other. clockError is how far the members' wall clocks may be apart.
 //
-// An error says that a file cannot be read, or is of another namespace, or is ctx's. Breaches are no
-// error.
+// An error says that files are of two namespaces, or that no file can be read, or is ctx's. Breaches
+// and other bad files are no error.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
-	c := &checker{
-		ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}},
-		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
-		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
-		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
-		holders: make(map[driver.ShardID]map[driver.Token]driver.SessionID), showed: make(map[said][]showed),
-		saying: make(map[said][]*driver.MemberState), doubts: make(map[driver.ShardID][]ackedSpan),
-		begins: make(map[driver.ShardID][]begin), joined: make(map[driver.Fence]bool),
-		evicted: make(map[driver.SessionID]time.Time),
-	}
-	runs, err := byRun(sources)
+	c := newChecker(ctx, clockError)
+	runs, err := c.byRun(sources)
 	if err != nil {
 		return nil, err
 	}
@@ -128,29 +122,72 @@ func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Re
 		}
 	}
 	c.compare()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.read == 0 && c.bad != nil && len(c.report.Breaches) == 0 {
+		return nil, c.bad
+	}
 	c.report.leases = c.grants
 	slices.SortStableFunc(c.report.Breaches, func(a, b Breach) int { return a.Time.Compare(b.Time) })
 	return c.report, nil
 }
 
+func newChecker(ctx context.Context, clockError time.Duration) *checker {
+	return &checker{
+		ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}},
+		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
+		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
+		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
+		holders: make(map[driver.ShardID]map[driver.Token]driver.SessionID), showed: make(map[said][]showed),
+		saying: make(map[said][]*driver.MemberState), doubts: make(map[driver.ShardID][]ackedSpan),
+		begins: make(map[driver.ShardID][]begin), joined: make(map[driver.Fence]bool),
+		evicted: make(map[driver.SessionID]eviction), set: make(map[string]time.Duration),
+	}
+}
+
 type file struct {
 	Source
 	head Header
+	most int // lines that a checksum covers; 0: all
+}
+
+// unread notes a file that cannot be read, or only in part.
+func (c *checker) unread(err error) {
+	c.bad = cmp.Or(c.bad, err)
+	c.report.Unread = append(c.report.Unread, err.Error())
 }
 
 // byRun reads the headers, and returns the files of each Run in order.
-func byRun(sources []Source) ([][]file, error) {
+func (c *checker) byRun(sources []Source) ([][]file, error) {
 	var files []file
-	var gone error
 	for _, s := range sources {
 		f := file{Source: s}
-		err := f.read(func(r *Reader) error { f.head = r.Header; return nil })
+		err := f.read(func(r *Reader) error {
+			f.head = r.Header
+			var err error
+			for c.ctx.Err() == nil && err == nil { // to the checksum: what it does not fit accuses nobody
+				err = r.scan()
+			}
+			switch {
+			case errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrTooLong):
+				return nil
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				f.most = max(r.good, 1)
+				return nil
+			}
+			return err
+		})
+		if c.ctx.Err() != nil {
+			return nil, c.ctx.Err()
+		}
 		if s.gone(err) {
-			gone = err
+			c.bad = cmp.Or(c.bad, err)
 			continue
 		}
 		if err != nil {
-			return nil, err
+			c.unread(err)
+			continue
 		}
 		if len(files) > 0 {
 			first := &files[0].head
@@ -162,9 +199,6 @@ func byRun(sources []Source) ([][]file, error) {
 		}
 		files = append(files, f)
 	}
-	if len(files) == 0 && gone != nil {
-		return nil, gone
-	}
 	slices.SortStableFunc(files, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.head.Run, b.head.Run), cmp.Compare(a.head.Part, b.head.Part))
 	})
@@ -173,7 +207,8 @@ func byRun(sources []Source) ([][]file, error) {
 		if i == 0 || files[i].head.Run != files[i-1].head.Run {
 			runs = append(runs, nil)
 		} else if files[i].head.Part == files[i-1].head.Part {
-			return nil, fmt.Errorf("%s and %s are the same part of one trace: name each file once", files[i-1].Name, files[i].Name)
+			c.unread(fmt.Errorf("%s and %s are the same part of one trace: name each file once", files[i-1].Name, files[i].Name))
+			continue
 		}
 		runs[len(runs)-1] = append(runs[len(runs)-1], files[i])
 	}
@@ -188,6 +223,7 @@ func (f *file) read(do func(*Reader) error) error {
 	defer open.Close()
 	r, err := NewReader(open)
 	if err == nil {
+		r.most = f.most
 		err = do(r)
 	}
 	if err != nil {
@@ -214,8 +250,11 @@ type checker struct {
 	doubts     map[driver.ShardID][]ackedSpan
 	begins     map[driver.ShardID][]begin
 	joined     map[driver.Fence]bool // no commit under it follows
-	evicted    map[driver.SessionID]time.Time
+	evicted    map[driver.SessionID]eviction
 	gifts      []gift
+	set        map[string]time.Duration // by how much the wall clock of a node label was set
+	bad        error                    // the first of a file that was not read
+	read       int                      // files that were read to their end
 }
 
 // A session is one that a traced member had.
@@ -249,6 +288,7 @@ type eviction struct {
 	sent   time.Time
 	done   time.Time // it was answered
 	isDead bool      // C14
+	whole  bool      // isDead is known
 	proof  []link    // the newest before it
 }
 
@@ -268,19 +308,25 @@ type asked struct {
 // tracer goes through the records of one Run.
 type tracer struct {
 	*checker
-	run     *Run
-	m       *fsm.Machine // nil: steps are not compared, or not any more
-	joinsAs []driver.SessionID
-	calls   map[fsm.CallID]asked
-	dead    map[driver.SessionID]bool
-	wall    int64 // of the wall clock, less the instant
-	now     time.Time
-	own     []*session
-	links   []link     // since its newest join without a gap
-	joining fsm.CallID // the newest join
-	runner  *runner
-	seen    *seen
-	offered map[driver.Fence]time.Time // when its transfer was first asked for
+	run       *Run
+	m         *fsm.Machine // nil: steps are not compared, or no longer
+	joinsAs   []driver.SessionID
+	calls     map[fsm.CallID]asked
+	dead      map[driver.SessionID]bool
+	wall      int64 // of the wall clock, less the instant
+	now       time.Time
+	own       []*session
+	links     []link     // since its newest join without a gap
+	joining   fsm.CallID // the newest join
+	runner    *runner
+	seen      *seen
+	offered   map[driver.Fence]time.Time      // when its transfer was first asked for
+	tried     map[driver.ShardID]driver.Owner // the newest claim or transfer: to whom, and the token before
+	whole     bool                            // no record is missing so far
+	pos       int64                           // step that the next record follows
+	exact     bool                            // pos is known
+	open      bool                            // more records should follow
+	low, high int64                           // least and greatest wall
 }
 
 func (c *checker) breach(b Breach) {
@@ -293,29 +339,48 @@ func (c *checker) breach(b Breach) {
 
 func (c *checker) run(files []file) error {
 	head := files[0].head
+	whole := head.Part == 0 && head.Steps == 0
 	t := &tracer{checker: c, calls: make(map[fsm.CallID]asked), dead: make(map[driver.SessionID]bool),
-		runner: newRunner(head.Runner && head.Part == 0), seen: newSeen(), offered: make(map[driver.Fence]time.Time),
+		runner: newRunner(head.Runner && whole), seen: newSeen(), offered: make(map[driver.Fence]time.Time),
+		tried: make(map[driver.ShardID]driver.Owner), whole: whole, low: math.MaxInt64, high: math.MinInt64,
 		run: &Run{Node: head.Config.Member.Node, Namespace: head.Namespace, From: time.Unix(0, head.Wall).UTC()}}
 	c.report.Runs = append(c.report.Runs, t.run)
-	if head.Part == 0 {
+	t.now = t.run.From
+	if whole {
 		t.m = fsm.New(head.Config.Machine(t.session))
 	} else {
 		t.note("it begins with step %d, as the files before were removed: steps are not compared", head.Steps+1)
 	}
 	for i, f := range files {
-		if i > 0 && f.head.Part != files[i-1].head.Part+1 {
+		switch {
+		case i > 0 && f.head.Part != files[i-1].head.Part+1:
 			t.gap("files between %s and %s are missing", files[i-1].Name, f.Name)
+		case t.exact && f.head.Steps != t.pos:
+			t.gap("%s begins after step %d, and the file before ends with step %d", f.Name, f.head.Steps, t.pos)
 		}
-		t.wall = f.head.Wall - int64(f.head.At)
+		t.pos, t.exact, t.open = f.head.Steps, true, head.Runner
+		t.clock(f.head.Wall, f.head.At)
 		err := f.read(t.records)
-		if f.gone(err) {
+		switch {
+		case t.ctx.Err() != nil:
+			return t.ctx.Err()
+		case f.gone(err):
 			t.gap("%s was removed before it was read", f.Name)
-			continue
+		case err != nil:
+			c.unread(err)
+			t.gap("%v", err)
+		default:
+			c.read++
+			t.run.Files = append(t.run.Files, f.Name)
 		}
-		if err != nil {
-			return err
-		}
-		t.run.Files = append(t.run.Files, f.Name)
+	}
+	if t.open {
+		t.gap("the trace goes on in a file that is missing")
+	}
+	// Less lies between readings of two clocks.
+	if by := time.Duration(min(uint64(t.high)-uint64(t.low), 1<<60)); by >= time.Millisecond {
+		c.set[t.run.Node] = max(c.set[t.run.Node], by)
+		t.note("the wall clock was set by %v: times of this member are compared that much less closely", by)
 	}
 	t.ends()
 	t.endLeases() // the process may have ended here
@@ -341,9 +406,12 @@ func (t *tracer) stop(format string, args ...any) {
 
 // gap notes that records are missing after the last one: what became of the leases is not known.
 func (t *tracer) gap(format string, args ...any) {
+	if t.m == nil && t.exact {
+		t.note(format, args...)
+	}
 	t.stop(format, args...)
-	t.runner.on = false
-	t.links = nil
+	t.whole, t.exact, t.open = false, false, false
+	t.runner, t.links, t.joining = newRunner(false), nil, 0
 	t.cut()
 	t.endLeases()
 }
@@ -384,19 +452,19 @@ func (t *tracer) records(r *Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			t.note("the file ends in the middle: the process or its machine died, or the file was copied while it was written")
-			t.runner.on = false
-			t.cut()
+			t.gap("the file ends in the middle: the process or its machine died, its disk was full, or the file was copied while it was written")
 			return nil
 		case err != nil:
 			return err
 		}
 		if rec.Lost != 0 {
 			t.gap("%d records are missing, as the disk was slower than they came", rec.Lost)
+			t.open = r.Header.Runner
 		}
 		if rec.Wall != 0 {
-			t.wall = rec.Wall - int64(rec.At)
+			t.clock(rec.Wall, rec.At)
 		}
+		t.open = t.open && !rec.End
 		t.now = t.timeOf(rec.At)
 		if rec.Acks != nil {
 			t.acked(rec.Acks)
@@ -415,6 +483,12 @@ func (t *tracer) records(r *Reader) error {
 	}
 }
 
+// clock notes the wall clock's time at an instant.
+func (t *tracer) clock(wall int64, at fsm.Instant) {
+	t.wall = wall - int64(at)
+	t.low, t.high = min(t.low, t.wall), max(t.high, t.wall)
+}
+
 func (t *tracer) timeOf(at fsm.Instant) time.Time { return time.Unix(0, t.wall+int64(at)).UTC() }
 
 func (t *tracer) acked(a *Acks) {
@@ -430,11 +504,13 @@ func (t *tracer) acked(a *Acks) {
 // step compares a step with the machine's, and notes what it did.
 func (t *tracer) step(rec *Record) error {
 	t.run.Steps++
+	t.pos++
 	t.given(rec.In, rec.At)
 	t.answered(rec.In)
 	if v := rec.In.View; v != nil {
 		t.look(v)
 		for _, s := range v.Shards {
+			t.became(s.Shard, s.Owner)
 			t.show(s.Shard, s.Owner)
 		}
 	}
@@ -578,11 +654,22 @@ func (t *tracer) noteJoin(c asked, in *Input) {
 func (t *tracer) noteEvictions(c asked, in *Input) {
 	for i, x := range c.out.Suspects {
 		if in.Err == nil && i < len(in.Evictions) && in.Evictions[i].Evicted {
-			t.evictions = append(t.evictions, eviction{by: t.run.Node, of: x.Session, sent: c.at, done: t.now, isDead: t.dead[x.Session], proof: c.proof})
+			e := eviction{by: t.run.Node, of: x.Session, sent: c.at, done: t.now, isDead: t.dead[x.Session], whole: t.whole, proof: c.proof}
+			t.evictions = append(t.evictions, e)
 			t.ended[x.Session] = true
-			t.checker.evicted[x.Session] = t.now
+			t.evicted[x.Session] = e
 			t.report.Evictions++
 		}
+	}
+}
+
+// became notes what became of an attempt, whose answer may be lost.
+func (t *tracer) became(shard driver.ShardID, o driver.Owner) {
+	if was, ok := t.tried[shard]; ok && o.Token > was.Token {
+		if o.Session == was.Session {
+			note(t.claimed, shard, o.Token)
+		}
+		delete(t.tried, shard)
 	}
 }
 
@@ -635,9 +722,12 @@ func (t *tracer) effect(e *Effect) {
 	s := t.sessions[e.Session]
 	for _, c := range e.Claims {
 		t.show(c.Shard, c.Seen)
+		t.tried[c.Shard] = driver.Owner{Session: e.Session, Token: c.Seen.Token}
 	}
 	for _, x := range e.Transfers {
-		if _, again := t.offered[x.Fence]; !again { // a repeated one finds the success of the first
+		t.tried[x.Fence.Shard] = driver.Owner{Session: x.To, Token: x.Fence.Token}
+		// A repeated one finds the success of the first, which a gap may hide.
+		if _, again := t.offered[x.Fence]; !again && (t.whole || t.runner.leases[x.Fence] != nil) {
 			t.offered[x.Fence] = t.now
 		}
 	}
@@ -665,6 +755,7 @@ func (t *tracer) effect(e *Effect) {
 			s = t.sessions[e.Fence.Session]
 		}
 		t.run.Leases++
+		t.became(e.Fence.Shard, driver.Owner{Session: e.Fence.Session, Token: e.Fence.Token})
 		g := &grant{fence: *e.Fence, node: t.run.Node, from: t.now}
 		t.grants[e.Fence.Shard] = append(t.grants[e.Fence.Shard], g)
 		if s == nil { // of a trace whose beginning is missing
@@ -718,7 +809,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// compare judges what the members did together.
+// compare judges what the members did together. It looks at the context between the pieces that it compares with many
+// others, and ends with it.
 func (c *checker) compare() {
 	for shard, grants := range c.grants {
 		c.compareGrants(shard, grants)
@@ -730,6 +822,9 @@ func (c *checker) compare() {
 		c.compareBegins(shard, begins)
 	}
 	for _, e := range c.evictions {
+		if c.ctx.Err() != nil {
+			return
+		}
 		c.compareEviction(&e)
 		c.compareEnded(&e)
 	}
@@ -739,12 +834,18 @@ func (c *checker) compare() {
 	c.compareShown()
 }
 
+// apart is how far the wall clocks of two nodes may be apart.
+func (c *checker) apart(a, b string) time.Duration { return c.clockError + c.set[a] + c.set[b] }
+
 // compareGrants looks for leases that overlap (S1), and tokens that do not grow (S2, S6).
 func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	slices.SortStableFunc(grants, func(a, b *grant) int { return a.from.Compare(b.from) })
 	byToken := make(map[driver.Token]*grant, len(grants))
 	var longest, greatest *grant // of those before: the one trusted longest, and with the greatest token
 	for _, g := range grants {
+		if c.ctx.Err() != nil {
+			return
+		}
 		at := Breach{Time: g.from, Shard: string(shard)}
 		if was := byToken[g.fence.Token]; was != nil {
 			at.Rule, at.Nodes = "S2", []string{was.node, g.node}
@@ -756,13 +857,13 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 			c.breach(at)
 		}
 		byToken[g.fence.Token] = g
-		if greatest != nil && g.fence.Token < greatest.fence.Token && g.from.Sub(greatest.from) > c.clockError {
+		if greatest != nil && g.fence.Token < greatest.fence.Token && g.from.Sub(greatest.from) > c.apart(greatest.node, g.node) {
 			at.Rule, at.Nodes = "S2", []string{greatest.node, g.node}
 			at.Text = fmt.Sprintf("token %d of shard %q was granted to session %q after token %d to session %q at %s", g.fence.Token, shard,
 				g.fence.Session, greatest.fence.Token, greatest.fence.Session, greatest.from.Format(time.RFC3339Nano))
 			c.breach(at)
 		}
-		if over := longest; over != nil && over.fence.Session != g.fence.Session && over.to.Sub(g.from) > c.clockError &&
+		if over := longest; over != nil && over.fence.Session != g.fence.Session && over.to.Sub(g.from) > c.apart(over.node, g.node) &&
 			c.byMembers(shard, over, g) {
 			at.Rule, at.Nodes = "S1", []string{over.node, g.node}
 			at.Text = fmt.Sprintf("two members trusted a lease of shard %q for %v: session %q of node %q under token %d from %s to "+
@@ -774,7 +875,7 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 			}
 			c.breach(at)
 		}
-		if longest == nil || g.to.After(longest.to) {
+		if longest == nil || g.to.Add(-c.set[g.node]).After(longest.to.Add(-c.set[longest.node])) {
 			longest = g
 		}
 		if greatest == nil || g.fence.Token > greatest.fence.Token {
@@ -832,7 +933,7 @@ func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 // (M2, C5): its heartbeats that were answered are in its own trace.
 func (c *checker) compareEviction(e *eviction) {
 	s := c.sessions[e.of]
-	if s == nil || s.ttl == 0 || e.isDead {
+	if s == nil || s.ttl == 0 || e.isDead || !e.whole && e.by == s.node {
 		return
 	}
 	var last time.Time
@@ -842,7 +943,7 @@ func (c *checker) compareEviction(e *eviction) {
 		}
 	}
 	silent := e.sent.Sub(last)
-	if last.IsZero() || silent >= s.ttl-s.ttl/100-c.clockError {
+	if last.IsZero() || silent >= s.ttl-s.ttl/100-c.apart(e.by, s.node) {
 		c.compareProof(e, s)
 		return
 	}
@@ -859,15 +960,16 @@ func (c *checker) compareProof(e *eviction, s *session) {
 		return
 	}
 	var since, newest time.Time
+	set := c.set[e.by]
 	for _, l := range e.proof {
-		if since.IsZero() || l.done.Sub(newest) > s.ttl/2 {
+		if since.IsZero() || l.done.Sub(newest) > s.ttl/2+set {
 			since = l.done
 		}
 		if l.sent.After(newest) {
 			newest = l.sent
 		}
 	}
-	if e.sent.Sub(since) >= s.ttl-s.ttl/100 && e.sent.Sub(newest) <= s.ttl/2+s.ttl/100 {
+	if e.sent.Sub(since) >= s.ttl-s.ttl/100-set && e.sent.Sub(newest) <= s.ttl/2+s.ttl/100+set {
 		return
 	}
 	c.breach(Breach{Rule: "C5", Time: e.sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(

@@ -5,7 +5,8 @@
 //
 // # Format
 //
-// A file is gzip over lines of JSON. The first line is a [Header], each other one a [Record]; the
-// names of fields and kinds are the format. What changes their meaning raises [Format]. A file of
-// a process that was killed ends within a line.
+// A file is gzip over lines of JSON. The first line is a [Header], each other one a [Record] or a
+// checksum: {"sum": N} is the CRC-32 of all headers and records before it, without line ends. Log writes
+// one with each flush. The names of fields and kinds are the format. What changes their meaning raises
+// [Format]. A file of a process that was killed ends within a line. Lines after its last checksum do not count.
 package trace

@@ -1,11 +1,16 @@
 package trace
 
 import (
+	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
@@ -32,15 +38,18 @@ const (
 	// that weight counts. The writer does not wait for its next second where a quarter of it is
 	// in use.
 	maxWaiting = 32 << 20
+	// retryAfter is how long nothing is written after the disk failed.
+	retryAfter = time.Minute
 )
 
-// Log writes what one Elector's machine is given and does into files of a directory: the
-// newest, and the one before. Its methods wait neither for the disk nor for a step to be put into
+// Log writes what one Elector's machine is given and does into files of a directory. It removes the
+// oldest files of its node label, those of earlier Runs included. Its methods wait neither for the disk nor for a step to be put into
 // words: the machine's lock is held meanwhile. A step that does not fit into memory is lost, and a
 // reader learns of that. Safe for concurrent use.
 type Log struct {
 	o      Options
-	prefix string // of the files' names
+	label  string // begins the names of all files of the node label
+	prefix string // begins the names of this Run's files
 
 	mu      sync.Mutex
 	waiting []item
@@ -52,20 +61,23 @@ type Log struct {
 	done chan struct{} // closed by Close
 	gone chan struct{} // closed when the writer has ended
 
-	head  Header // of the writer, which alone uses what follows
+	head  Header // of the next file; only the writer uses it and the fields below
 	file  *os.File
 	zip   *gzip.Writer
+	lines *json.Encoder // into zip and sum
+	sum   lineSum
 	size  *counter
-	names []string // of the files that there are
+	retry time.Time // after a failure: when to make the next file
 }
 
 // item is a record, a step that is to become one, or the record of a call with what was asked for
 // and answered.
 type item struct {
-	rec *Record
-	at  fsm.Instant
-	in  fsm.Input
-	out []fsm.Effect
+	rec   *Record
+	at    fsm.Instant
+	in    fsm.Input
+	out   []fsm.Effect
+	steps int64 // that the machine took before
 }
 
 // weight is about how many bytes of memory an item keeps.
@@ -99,6 +111,14 @@ type counter struct {
 	n    int64
 }
 
+// lineSum sums lines without their ends, as a reader sees them.
+type lineSum uint32
+
+func (s *lineSum) Write(b []byte) (int, error) {
+	*s = lineSum(crc32.Update(uint32(*s), crc32.IEEETable, bytes.TrimSuffix(b, []byte("\n"))))
+	return len(b), nil
+}
+
 func (c *counter) Write(b []byte) (int, error) {
 	n, err := c.file.Write(b)
 	c.n += int64(n)
@@ -108,14 +128,14 @@ func (c *counter) Write(b []byte) (int, error) {
 // Options are what a Log needs. All are required.
 type Options struct {
 	Dir      string
-	MaxBytes int64 // of the files together
+	MaxBytes int64 // of all files of the node label together
 	Info     driver.Info
 	Config   *fsm.Config // of the machine before its first step
 	// Clock gives an instant and the wall clock's time at it.
 	Clock func() (fsm.Instant, time.Time)
 	// Acks is called each second, to call Acked with what was acknowledged since.
 	Acks func()
-	// Warn is called once, if writing fails, after which nothing is traced any more.
+	// Warn is called when writing fails, and again only after it succeeded in between.
 	Warn func(error)
 }
 
@@ -136,17 +156,21 @@ func (l *Log) Start(hostLock string) error {
 	for i := range id {
 		id[i] = byte(rand.IntN(256))
 	}
-	at, now := l.o.Clock()
-	l.prefix = fmt.Sprintf("%s-%s-%x", fileName(l.o.Config.Member.Node), now.UTC().Format("20060102T150405Z"), id[:4])
-	l.head.Run, l.head.At, l.head.Wall, l.head.Config.HostLock = hex.EncodeToString(id[:]), at, now.UnixNano(), hostLock
-	if err := l.open(); err != nil {
+	_, now := l.o.Clock()
+	l.label = fileName(l.o.Config.Member.Node) + "-"
+	l.prefix = fmt.Sprintf("%s%s-%x", l.label, now.UTC().Format("20060102T150405Z"), id[:4])
+	l.head.Run, l.head.Config.HostLock = hex.EncodeToString(id[:]), hostLock
+	switch err := l.open(); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("tenure: TraceDir: %w: it has to be a directory in which this process can make files", err)
+	case err != nil:
+		l.failed(err)
 	}
 	go l.write()
 	return nil
 }
 
-// fileName is a node label as a part of a file's name.
+// fileName is a node label as a part of a file's name. A hash tells apart labels that are changed or cut.
 func fileName(node string) string {
 	var b strings.Builder
 	for _, r := range node {
@@ -158,6 +182,9 @@ func fileName(node string) string {
 			b.WriteByte('_')
 		}
 	}
+	if b.String() != node {
+		fmt.Fprintf(&b, "_%x", hash(node))
+	}
 	return b.String()
 }
 
@@ -166,8 +193,8 @@ func fileName(node string) string {
 func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.steps++
 	l.put(item{at: now, in: *in, out: out})
+	l.steps++
 }
 
 // Acked notes commits.
@@ -180,10 +207,10 @@ func (l *Log) put(i item) {
 		return
 	}
 	if l.lost > 0 {
-		l.waiting = append(l.waiting, item{rec: &Record{At: i.at, Lost: l.lost}})
+		l.waiting = append(l.waiting, item{rec: &Record{At: i.at, Lost: l.lost}, steps: l.steps})
 		l.lost = 0
 	}
-	i.out = slices.Clone(i.out)
+	i.out, i.steps = slices.Clone(i.out), l.steps
 	l.waiting = append(l.waiting, i)
 	l.weight += i.weight()
 	if l.weight > maxWaiting/4 {
@@ -218,10 +245,8 @@ func (l *Log) write() {
 		case <-l.done:
 			ended = true
 		}
-		if err := l.flush(); err != nil {
-			l.o.Warn(fmt.Errorf("%w: nothing is traced any more", err))
-			l.stop()
-			return
+		if err := l.flush(ended); err != nil {
+			l.failed(err)
 		}
 	}
 	if err := l.shut(); err != nil {
@@ -229,67 +254,96 @@ func (l *Log) write() {
 	}
 }
 
-// stop has what comes be dropped, and waits for Close.
-func (l *Log) stop() {
-	_ = l.shut()
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	for {
-		l.o.Acks() // which keeps leases until then
-		l.take()
-		select {
-		case <-tick.C:
-		case <-l.full:
-		case <-l.done:
-			return
-		}
+// failed ends the file. What comes is dropped until the next one is made.
+func (l *Log) failed(err error) {
+	if l.retry.IsZero() {
+		l.o.Warn(fmt.Errorf("%w: records are missing until the disk takes them", err))
 	}
+	_ = l.shut()
+	l.retry = time.Now().Add(retryAfter)
+	l.head.Part++ // a reader misses a file
 }
 
-// take removes what waits.
-func (l *Log) take() (what []item, steps int64) {
+// take removes what waits, which nothing follows if the log has ended.
+func (l *Log) take(ended bool) (what []item, steps int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, now := l.o.Clock()
-	l.put(item{at: at, rec: &Record{At: at, Wall: now.UnixNano()}})
+	l.put(item{at: at, rec: &Record{At: at, Wall: now.UnixNano(), End: ended}})
 	what = l.waiting
 	l.waiting, l.weight = nil, 0
 	return what, l.steps
 }
 
-func (l *Log) flush() error {
-	l.o.Acks()
-	what, steps := l.take()
-	enc := json.NewEncoder(l.zip)
-	for i := range what {
-		if err := enc.Encode(what[i].record()); err != nil {
+func (l *Log) flush(ended bool) (err error) {
+	l.o.Acks() // which keeps leases until then
+	if l.file == nil && !time.Now().Before(l.retry) {
+		if err := l.open(); err != nil {
 			return err
 		}
 	}
-	if err := l.zip.Flush(); err != nil {
+	what, steps := l.take(ended) // dropped while there is no file
+	for i := 0; i < len(what) && l.file != nil && err == nil; i++ {
+		if l.head.Steps = what[i].steps; l.size.n >= l.o.MaxBytes/8 {
+			if err = l.shut(); err == nil {
+				err = l.open()
+			}
+		}
+		if err == nil {
+			err = l.lines.Encode(what[i].record())
+		}
+	}
+	if l.head.Steps = steps; l.file == nil || err != nil {
 		return err
 	}
-	if l.size.n < l.o.MaxBytes/2 {
-		return nil
+	if err = l.sync(); err == nil {
+		l.retry = time.Time{}
 	}
-	if err := l.shut(); err != nil {
-		return err
-	}
-	l.head.Part++
-	l.head.Steps = steps
-	at, now := l.o.Clock()
-	l.head.At, l.head.Wall = at, now.UnixNano()
-	return l.open()
+	return err
 }
 
-// open makes the next file, and removes the one before the last.
-func (l *Log) open() error {
-	if len(l.names) > 1 {
-		if err := os.Remove(l.names[0]); err != nil && !errors.Is(err, os.ErrNotExist) {
+// sync gives the file all lines and their checksum.
+func (l *Log) sync() error {
+	return errors.Join(json.NewEncoder(l.zip).Encode(checksum{uint32(l.sum)}), l.zip.Flush())
+}
+
+// makeRoom removes the oldest files of the node label, so that one more fits into MaxBytes.
+func (l *Log) makeRoom() error {
+	entries, err := os.ReadDir(l.o.Dir)
+	if err != nil {
+		return err
+	}
+	var all []fs.FileInfo
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), l.label) && strings.Contains(e.Name(), Suffix) && e.Type().IsRegular() {
+			if info, err := e.Info(); err == nil { // else it was removed meanwhile
+				all = append(all, info)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b fs.FileInfo) int {
+		return cmp.Or(b.ModTime().Compare(a.ModTime()), strings.Compare(b.Name(), a.Name()))
+	})
+	room := l.o.MaxBytes - l.o.MaxBytes/8
+	for _, f := range all {
+		room -= max(f.Size(), l.o.MaxBytes/256) // small files too are limited in number
+		if room >= 0 {
+			continue
+		}
+		if err := os.Remove(filepath.Join(l.o.Dir, f.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		l.names = l.names[1:]
 	}
+	return nil
+}
+
+// open makes the next file.
+func (l *Log) open() error {
+	if err := l.makeRoom(); err != nil {
+		return err
+	}
+	at, now := l.o.Clock()
+	l.head.At, l.head.Wall = at, now.UnixNano()
 	name := filepath.Join(l.o.Dir, fmt.Sprintf("%s-%04d%s", l.prefix, l.head.Part, Suffix))
 	file, err := os.OpenFile(name+newSuffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -297,18 +351,17 @@ func (l *Log) open() error {
 	}
 	l.file, l.size = file, &counter{file: file}
 	l.zip, _ = gzip.NewWriterLevel(l.size, gzip.BestSpeed) // the level is valid
-	err = json.NewEncoder(l.zip).Encode(&l.head)
-	if err == nil {
-		err = l.zip.Flush()
-	}
-	if err == nil {
+	l.sum = 0
+	l.lines = json.NewEncoder(io.MultiWriter(l.zip, &l.sum))
+	_ = l.lines.Encode(&l.head) // sync returns its error
+	if err = l.sync(); err == nil {
 		err = os.Rename(file.Name(), name)
 	}
 	if err != nil {
 		l.file = nil
 		return errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
-	l.names = append(l.names, name)
+	l.head.Part++
 	return nil
 }
 

@@ -4,22 +4,38 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
+
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // maxLine bounds one record, and with it the memory that a reader needs: a full view of
 // 100,000 shards has some 20 MB.
-const maxLine = 64 << 20
+const maxLine = 24 << 20
+
+// maxValues bounds the values of one record. A shard in a view has 11.
+const maxValues = 1_200_000
 
 // Reader reads one file.
 type Reader struct {
 	Header Header
 	lines  *bufio.Scanner
 	n      int
+	sum    uint32 // of the lines so far
+	good   int    // lines to the last one that has a checksum
+	most   int    // lines that are read; 0: all
 }
+
+// A checksum is a line of a file: the CRC-32 of all lines before it that are no checksums. In a file without
+// an end no other one tells a line that a disk changed.
+type checksum struct {
+	Sum uint32 `json:"sum"`
+}
+
+const sumStart = `{"sum":`
 
 // NewReader reads the header.
 func NewReader(from io.Reader) (*Reader, error) {
@@ -30,11 +46,10 @@ func NewReader(from io.Reader) (*Reader, error) {
 	r := &Reader{lines: bufio.NewScanner(zip)}
 	r.lines.Buffer(make([]byte, 64<<10), maxLine)
 	r.lines.Split(wholeLines)
-	if !r.lines.Scan() {
+	if err := r.scan(); err != nil {
 		return nil, fmt.Errorf("this is no trace of Tenure: %w", errors.Join(r.lines.Err(), io.ErrUnexpectedEOF))
 	}
-	r.n++
-	if err := json.Unmarshal(r.lines.Bytes(), &r.Header); err != nil || r.Header.Format == 0 {
+	if err := boundjson.Unmarshal(r.lines.Bytes(), maxLine, 256, &r.Header); err != nil || r.Header.Format == 0 {
 		return nil, errors.New("this is no trace of Tenure: its first line is no header")
 	}
 	if r.Header.Format != Format {
@@ -56,22 +71,42 @@ func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return 0, nil, nil
 }
 
+// scan reads the next line that is no checksum.
+func (r *Reader) scan() error {
+	for r.most == 0 || r.n < r.most {
+		if !r.lines.Scan() {
+			err := r.lines.Err()
+			switch {
+			case err == nil:
+				return io.EOF
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				return io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("line %d: %w", r.n+1, err)
+		}
+		line := r.lines.Bytes()
+		if !bytes.HasPrefix(line, []byte(sumStart)) {
+			r.n++
+			r.sum = crc32.Update(r.sum, crc32.IEEETable, line)
+			return nil
+		}
+		var c checksum
+		if err := boundjson.Unmarshal(line, maxLine, 8, &c); err != nil || c.Sum != r.sum {
+			return fmt.Errorf("the lines to line %d do not fit their checksum", r.n)
+		}
+		r.good = r.n
+	}
+	return io.ErrUnexpectedEOF
+}
+
 // Next reads the next record. The error is io.EOF at the end, and io.ErrUnexpectedEOF where the
 // process or the machine died before it had written the rest.
 func (r *Reader) Next() (*Record, error) {
-	if !r.lines.Scan() {
-		err := r.lines.Err()
-		switch {
-		case err == nil:
-			return nil, io.EOF
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, io.ErrUnexpectedEOF
-		}
-		return nil, fmt.Errorf("line %d: %w", r.n+1, err)
+	if err := r.scan(); err != nil {
+		return nil, err
 	}
-	r.n++
 	rec := new(Record)
-	if err := json.Unmarshal(r.lines.Bytes(), rec); err != nil {
+	if err := boundjson.Unmarshal(r.lines.Bytes(), maxLine, maxValues, rec); err != nil {
 		return nil, fmt.Errorf("line %d: %w", r.n, err)
 	}
 	return rec, nil

@@ -17,10 +17,10 @@ type Header struct {
 	Format    int         `json:"tenure_trace"`
 	Namespace string      `json:"namespace"`
 	StoreID   string      `json:"store_id"`
-	Run       string      `json:"run"`  // the same in all files of one Run, and in no other
-	Part      int         `json:"part"` // 0: it begins with the first step
-	Steps     int64       `json:"steps"`
-	Wall      int64       `json:"wall"` // nanoseconds since 1970, at the instant At
+	Run       string      `json:"run"`   // the same in all files of one Run, and in no other
+	Part      int         `json:"part"`  // 0: it begins with the first step
+	Steps     int64       `json:"steps"` // before this file
+	Wall      int64       `json:"wall"`  // nanoseconds since 1970, at the instant At
 	At        fsm.Instant `json:"at"`
 	Config    Config      `json:"config"`
 	Runner    bool        `json:"runner,omitempty"` // there are Calls and Leases as well
@@ -48,7 +48,7 @@ type Config struct {
 }
 
 // A Record is one line: a step of the machine, commits that were acknowledged, a call, what the
-// application was told of a lease, a time of the wall clock, or a gap.
+// application was told of a lease, a time of the wall clock, a gap, or the end of the Run.
 type Record struct {
 	At    fsm.Instant `json:"t"`
 	In    *Input      `json:"i,omitempty"`
@@ -58,6 +58,7 @@ type Record struct {
 	Lease *Lease      `json:"l,omitempty"`
 	Wall  int64       `json:"w,omitempty"` // nanoseconds since 1970
 	Lost  int64       `json:"lost,omitempty"`
+	End   bool        `json:"end,omitempty"` // no record follows, in this file or another
 }
 
 // Acks are commits under one lease that were acknowledged, with all numbers From to To, or are in

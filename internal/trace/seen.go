@@ -114,6 +114,9 @@ func (c *checker) compareShown() {
 			continue
 		}
 		for _, x := range states {
+			if c.ctx.Err() != nil {
+				return
+			}
 			if slices.ContainsFunc(c.saying[key], func(st *driver.MemberState) bool { return hash(*st) == hash(x.state) }) {
 				continue
 			}
@@ -133,7 +136,7 @@ func (c *checker) compareEnded(e *eviction) {
 		return
 	}
 	for _, sent := range s.beats {
-		if sent.Sub(e.sent) > c.clockError {
+		if sent.Sub(e.sent) > c.apart(e.by, s.node) {
 			c.breach(Breach{Rule: "M2", Time: sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
 				"a heartbeat of session %q succeeded, and so did the eviction of an older version that node %q sent %v before",
 				e.of, e.by, sent.Sub(e.sent))})
@@ -141,7 +144,7 @@ func (c *checker) compareEnded(e *eviction) {
 		}
 	}
 	for _, sent := range s.claims {
-		if sent.Sub(e.done) > c.clockError {
+		if sent.Sub(e.done) > c.apart(e.by, s.node) {
 			c.breach(Breach{Rule: "M1", Time: sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
 				"a claim of session %q succeeded that was sent %v after node %q had evicted it", e.of, sent.Sub(e.done), e.by)})
 			break
@@ -151,10 +154,10 @@ func (c *checker) compareEnded(e *eviction) {
 
 // compareGift looks for a shard that was given to a session after its eviction (A5).
 func (c *checker) compareGift(g *gift) {
-	if done, ok := c.evicted[g.fence.Session]; ok && g.sent.Sub(done) > c.clockError {
+	if e, ok := c.evicted[g.fence.Session]; ok && g.sent.Sub(e.done) > c.apart(g.by, e.by) {
 		c.breach(Breach{Rule: "A5", Time: g.sent, Shard: string(g.fence.Shard), Nodes: []string{g.by}, Text: fmt.Sprintf(
 			"shard %q was given to session %q, with token %d, %v after that was evicted",
-			g.fence.Shard, g.fence.Session, g.fence.Token, g.sent.Sub(done))})
+			g.fence.Shard, g.fence.Session, g.fence.Token, g.sent.Sub(e.done))})
 	}
 }
 
@@ -174,6 +177,9 @@ func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	slices.SortStableFunc(begins, func(a, b begin) int { return cmp.Compare(a.fence.Token, b.fence.Token) })
 	var last *ackedSpan // of those under lesser tokens, the one with the greatest number
 	for i := range begins {
+		if c.ctx.Err() != nil {
+			return
+		}
 		b := &begins[i]
 		for len(byToken) > 0 && byToken[0].Fence.Token < b.fence.Token {
 			if last == nil || byToken[0].To > last.To {

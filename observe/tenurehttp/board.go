@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -65,6 +66,7 @@ type update struct {
 	Leaving   bool             `json:"leaving"`
 	Contended int              `json:"contended"`
 	Total     int              `json:"total"` // shards, those included that are left out
+	Known     int              `json:"known"` // of them, without Tenure's own, and those whose range was merged
 	Unowned   int              `json:"unowned"`
 	Reserved  int              `json:"reserved"`
 	Aside     int              `json:"quarantined"`
@@ -144,7 +146,7 @@ func (f *feed) next() (u *update, news bool) {
 		u.Halted = reason(v.Err)
 	}
 	n := f.h.count(v)
-	u.Unowned, u.Reserved, u.Aside = n.unowned, n.reserved, n.quarantined
+	u.Unowned, u.Reserved, u.Aside, u.Known = n.unowned, n.reserved, n.quarantined, n.known
 	for session, age := range f.h.heartbeats() {
 		u.Beats[string(session)] = age.Milliseconds()
 	}
@@ -176,13 +178,13 @@ func (f *feed) changes(u *update, v *core.View) {
 	list, _ := members(v, f.h.heartbeats())
 	rows := make([]boardMember, len(list))
 	for i := range list {
-		rows[i] = boardMember{memberJSON: list[i], TTLMillis: v.Members[i].TTL.Milliseconds()}
+		rows[i] = boardMember{memberJSON: list[i], TTLMillis: list[i].ttl.Milliseconds()}
 		rows[i].SinceHeartbeat = "" // in Beats
 	}
 	if all, err := json.Marshal(rows); err == nil && !bytes.Equal(all, f.members) {
 		u.Members, f.members = all, all
 	}
-	u.Moves = movesAfter(f.last, v)
+	u.Moves = movesAfter(f.last, v, sentence)
 	shown := v.Shards[:min(len(v.Shards), maxBoardShards)]
 	size := 0
 	for i := range shown {
@@ -233,7 +235,7 @@ func (f *feed) owner(u *update, s core.SessionID) int {
 }
 
 // movesAfter are the moves of v that last, which may be nil, does not have.
-func movesAfter(last, v *core.View) []moveJSON {
+func movesAfter(last, v *core.View, say func(error) string) []moveJSON {
 	fresh := v.Moves
 	if last != nil && len(last.Moves) > 0 {
 		newest := &last.Moves[len(last.Moves)-1]
@@ -245,15 +247,41 @@ func movesAfter(last, v *core.View) []moveJSON {
 			}
 		}
 	}
-	return moves(fresh)
+	return moves(fresh, say)
 }
 
-func moves(list []core.Move) []moveJSON {
+// sentence says on the board why a lease or a session ended.
+func sentence(err error) string {
+	for _, s := range []struct {
+		of   error
+		says string
+	}{
+		{core.ErrWithdrawn, "the application withdrew it"},
+		{core.ErrHandOver, "another member is to have it"},
+		{core.ErrShutdown, "the process stops"},
+		{core.ErrFailback, "a member with a higher priority is back"},
+		{core.ErrLapsed, "no heartbeat succeeded in time, so another member may have it"},
+		{core.ErrDrainBudget, "the handler was asked to stop and did not stop in time"},
+		{core.ErrStalled, "the handler reported no progress in time"},
+		{core.ErrReleased, "the handler returned"},
+		{core.ErrFenced, "the store has granted it to another lease"},
+	} {
+		if errors.Is(err, s.of) {
+			return s.says
+		}
+	}
+	if e, ok := errors.AsType[*core.RevokedError](err); ok {
+		return bounded(e.Cause)
+	}
+	return strings.TrimPrefix(reason(err), "tenure: ")
+}
+
+func moves(list []core.Move, say func(error) string) []moveJSON {
 	out := make([]moveJSON, 0, len(list))
 	for _, m := range list {
 		move := moveJSON{At: m.At, Shard: string(m.Fence.Shard), Token: m.Fence.Token, Kind: string(m.Kind)}
 		if m.Err != nil {
-			move.Reason = reason(m.Err)
+			move.Reason = say(m.Err)
 		}
 		out = append(out, move)
 	}

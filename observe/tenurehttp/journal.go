@@ -53,7 +53,7 @@ func (j *Journal) Hooks() core.Hooks {
 		OnSession: func(e core.SessionEvent) {
 			text := string(e.Kind)
 			if e.Err != nil {
-				text += ": " + e.Err.Error()
+				text += ": " + sentence(e.Err)
 			}
 			j.Add(Note{Kind: NoteSession, Text: text})
 		},
@@ -81,9 +81,18 @@ func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	}
 	for _, what := range slices.Sorted(maps.Keys(same)) {
 		list := same[what]
-		n := Note{Kind: NoteRange, Shard: list[0].From, Text: what + ", into " + strings.Join(list[0].To, ", ")}
-		if len(list) > 1 {
-			n.Text = fmt.Sprintf("%s; and %d more, of other shards", n.Text, len(list)-1)
+		n := Note{Kind: NoteRange, Shard: list[0].From, Text: what}
+		for i, e := range list {
+			if i > 0 {
+				n.Text += "; " + e.From
+			}
+			if !slices.Contains(e.To, e.From) { // it is no return
+				n.Text += ", into " + strings.Join(e.To, ", ")
+			}
+			if rest := len(list) - 1 - i; rest > 0 && len(n.Text) > maxReason/2 {
+				n.Text = fmt.Sprintf("%.900s; and %d more, of other shards", n.Text, rest)
+				break
+			}
 		}
 		j.Add(n)
 	}

@@ -75,7 +75,10 @@ func newShares(p sharding.Picture, v *core.View) *shares {
 			of[o.Session] = sum(of[o.Session], x)
 		}
 	}
-	for i := range v.Members[:min(len(v.Members), maxLoads)] {
+	for i := range v.Members {
+		if i >= maxLoads && v.Members[i].Session != v.Session {
+			continue
+		}
 		m := memberShares{Load: rounded(of[v.Members[i].Session])}
 		if c := p.Capacity[v.Members[i].Session]; isLoad(c) {
 			m.Capacity = rounded(c)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -21,12 +22,12 @@ const (
 	stopCall     = 4 * time.Second  // of one call to the store
 	stopAsk      = 8 * time.Second  // of a question, but for the end of a write
 	stopPatience = 30 * time.Second // for a client to wait, and to take the answer
-	stopFresh    = time.Second      // an answer is given again for so long
+	stopFresh    = time.Second      // between two questions; meanwhile a no is given again
 	maxAsking    = 16               // requests at a time
 )
 
-// stops answers /may-stop. One request at a time asks the store; those that wait get the
-// same answer. Safe for concurrent use.
+// stops answers /may-stop. One request at a time asks the store. Requests that came before it
+// asked get the same answer. Safe for concurrent use.
 type stops struct {
 	source  Source
 	backend core.Backend
@@ -34,9 +35,10 @@ type stops struct {
 	token   string
 	asking  chan struct{} // has room for each request that is being served
 
-	turn chan struct{} // of the request that asks; guards the others
-	at   time.Time     // of last
-	last stopReply
+	asked atomic.Int64  // questions that were begun; last is the answer to the newest
+	turn  chan struct{} // of the request that asks; guards the others
+	at    time.Time     // of last
+	last  stopReply
 }
 
 type stopReply struct {
@@ -86,7 +88,7 @@ func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return http.StatusUnauthorized, "the bearer token is missing or wrong: send that of Options.StopToken"
 	case s.token == "" && !local(r):
-		return http.StatusForbidden, "only processes of this machine may ask, without a proxy: set Options.StopToken for others"
+		return http.StatusForbidden, "without a token only a request over a Unix socket is answered, without a proxy: set Options.StopToken"
 	case r.URL.RawQuery != "":
 		return http.StatusBadRequest, "it takes no parameters, and answers for the node of this member only: use tenure may-stop for others"
 	}
@@ -110,8 +112,8 @@ func (s *stops) authorised(r *http.Request) bool {
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// local reports whether a process of this machine sent a request, as far as it can be known:
-// a proxy on this machine says that it passes one on, and for whom, or by which name.
+// local reports whether a request came over a Unix socket, whose file's mode says who may ask. A
+// port of loopback says nothing: every user, container and proxy of the machine reaches it.
 func local(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" ||
@@ -119,31 +121,35 @@ func local(r *http.Request) bool {
 			return false
 		}
 	}
-	switch at := r.Context().Value(http.LocalAddrContextKey).(type) {
-	case *net.UnixAddr:
-		return true
-	case *net.TCPAddr:
-		return at.IP.IsLoopback() && here(r.Host, nil)
-	}
-	return false
+	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return unix
 }
 
-// answer asks the store, unless it has just answered. The request's end does not end the
-// question, since its answer is also for those that wait.
+// answer asks the store. For stopFresh after a question it gives a no again, but never a yes that
+// is older than the request, since the place may have been ended meanwhile. The request's end does
+// not end the question, since its answer is also for those that wait.
 func (s *stops) answer(ctx context.Context) stopReply {
+	came := s.asked.Load()
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 	}
+	if fresh := stopFresh - time.Since(s.at); ctx.Err() == nil && !s.at.IsZero() && fresh > 0 {
+		if s.last.status != http.StatusOK || s.asked.Load() > came {
+			return s.last
+		}
+		select {
+		case <-time.After(fresh):
+		case <-ctx.Done():
+		}
+	}
 	if ctx.Err() != nil { // the client did not wait
 		return stopReply{status: http.StatusServiceUnavailable, body: problemJSON{Error: "the request has ended"}}
 	}
-	if !s.at.IsZero() && time.Since(s.at) < stopFresh {
-		return s.last
-	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopAsk)
 	defer cancel()
+	s.asked.Add(1)
 	s.last = s.put(bounded)
 	s.at = time.Now()
 	return s.last

@@ -40,9 +40,9 @@
 // /may-stop is for preStop hooks and controllers that update members one by one. It asks the
 // store as tenure may-stop does, for the node of this member and no other, and so writes to
 // it. Asking again keeps the place. It takes GET only, no parameters, and no browser's
-// request. It answers the processes of this machine, or, with Options.StopToken, those that
-// send the token. It asks the store once a second at most, and writes twice in Options.StopFor
-// at most.
+// request. It answers requests over a Unix socket, or, with Options.StopToken, those that send the
+// token; over TCP there is no other way. It asks the store once a second at most, and writes twice
+// in Options.StopFor at most. Between two questions it gives a no again; for a yes it asks again.
 //
 // The rest of the handler takes GET and HEAD only and changes nothing. It tells names, metadata
 // and addresses of members: serve it on loopback, or where only operators reach it. On
@@ -125,7 +125,7 @@ type Options struct {
 	// Deployment, end no place by joining: give the time that it takes to replace one.
 	StopFor time.Duration
 	// StopToken is what /may-stop wants as a bearer token. Empty, the default: it answers only
-	// requests over loopback or a Unix socket that no proxy passed on.
+	// requests over a Unix socket that no proxy passed on.
 	StopToken string
 }
 
@@ -200,6 +200,8 @@ type memberJSON struct {
 	// Load is the sum of what its shards have, as far as it is known, and its capacity, if it has
 	// one; left out if no load is known. See Options.Sharding.
 	Load *memberShares `json:"load,omitempty"`
+
+	ttl time.Duration
 }
 
 // shardJSON is a shard and its owner. Without a node, no member serves it at present.
@@ -376,7 +378,7 @@ type handler struct {
 }
 
 // counts are those of a View that look at every shard.
-type counts struct{ unowned, reserved, quarantined int }
+type counts struct{ unowned, reserved, quarantined, known int }
 
 // count counts once for each snapshot.
 func (h *handler) count(v *core.View) counts {
@@ -384,7 +386,12 @@ func (h *handler) count(v *core.View) counts {
 	defer h.mu.Unlock()
 	if h.counted != v {
 		h.counts.unowned, h.counts.reserved = v.Unowned()
-		h.counts.quarantined = v.Quarantined()
+		h.counts.quarantined, h.counts.known = v.Quarantined(), 0
+		for i := range v.Shards {
+			if o := &v.Shards[i]; !driver.Reserved(o.Shard) && (o.Aside.Why == "" || !o.Aside.Until.IsZero()) {
+				h.counts.known++
+			}
+		}
 		h.counted = v
 	}
 	return h.counts
@@ -552,7 +559,8 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		leases = leases[from:to]
 	}
 	out := viewJSON{
-		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble), Contended: v.Contended, More: len(shards) > limit,
+		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble),
+		Contended: v.Contended, More: len(shards) > limit,
 		// Empty lists rather than null.
 		Shards: []shardJSON{}, Leases: []leaseJSON{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
 	}
@@ -577,20 +585,27 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	for _, l := range leases[:min(h.limit, len(leases))] {
 		out.Leases = append(out.Leases, leaseJSON{Shard: string(l.Fence.Shard), Token: l.Fence.Token, State: string(l.State), Since: l.Since})
 	}
-	out.LastMoves = moves(v.Moves)
+	out.LastMoves = moves(v.Moves, reason)
 	return http.StatusOK, out
 }
 
-// members are those of a view as far as they fit, with the ages of their heartbeats.
+// members are those of a view as far as they fit, the own one in any case, with the ages of their heartbeats.
 func members(v *core.View, beats map[core.SessionID]time.Duration) (list []memberJSON, more bool) {
 	list = []memberJSON{}
 	left := maxMembers
+	if self, ok := v.Member(v.Session); ok {
+		left -= size(&self)
+	}
 	for i := range v.Members {
 		m := &v.Members[i]
-		if left -= size(m); left < 0 {
-			return list, true
+		if m.Session != v.Session {
+			if left -= size(m); left < 0 {
+				more = true
+				continue
+			}
 		}
 		out := memberJSON{
+			ttl:  m.TTL,
 			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: meta(m),
 			Ineligible: m.Ineligible(), Trouble: m.Trouble(), Draining: m.Draining, Silent: slices.Contains(v.Silent, m.Session),
 		}
@@ -602,5 +617,5 @@ func members(v *core.View, beats map[core.SessionID]time.Duration) (list []membe
 		}
 		list = append(list, out)
 	}
-	return list, false
+	return list, more
 }

@@ -292,8 +292,8 @@ func (m *Metrics) onGrant(e core.LeaseEvent) {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.troubled, m.known, m.contended, m.unowned,
-		m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag, m.certificate,
+		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.troubled, m.known, m.contended,
+		m.unowned, m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag, m.certificate,
 		m.waiting, m.oldest, m.begun, m.finished, m.retries, m.full,
 	} {
 		ch <- d

@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// teller serves a map of owners that the test makes up.
+// teller serves a map of owners that the test defines.
 type teller struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -104,7 +104,7 @@ func serve(t *testing.T, f http.HandlerFunc) (address string, hits *atomic.Int64
 	return s.URL, hits
 }
 
-// problem answers as a Handler does.
+// problem answers like a Handler.
 func problem(w http.ResponseWriter, status int, p route.Problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
@@ -130,9 +130,9 @@ func send(ctx context.Context, c *route.Client, body io.Reader) (int, string, er
 	return resp.StatusCode, string(text), err
 }
 
-// TestClientSendsNowhereElse: an owner's address that is not allowed, in the map or in an answer,
-// by address or by name, is not connected to; redirects are not followed, and the credential for
-// the map goes to Members only.
+// TestClientSendsNowhereElse: the client connects to no owner's address that is not allowed, in the
+// map or in an answer, by address or by name. It follows no redirect, and the credential for the
+// map goes to Members only.
 func TestClientSendsNowhereElse(t *testing.T) {
 	t.Parallel()
 	port, connected := victim(t)
@@ -216,8 +216,8 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestClientKeepsItsMap: a map with gaps, of two owners, too large or garbage is not taken; the
-// last good one is served, also while no member answers.
+// TestClientKeepsItsMap: a map with gaps, of two owners, too large or garbage is not taken. The
+// last good map is used, also while no member answers.
 func TestClientKeepsItsMap(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)
@@ -289,9 +289,9 @@ func TestClientKeepsItsMap(t *testing.T) {
 	}
 }
 
-// TestClientRepeatsOnlyWhatWasNotDone: a request whose answer is lost is sent once, one that was
-// not sent goes to the owner that the map has then, and two members that name each other are asked
-// Attempts times.
+// TestClientRepeatsOnlyWhatWasNotDone: a request whose answer is lost is sent once. A request that
+// was not sent goes to the owner that the map has then. If two members name each other, they are
+// asked Attempts times.
 func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)

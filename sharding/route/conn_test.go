@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// lateConn is a connection whose reader gets the end when the test says so.
+// lateConn is a connection whose reader gets the end when the test decides.
 type lateConn struct {
 	*net.TCPConn
 	late   *atomic.Bool
@@ -36,7 +36,7 @@ func (c *lateConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write has the reader go on if something is written to a peer that is gone.
+// Write has the reader continue if something is written to a peer that is gone.
 func (c *lateConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	if c.late.Load() {

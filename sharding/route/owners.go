@@ -23,43 +23,43 @@ import (
 
 // OwnersOptions of NewOwners. Nil works.
 type OwnersOptions struct {
-	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata
-	// is not. Default "http" and "grpc".
+	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata is not
+	// shown. Default "http" and "grpc".
 	AddressKeys []string
-	// MaxWaiting bounds the requests that wait for a change at a time. Further ones are
+	// MaxWaiting limits the requests that wait for a change at a time. Further requests are
 	// answered at once, with Retry-After. Default 1000, at most 100,000.
 	MaxWaiting int
-	// Authorize, if not nil, has to allow a request, for instance by its credential. Others
+	// Authorize, if not nil, has to allow a request, for example by its credential. Other requests
 	// are answered with 403. Default: all are allowed.
 	Authorize func(r *http.Request) bool
 }
 
-// newsAge is the header of a map: how many seconds ago its member had news from the store.
+// newsAge is the header of a map with the seconds since its member had news from the store.
 const newsAge = "Tenure-News-Age"
 
-// Bounds of the map of owners.
+// Limits of the map of owners.
 const (
 	maxWait       = 30 * time.Second       // of a request
-	lookEvery     = 5 * time.Millisecond   // versions come at most so often
-	lookShare     = 10                     // and such a multiple of what the last look took
-	rangesEvery   = 100 * time.Millisecond // the map of ranges is looked at, while a request waits
-	maxHistory    = 256                    // versions of which the changes are kept
+	lookEvery     = 5 * time.Millisecond   // between versions, at least
+	lookShare     = 10                     // and at least this multiple of the time of the last look
+	rangesEvery   = 100 * time.Millisecond // between looks at the map of ranges, while a request waits
+	maxHistory    = 256                    // versions whose changes are kept
 	ownersPatient = 30 * time.Second       // for a client to take an answer
 	gzipFrom      = 4 << 10                // bytes
-	maxEncoded    = 16                     // answers that are kept encoded
-	maxVersion    = 80                     // bytes of a version
+	maxEncoded    = 16                     // encoded answers that are kept
+	maxVersion    = 80                     // largest size of a version, in bytes
 	maxWaiting    = 100_000
 )
 
-// ownersJSON is the answer of NewOwners' handler: all there is, or what changed since a version.
+// ownersJSON is the answer of NewOwners' handler: the whole map, or the changes since a version.
 type ownersJSON struct {
 	Version string `json:"version"`
-	// Full: shards that are missing have no owner. Else those that are missing are as they were.
+	// Full: missing shards have no owner. Otherwise missing shards did not change.
 	Full bool `json:"full"`
-	// Number is that of the map of ranges. Keyspace is nil if the member has none.
+	// Number is the number of the map of ranges. Keyspace is nil if the member has none.
 	Number   int64         `json:"number,omitempty"`
 	Keyspace *keyspaceJSON `json:"keyspace,omitempty"`
-	// Members are the addresses of the owners by node; nil if they are as they were.
+	// Members are the addresses of the owners by node; nil if they did not change.
 	Members map[string]map[string]string `json:"members,omitempty"`
 	Shards  []ownedJSON                  `json:"shards"`
 }
@@ -91,7 +91,7 @@ type owned struct {
 	shards   []ownedJSON // by name
 }
 
-// step is what a version changed.
+// step is the change that a version made.
 type step struct {
 	n       int64
 	members bool
@@ -106,7 +106,7 @@ type owners struct {
 	watch    chan struct{} // has an element while a request looks for changes
 
 	mu      sync.Mutex
-	view    *core.View // of which now is
+	view    *core.View // the view of now
 	ranges  *sharding.Map
 	next    time.Time // of the next look
 	now     *owned
@@ -120,7 +120,7 @@ type owners struct {
 
 // NewOwners returns a handler that answers with the map of owners, for a Client, from this
 // process's view and without I/O. See the package comment for its answers. The Elector and the
-// Router, which is on that Elector, are the caller's. The error matches core.ErrInvalid.
+// Router, which is on that Elector, stay the caller's. The error matches core.ErrInvalid.
 func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Handler, error) {
 	if e == nil || r == nil {
 		return nil, fmt.Errorf("tenure: %w: the map of owners needs an elector and a router", core.ErrInvalid)
@@ -162,7 +162,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "the query cannot be read", err.Error())
 		return
 	}
-	// A ResponseWriter that has no deadline leaves it to its server.
+	// If w does not support deadlines, its server limits the write.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
@@ -227,7 +227,8 @@ func validVersion(s string) bool {
 
 func (o *owners) version(n int64) string { return o.instance + "." + strconv.FormatInt(n, 10) }
 
-// await returns the map, and waits while it is the caller's. crowded: there was no place to wait.
+// await returns the map. While the caller has the newest version, await waits. crowded says that
+// there was no place to wait.
 func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *owned, crowded bool, err error) {
 	now, changed, err := o.look()
 	if err != nil || wait == 0 || o.version(now.n) != after {
@@ -256,14 +257,14 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	return now, false, nil
 }
 
-// watchOnce waits until a look may bring something new.
+// watchOnce waits until another look may find a change.
 func (o *owners) watchOnce(ctx context.Context) {
 	o.mu.Lock()
 	seen, next := o.view, o.next
 	o.mu.Unlock()
 	limit, cancel := context.WithTimeout(ctx, rangesEvery)
 	defer cancel()
-	_, _ = o.e.WaitView(limit, seen) // the look says what is wrong
+	_, _ = o.e.WaitView(limit, seen) // the look reports errors
 	sleep(ctx, time.Until(next))
 }
 
@@ -355,7 +356,7 @@ func (o *owners) set(next *owned) {
 	o.changed = make(chan struct{})
 }
 
-// differ has the names of the shards that differ; both are by name.
+// differ returns the names of the shards that differ. Both lists are sorted by name.
 func differ(was, next []ownedJSON) (names []string) {
 	for i, k := 0, 0; i < len(was) || k < len(next); {
 		switch {
@@ -375,7 +376,7 @@ func differ(was, next []ownedJSON) (names []string) {
 	return names
 }
 
-// snapshot is the map by a view and a map of ranges, which may be nil.
+// snapshot returns the map from a view and a map of ranges, which may be nil.
 func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	s := &owned{members: map[string]map[string]string{}}
 	nodes := make(map[core.SessionID]string, len(v.Members))
@@ -406,7 +407,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 		switch {
 		case ranged && node != "":
 			s.shards[i].Node, s.shards[i].Token = node, x.Token
-		case node != "" && !strings.HasPrefix(x.Shard, "_"): // one of those that have no keys
+		case node != "" && !strings.HasPrefix(x.Shard, "_"): // a shard without keys
 			s.shards = append(s.shards, ownedJSON{Shard: x.Shard, Node: node, Token: x.Token})
 		}
 	}
@@ -414,7 +415,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	return s
 }
 
-// body is the answer for a caller that has the version after, or none.
+// body returns the answer for a caller that has the version after, or none.
 func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -452,14 +453,14 @@ func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped b
 	return out.Bytes(), true, nil
 }
 
-// keep keeps an encoded answer for callers that ask the same. o.mu is held.
+// keep keeps an encoded answer for other callers with the same version. o.mu is held.
 func (o *owners) keep(now *owned, key string, body []byte) {
 	if now == o.now && (len(o.encoded) < maxEncoded || strings.HasPrefix(key, "full")) {
 		o.encoded[key] = body
 	}
 }
 
-// answer is the map, or what changed after a version; -1 stands for none. o.mu is held.
+// answer returns the changes after a version, or the whole map if since is -1. o.mu is held.
 func (o *owners) answer(now *owned, since int64) *ownersJSON {
 	out := &ownersJSON{Version: o.version(now.n), Full: since < 0, Number: now.number, Keyspace: now.keyspace}
 	if since < 0 {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/sharding"
 )
 
 // Forwarded is the header of a request that a member has forwarded.
 const Forwarded = "Tenure-Forwarded"
 
-// Types of the problem documents (RFC 9457) that a Handler answers with.
+// Types of the problem documents (RFC 9457) of a Handler's answers.
 const (
 	ProblemOwner       = "urn:tenure:route:owner"       // 421
 	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
@@ -36,14 +37,14 @@ type Problem struct {
 
 	Shard   string     `json:"shard,omitempty"`
 	Node    string     `json:"node,omitempty"`    // of the owner
-	Address string     `json:"address,omitempty"` // of the owner; empty if it tells none
+	Address string     `json:"address,omitempty"` // of the owner; empty if it publishes none
 	Token   core.Token `json:"token,omitempty"`
 }
 
-// maxProblem bounds the body of a problem that is read, in bytes.
+// maxProblem is the largest part of a problem's body that is read, in bytes.
 const maxProblem = 64 << 10
 
-// retryAfter is what a 503 asks for, in seconds: most hand-overs take less.
+// retryAfter is the Retry-After of a 503, in seconds. Most hand-overs take less.
 const retryAfter = 1
 
 func answer(w http.ResponseWriter, p Problem) {
@@ -57,19 +58,18 @@ func answer(w http.ResponseWriter, p Problem) {
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// Refuse answers a request that is not served as a Handler answers one whose shard nobody serves:
-// nothing was done, and clients try again. It is for the application's handler, where the lease
-// ends as the request arrives, or a Slice refuses its key.
+// Refuse answers a request like a Handler whose shard has no owner: nothing was done, and clients
+// try again. It is for the application's handler, if the lease ends as the request arrives, or a
+// Slice refuses its key.
 func Refuse(w http.ResponseWriter, shard string) {
 	answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
-// ReadProblem returns the Problem of a response with which a Handler has refused a
-// request, or nil: other responses, also of the same statuses, are the application's, and
-// are left unread. Shard, Node and Address in it are checked, and left out where they are
-// not valid; Title and Detail are quoted. Of a problem it reads the body, at most 64 KiB; the caller closes it in any
-// case.
+// ReadProblem returns the Problem of a response with which a Handler has refused a request, or nil.
+// Other responses, also with the same statuses, are the application's, and are left unread. Shard,
+// Node and Address in it are checked, and left out if they are not valid; Title and Detail are
+// quoted. It reads at most 64 KiB of a problem's body; the caller closes the body in any case.
 func ReadProblem(r *http.Response) *Problem {
 	switch r.StatusCode {
 	case http.StatusMisdirectedRequest, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusBadRequest:
@@ -81,7 +81,7 @@ func ReadProblem(r *http.Response) *Problem {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
 	var p Problem
-	if err != nil || json.Unmarshal(body, &p) != nil {
+	if err != nil || boundjson.Unmarshal(body, maxProblem, 64, &p) != nil {
 		return nil
 	}
 	switch p.Type {
@@ -105,8 +105,8 @@ func ReadProblem(r *http.Response) *Problem {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress parses the address of a member: http or https, a host and perhaps a port,
-// and nothing else. The error matches core.ErrInvalid.
+// CheckAddress parses the address of a member, which has only a scheme, http or https, a host and
+// perhaps a port. The error matches core.ErrInvalid.
 func CheckAddress(address string) (*url.URL, error) {
 	bad := func(why string) (*url.URL, error) {
 		return nil, fmt.Errorf("tenure: %w: address %.100q %s: write it as http://host:port or https://host:port", core.ErrInvalid,
@@ -136,7 +136,7 @@ func CheckAddress(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// pause is the wait before the next attempt after a 503.
+// pause returns the wait before the next attempt after a 503.
 func pause(r *http.Response, most time.Duration) time.Duration {
 	n, err := strconv.Atoi(r.Header.Get("Retry-After"))
 	if err != nil || n < 0 || n > 3600 {

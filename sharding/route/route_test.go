@@ -174,8 +174,8 @@ func TestServeForwardAnswer(t *testing.T) {
 	}
 }
 
-// Members whose metadata names each other's address, or who are asked for what they have
-// forwarded, pass a request on once.
+// Two members forward a request only once, if their metadata name each other's address, or a
+// forwarded request comes back.
 func TestOneHop(t *testing.T) {
 	store := memory.New()
 	meta := map[string]string{"http": "http://127.0.0.1:1"}
@@ -196,8 +196,8 @@ func TestOneHop(t *testing.T) {
 	}
 }
 
-// Addresses of other members are checked; an owner that is away, and an answer that is
-// lost, are told apart.
+// Addresses of other members are checked. An owner that is away differs from an answer that is
+// lost.
 func TestOwnerOutOfReach(t *testing.T) {
 	store := memory.New()
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
@@ -314,7 +314,7 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// Answers of the application, and of other servers, pass as they are.
+// Answers of the application, and of other servers, pass unchanged.
 func TestTransportPassesOtherAnswers(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	for name, c := range map[string]struct {
@@ -386,7 +386,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// A member that does not know the map of ranges yet has a client try again.
+// If a member does not know the map of ranges yet, a client tries again.
 func TestUnknownMap(t *testing.T) {
 	t.Parallel()
 	m := start(t, memory.New(), "a", nil, func(o *route.Options) {

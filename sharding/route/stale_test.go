@@ -29,8 +29,8 @@ func (n *narrow) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestMemberCutFromStore cuts one of three members off from the store. A client that has its map
-// from that member turns to another one, and no request fails. Another member that dies, and that the
-// member's map still names, changes nothing.
+// from that member asks another one, and no request fails. Then a second member dies, which the
+// first member's map still names; still no request fails.
 func TestMemberCutFromStore(t *testing.T) {
 	f := &fleet{T: t, store: memory.New(), shards: 12, ttl: time.Second}
 	a, b, x := f.launch("a", "127.0.0.1:0"), f.launch("b", "127.0.0.1:0"), f.launch("x", "127.0.0.1:0")
@@ -74,5 +74,9 @@ func TestMemberCutFromStore(t *testing.T) {
 		t.Errorf("the last news of a member beside its store are %v old", age)
 	}
 	x.link.Heal()
-	await(t, "a map of a member that has the store again", func() bool { _, err := c.Owner("order-0"); _, fresh := x.e.News(); return err == nil && fresh })
+	await(t, "a map of a member that has the store again", func() bool {
+		_, err := c.Owner("order-0")
+		_, fresh := x.e.News()
+		return err == nil && fresh
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
@@ -49,9 +50,8 @@ func parse(dsn string, o *Options) (*mysql.Config, error) {
 	cfg.Logger = &mysql.NopLogger{}
 	cfg.InterpolateParams, cfg.MultiStatements, cfg.RejectReadOnly = false, false, false
 	if o.Password != nil {
-		err = cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) (err error) {
-			c.Passwd, err = o.Password(ctx)
-			return err
+		err = cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) error {
+			return goexit.Call(func() (err error) { c.Passwd, err = o.Password(ctx); return err })
 		}))
 	}
 	return cfg, err
@@ -221,7 +221,8 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) 
 // certifies reports whether the server is a node of Galera: there transactions of several nodes are certified when they
 // commit, by the rows that they changed, and a lock of one node is nothing to another one.
 func certifies(ctx context.Context, conn *stdsql.Conn) (bool, error) {
-	rows, err := conn.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
+	rows, err := conn.QueryContext(ctx,
+		"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
 	if err != nil {
 		return false, err
 	}

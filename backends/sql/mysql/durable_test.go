@@ -185,7 +185,7 @@ func TestReadIsDurable(t *testing.T) {
 			return err
 		}},
 		{"a list of items", write, func(t *testing.T, p *parties) error {
-			items, err := p.reader.List(t.Context(), p.fence.Shard, "", 0)
+			items, err := p.reader.List(t.Context(), p.fence.Shard, "", 0, 0)
 			if err == nil && len(items) != 1 {
 				err = fmt.Errorf("%+v", items)
 			}
@@ -358,7 +358,7 @@ func TestBarriers(t *testing.T) {
 				_, err = b.Get(t.Context(), g.Fence.Shard, "k")
 			}
 			if err == nil {
-				_, err = b.List(t.Context(), g.Fence.Shard, "", 0)
+				_, err = b.List(t.Context(), g.Fence.Shard, "", 0, 0)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -445,7 +445,8 @@ func TestTooFewConnections(t *testing.T) {
 	dsn := server.Database(t)
 	admin := setup.DB(t, server.Admin())
 	user := "few_" + dsn.Name()[len(dsn.Name())-8:]
-	sqlfault.Exec(t, admin, "CREATE USER "+user+" IDENTIFIED BY '"+dsn.Password()+"' WITH MAX_USER_CONNECTIONS 1", "GRANT ALL ON "+dsn.Name()+".* TO "+user)
+	sqlfault.Exec(t, admin, "CREATE USER "+user+" IDENTIFIED BY '"+dsn.Password()+"' WITH MAX_USER_CONNECTIONS 1",
+		"GRANT ALL ON "+dsn.Name()+".* TO "+user)
 	t.Cleanup(func() { _, _ = admin.Exec("DROP USER " + user) })
 	b, err := Open(t.Context(), dsn.As(user, dsn.Password()).Reveal(), "orders", &Options{Create: true, Migrate: true})
 	if err == nil {

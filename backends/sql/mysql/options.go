@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
-	// made by other processes while something is under way.
+	// DefaultPollPeriod is the time between two looks of a blocked Observe or TailLog
+	// for other processes' changes, while something is under way.
 	DefaultPollPeriod = 50 * time.Millisecond
-	// DefaultIdlePollPeriod is how often it looks, at least, after a quiet time.
+	// DefaultIdlePollPeriod is the longest such time, after a quiet time.
 	DefaultIdlePollPeriod = 500 * time.Millisecond
-	// DefaultMaxConns is how many connections write, at most.
+	// DefaultMaxConns limits the connections that write.
 	DefaultMaxConns = 4
 )
 
@@ -34,42 +34,40 @@ type Options struct {
 	// separate step run by another user. It needs the right to create tables.
 	Migrate bool `json:"migrate" yaml:"migrate"`
 
-	// NewRoster asserts that no member of this namespace is running:
-	// a missing roster is accepted beside existing data.
+	// NewRoster asserts that no member of this namespace is running. Then Tenure
+	// accepts a missing roster beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// PollPeriod is how late a change made by another process may be reported while
-	// something is under way: a change was seen, or a claim, a hand-over, a join or an
-	// eviction made here, in the last second, or a member has been silent for half its
-	// TTL. Default (0) DefaultPollPeriod; 1 ms to 10 s. Failover takes this much longer
-	// at most.
+	// PollPeriod limits how late another process's change may be reported while something
+	// is under way: within 20 times PollPeriod a change was seen, or a claim, a hand-over,
+	// a join or an eviction made here, or a member has been silent for half its TTL.
+	// Default (0) DefaultPollPeriod; 1 ms to 10 s. A failover takes at most this much
+	// longer.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// IdlePollPeriod is how late the first change after a quiet time may be reported.
-	// Looks become rarer with the time since the last change: a twentieth of that lies
-	// between them, never more than this period and a twentieth of the shortest TTL of
-	// the members, which is by how much a failover is later. Default (0)
-	// DefaultIdlePollPeriod; PollPeriod to 1 minute.
+	// IdlePollPeriod limits how late the first change after a quiet time may be reported.
+	// The time between two looks is a twentieth of the time since the last change, at most
+	// this period and a twentieth of the members' shortest TTL. It delays a failover by at
+	// most as much. Default (0) DefaultIdlePollPeriod; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
-	// MaxConns is how many connections write, at most. Default (0)
+	// MaxConns limits the connections that write. Default (0)
 	// DefaultMaxConns; 1 to 1000.
 	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
-	// TLS, if set, replaces what the DSN says about TLS. It is not changed.
+	// TLS, if set, replaces the DSN's settings of TLS. It is not changed.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
 	// Insecure allows a connection to another host without TLS, or without checking
 	// the server's certificate. Default false: such a DSN is refused.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// Password, if set, is asked for the password of each new connection, instead of
-	// the DSN's: for passwords that change. It must be safe for concurrent
-	// use.
+	// Password, if set, returns the password of each new connection, instead of the
+	// DSN's. Use it for passwords that change. It must be safe for concurrent use.
 	Password func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 }
 
-// withDefaults returns a copy with the defaults filled in, or what to change.
+// withDefaults returns a copy with the defaults filled in, or an error.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {

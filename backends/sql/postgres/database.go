@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
@@ -60,7 +61,7 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 			several.connecting(c)
 		}
 		if o.Password != nil {
-			c.Password, err = o.Password(ctx)
+			err = goexit.Call(func() (err error) { c.Password, err = o.Password(ctx); return err })
 		}
 		return err
 	}

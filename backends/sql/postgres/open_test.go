@@ -413,7 +413,8 @@ func TestTooFewConnections(t *testing.T) {
 	role := "few_" + dsn.Name()[len(dsn.Name())-8:]
 	sqlfault.Exec(t, admin, "CREATE ROLE "+role+" LOGIN CONNECTION LIMIT 0 PASSWORD '"+dsn.Password()+"'")
 	t.Cleanup(func() { _, _ = admin.Exec("DROP ROLE " + role) })
-	if _, err := Open(t.Context(), dsn.As(role, dsn.Password()).Reveal(), "orders", nil); err == nil || !strings.Contains(err.Error(), "CONNECTION LIMIT") {
+	if _, err := Open(t.Context(), dsn.As(role, dsn.Password()).Reveal(), "orders", nil); err == nil ||
+		!strings.Contains(err.Error(), "CONNECTION LIMIT") {
 		t.Error(err)
 	}
 }

@@ -54,14 +54,15 @@ func TestRowSecurity(t *testing.T) {
 			if item, err := b.Get(t.Context(), "a", "k"); err == nil || !strings.Contains(err.Error(), hides) {
 				t.Errorf("the item reads as %+v, %v", item, err)
 			}
-			if items, err := b.List(t.Context(), "a", "", 10); err == nil || !strings.Contains(err.Error(), hides) {
+			if items, err := b.List(t.Context(), "a", "", 10, 0); err == nil || !strings.Contains(err.Error(), hides) {
 				t.Errorf("the items read as %+v, %v", items, err)
 			}
 			found, err := b.Examine(t.Context())
 			if f := named(found, "row level security"); err != nil || f.Value != "items, logs" && f.Value != "logs, items" || f.Remedy == "" {
 				t.Errorf("Examine finds %+v, %v", f, err)
 			}
-			if _, err := Open(t.Context(), app.Reveal(), "app", &o); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "logs") {
+			if _, err := Open(t.Context(), app.Reveal(), "app", &o); !errors.Is(err, driver.ErrUnsupported) ||
+				!strings.Contains(err.Error(), "logs") {
 				t.Errorf("Open answers %v", err)
 			}
 		})

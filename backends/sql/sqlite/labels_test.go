@@ -38,7 +38,8 @@ func TestLateJoinAfterRemoval(t *testing.T) {
 	}
 	defer b.Close()
 	join := func(id, node string) (driver.Session, error) {
-		return b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: node, TTL: 5 * time.Second})
+		return b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: node, TTL: 5 * time.Second,
+			Supersede: id == "late"}) // without it the join would be tried again
 	}
 	labels := func() []string {
 		all, err := b.Labels(t.Context())

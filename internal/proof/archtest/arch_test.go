@@ -19,6 +19,7 @@ func check(t *tree) []finding {
 	out := checkImports(t, rows)
 	out = append(out, checkFloors(t, floors)...)
 	out = append(out, checkForbidden(t, places)...)
+	out = append(out, checkBounds(t)...)
 	return append(out, checkVars(t, places)...)
 }
 

@@ -24,7 +24,7 @@ const anything = "*"
 // package has it.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/errtext", "internal/keyspace", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
+	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/listing", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "internal/mark", "core/control"}},
 	// What the machine was given and did, written and checked.
@@ -33,7 +33,7 @@ var floors = [][][]string{
 	{{"core"}},
 	// Stores, beside what applications build on leases.
 	{
-		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/route", "internal/sqlschema"},
+		{"backends/...", "internal/changelog", "internal/grants", "internal/kvkeys", "internal/kvrecord", "internal/oddkey", "internal/route", "internal/sqlschema"},
 		{"sharding/..."},
 		{"effect"},
 		{"lock"},
@@ -74,13 +74,13 @@ var rows = []row{
 	{pkg: "observe/tenureotel", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
-	{pkg: "core/control", allow: []string{"core/driver"}},
-	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
+	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
+	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver"}},
 	{pkg: "core", allow: []string{
-		"core/control", "core/driver", "internal/fsm", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
+		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
 	}},
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
-	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
+	{pkg: "internal/trace", allow: []string{"internal/boundjson", "core/driver", "internal/fsm"}},
 
 	{pkg: "internal/virtual"},
 	{pkg: "internal/keyspace"},
@@ -91,8 +91,11 @@ var rows = []row{
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"core/driver", "internal/kvrecord", "internal/kvkeys"}},
-	{pkg: "internal/kvrecord", allow: []string{"core/driver"}},
+	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/kvrecord",
+		"internal/kvkeys"}},
+	{pkg: "internal/oddkey", allow: []string{"core/driver"}},
+	{pkg: "internal/grants", allow: []string{"core/driver"}},
+	{pkg: "internal/kvrecord", allow: []string{"core/driver", "internal/grants"}},
 	{pkg: "internal/changelog", allow: []string{
 		"core/driver", "backends/kv", "internal/kvrecord", "internal/kvkeys",
 	}},
@@ -104,37 +107,38 @@ var rows = []row{
 		"core/driver", "backends/kv", "internal/route", "internal/kvkeys",
 	}, etcdClient...)},
 	{pkg: "backends/consul", allow: []string{
-		"core/driver", "backends/kv", "internal/changelog", "internal/route",
+		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/goexit", "internal/route",
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
 	{pkg: "backends/redis", allow: []string{
 		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
 	}},
 	{pkg: "backends/zookeeper", allow: []string{
-		"core/driver", "backends/kv", "internal/changelog", "internal/route",
+		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/go-zookeeper/zk", "internal/kvkeys",
 	}},
-	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
+	{pkg: "backends/sql", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/sqlschema"}},
 	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
 	{pkg: "backends/sql/sqlite", allow: append([]string{
 		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
 	}, ofDialects...)},
-	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
-	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
+	{pkg: "backends/sql/postgres", allow: append([]string{"internal/goexit", "github.com/jackc/pgx/v5/..."}, ofDialects...)},
+	{pkg: "backends/sql/mysql", allow: append([]string{"internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
 
-	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/rhythm", "internal/virtual"}},
-	{pkg: "sharding/route", allow: []string{"core", "core/driver", "internal/peerdial", "sharding"}},
+	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
+	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/peerdial", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/keyspace", "internal/mark", "internal/rhythm"}},
+	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/goexit", "internal/keyspace",
+		"internal/mark", "internal/rhythm"}},
 
-	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/keyspace", "internal/rhythm"}},
+	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
 
-	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
+	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext"}},
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{
 		"core/driver", "fence", "google.golang.org/grpc/...",
@@ -145,7 +149,7 @@ var rows = []row{
 		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
 	}},
 	{pkg: "conformance", allow: []string{
-		"backends/kv", "core/driver", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
+		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
 		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
@@ -158,7 +162,7 @@ var rows = []row{
 		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"conformance", "core", "core/control", "core/driver", "internal/proof/ample", "sharding",
+		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/proof/ample", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
 		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
@@ -185,7 +189,11 @@ var rows = []row{
 	{pkg: "internal/proof/archtest"},
 	{pkg: "internal/proof/doctest"},
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
+	{pkg: "internal/boundjson"},
 	{pkg: "internal/errtext"},
+	{pkg: "internal/goexit"},
+	{pkg: "internal/listing", allow: []string{"core/driver"}},
+	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
 	{pkg: "internal/rhythm"},
 	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
@@ -206,9 +214,10 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/share"},
-	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock", "golang.org/x/sys/unix"}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
+		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
-	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
+	{pkg: "internal/sqlschema", allow: []string{"core/driver", "internal/grants"}},
 	// It measures backends as core uses them.
 	{pkg: "internal/proof/sqlfault", allow: []string{
 		"core", "core/driver", "backends/sql", "conformance", "internal/proof/ample", "internal/proof/faultproxy",
@@ -269,6 +278,114 @@ var figures = []string{
 	"sharding TestBalanceTime",
 	"sharding TestPlanningTime",
 	"sharding/stores refused",
+}
+
+// anySize are functions, by folder and name, that read what others wrote without a bound of its bytes in the
+// same call, with the bound that there is, or why there need be none.
+var anySize = map[string]string{
+	"backends/consul read":      "it decodes a list of Consul's one record after the other, and keeps no long value",
+	"internal/sidecar readBody": "it reads a stream of at most maxBody bytes, and every list in it is bounded",
+}
+
+// readers are packages that read what others wrote.
+var readers = []string{"backends/...", "core/...", "cmd/tenure", "effect", "fence/...", "follower", "internal/changelog", "internal/operator",
+	"internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
+
+// unlisted are packages whose functions no application gives, or that exist to test.
+var unlisted = []string{"bench/...", "cmd/...", "conformance/...", "core/driver", "deploy/...", "examples/...", "internal/...", "tenuretest", "tools/..."}
+
+// applied are interfaces that applications implement, beside functions.
+var applied = []string{"fence Storage", "follower Applier", "follower Blobs", "follower Positions", "follower Restorer", "sharding Assigner"}
+
+// callbacks are the functions that an application gives, by folder, type and field, with what follows if one
+// ends its goroutine. The word goexit says that package goexit calls it, which a test named so shows.
+var callbacks = map[string]string{
+	"backends/consul Options.Token":          "goexit: the call fails",
+	"backends/kv Options.Fit":                "a driver gives it",
+	"backends/memory Options.Wrap":           "in the caller's goroutine, of Open",
+	"backends/sql Config.ShowsEarly":         "a driver gives it",
+	"backends/sql/mysql Options.Password":    "goexit: the connection fails",
+	"backends/sql/postgres Options.Password": "goexit: the connection fails",
+
+	"core Handler":               "goexit: an error (core.Elector.serve)",
+	"core Hooks.OnGrant":         "goexit: the next event",
+	"core Hooks.OnRevoke":        "goexit: the next event",
+	"core Hooks.OnHandlerStart":  "goexit: the next event",
+	"core Hooks.OnStop":          "goexit: the next event",
+	"core Hooks.OnHandlerReturn": "goexit: the next event",
+	"core Hooks.OnSettled":       "goexit: the next event",
+	"core Hooks.OnStuck":         "goexit: the next event",
+	"core Hooks.OnRefused":       "goexit: the next event",
+	"core Hooks.OnDamaged":       "goexit: the next event",
+	"core Hooks.OnSession":       "goexit: the next event",
+	"core Hooks.OnPeer":          "goexit: the next event",
+	"core Hooks.OnCall":          "goexit: the next event",
+	"core Hooks.CallStart":       "goexit: the call goes on",
+	"core Hooks.OnDropped":       "goexit: the next event",
+	"core Options.Eligible":      "goexit: not eligible",
+
+	"effect Func":            "in the goroutine of Do, and in doubt (effect.Ledger.carry)",
+	"effect Options.Resolve": "goexit: asked again",
+	"effect Options.Rules":   "goexit: no rules",
+	"effect Options.OnError": "goexit: it was told",
+
+	"fence HTTPOptions.Resource":       "in the goroutine of a request",
+	"fence HTTPOptions.Unfenced":       "in the goroutine of a request",
+	"fence HTTPOptions.MayWrite":       "in the goroutine of a request",
+	"fence Storage.Raise":              "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
+	"fence Storage.Load":               "in the caller's goroutine",
+	"fence Options.MayWrite":           "in the goroutine of the write",
+	"fence Options.OnRefused":          "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
+	"fence Rows.MayWrite":              "in the goroutine of the write",
+	"fence Rows.OnRefused":             "in the goroutine of the write",
+	"fence SQLOptions.MayWrite":        "in the goroutine of the write",
+	"fence SQLOptions.OnRefused":       "in the goroutine of the write",
+	"fence/fencegrpc Options.Resource": "in the goroutine of a request",
+	"fence/fencegrpc Options.Unfenced": "in the goroutine of a request",
+	"fence/fencegrpc Options.MayWrite": "in the goroutine of a request",
+
+	"follower Applier.Load":       "goexit: an error",
+	"follower Applier.Apply":      "goexit: an error",
+	"follower Restorer.Restore":   "goexit: an error",
+	"follower ApplyFunc":          "goexit: an error",
+	"follower RestoreFunc":        "goexit: an error",
+	"follower Hooks.OnError":      "goexit: it was told",
+	"follower Hooks.OnApply":      "goexit: it was told",
+	"follower Hooks.OnRestore":    "goexit: it was told",
+	"follower Hooks.OnReset":      "goexit: it was told",
+	"follower Blobs.Put":          "in the goroutine of Write",
+	"follower Blobs.Get":          "goexit: an error of the shard that is restored",
+	"follower Blobs.Delete":       "in the goroutine of Write",
+	"follower SQLApplyFunc":       "goexit: an error, and its transaction is rolled back",
+	"follower SQLOptions.Restore": "goexit: an error, and its transaction is rolled back",
+	"follower Positions.Load":     "goexit: an error of the Applier",
+	"follower Positions.Save":     "goexit: an error of the Applier",
+
+	"observe/tenurehttp Options.Lag":      "in the goroutine of a request",
+	"observe/tenurehttp Options.Sharding": "in the goroutine of a request",
+	"observe/tenurehttp Options.Effects":  "in the goroutine of a request",
+
+	"sharding Assigner.Plan":   "in the handler of the assigner's shard, as its error",
+	"sharding Options.Prepare": "goexit: an error",
+	"sharding Options.Takes":   "goexit: false",
+	"sharding Options.Loads":   "goexit: an error",
+	"sharding Options.OnPlan":  "goexit: it was told",
+	"sharding Options.OnRange": "goexit: it was told",
+	"sharding Options.OnError": "goexit: it was told",
+	"sharding Take":            "goexit: an error",
+
+	"sharding/route ClientOptions.Allow":           "in the goroutine of a request",
+	"sharding/route ClientOptions.OnError":         "goexit: it was told",
+	"sharding/route Options.Shard":                 "in the goroutine of a request",
+	"sharding/route Options.Allow":                 "in the goroutine of a request",
+	"sharding/route OwnersOptions.Authorize":       "in the goroutine of a request",
+	"sharding/route TransportOptions.Allow":        "in the goroutine of a request",
+	"sharding/route/routegrpc Options.Shard":       "in the goroutine of a request",
+	"sharding/route/routegrpc Options.StreamShard": "in the goroutine of a request",
+	"sharding/route/routegrpc Options.Unrouted":    "in the goroutine of a request",
+
+	"tenurefx Work.Start": "in a core.Handler, as its error",
+	"tenurefx Work.Stop":  "in a core.Handler, as its error",
 }
 
 // layout says which packages the checks of forbid_test.go are for.

@@ -107,7 +107,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	removed, left, err := r.all(ctx)
 	if ctx.Err() != nil { // a phase may still have the report
-		return nil, scrubbed(fmt.Errorf("interrupted: removed %s; left: %s: %w", removed, left, ctx.Err()), r.scrub)
+		return nil, fmt.Errorf("interrupted: removed %s; left: %s: %w", removed, left, ctx.Err())
 	}
 	r.report.Removed, r.report.Left = removed, left
 	r.report.judge(err)
@@ -161,9 +161,10 @@ type run struct {
 	namespaces []string
 }
 
+// say reports progress. Its arguments have no secrets.
 func (r *run) say(format string, args ...any) {
 	if r.Progress != nil {
-		r.Progress(r.scrub(fmt.Sprintf(format, args...)))
+		r.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
@@ -270,7 +271,7 @@ func (r *run) look(ctx context.Context, b driver.Backend) {
 	if x, ok := b.(driver.Examiner); ok {
 		found, err := ask(ctx, x.Examine)
 		if err != nil {
-			r.report.skip("settings and rights of the store", err.Error())
+			r.report.skip("settings and rights of the store", r.scrub(err.Error()))
 		}
 		o.Findings = found
 	} else {
@@ -278,7 +279,7 @@ func (r *run) look(ctx context.Context, b driver.Backend) {
 	}
 	version, err := ask(ctx, r.version)
 	if err != nil {
-		r.report.skip("version of the store", err.Error())
+		r.report.skip("version of the store", r.scrub(err.Error()))
 		return
 	}
 	r.report.Store.Version = version
@@ -417,7 +418,7 @@ func (r *run) clean(ctx context.Context, limit time.Duration) (removed, left str
 	}
 	removed, left = cmp.Or(o.what, "nothing"), r.left
 	if o.err != nil {
-		left = strings.TrimPrefix(fmt.Sprintf("%s, and records of the namespaces %s/...: %v", left, r.root, o.err), ", and ")
+		left = strings.TrimPrefix(fmt.Sprintf("%s, and records of the namespaces %s/...: %s", left, r.root, r.scrub(o.err.Error())), ", and ")
 		r.say("left: %s", left)
 	}
 	return removed, left

@@ -70,7 +70,7 @@ func (r *run) proxies(phase Phase) (through settings, cut system.Fault, end func
 		p, err := faultproxy.New(addr, nil)
 		if err != nil {
 			end()
-			skip(strings.TrimPrefix(err.Error(), "tenure: "))
+			skip(r.scrub(strings.TrimPrefix(err.Error(), "tenure: ")))
 			return r.settings, nil, func() {}
 		}
 		all, addrs, cuts = append(all, p), append(addrs, p.Addr()), append(cuts, system.Cutting(p))

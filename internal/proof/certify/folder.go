@@ -31,7 +31,7 @@ func OpenFolder(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("tenure: the folder for the report: %w", err)
 	}
 	info, err := os.Lstat(path)
@@ -97,7 +97,7 @@ func (f *Folder) own(name string, begins []byte) error {
 func (f *Folder) replace(name string, content []byte) error {
 	half := name + ".new"
 	_ = f.root.Remove(half) // of a run that was killed
-	file, err := f.root.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := f.root.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("tenure: the report: %w", err)
 	}

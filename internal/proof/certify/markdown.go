@@ -71,8 +71,10 @@ func (r *Report) Markdown() []byte {
 		version = "not known"
 	}
 	row(&b, "store", version)
-	row(&b, "at", r.Store.Where)
-	row(&b, "namespace of the run", r.Store.Namespace)
+	if r.Verdict != NotOpened {
+		row(&b, "at", r.Store.Where)
+		row(&b, "namespace of the run", r.Store.Namespace)
+	}
 	modified := ""
 	if r.Tenure.Modified {
 		modified = ", with changes"

@@ -35,7 +35,7 @@ func onEtcd(s settings) (*target, error) {
 		})
 	}
 	t := &target{
-		where: strings.Join(endpoints, ", "),
+		where: shownAddresses(endpoints),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect(ctx)
 			if err != nil {
@@ -121,7 +121,7 @@ func onConsul(s settings) (*target, error) {
 		return api.NewClient(&c)
 	}
 	t := &target{
-		where: cmp.Or(strings.Join(addresses, ", "), "the agent of this host, or that of CONSUL_HTTP_ADDR"),
+		where: cmp.Or(shownAddresses(addresses), "the agent of this host, or that of CONSUL_HTTP_ADDR"),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect()
 			if err != nil {
@@ -182,7 +182,7 @@ func onRedis(s settings) (*target, error) {
 		}), nil
 	}
 	t := &target{
-		where: strings.Join(addrs, ", "),
+		where: shownAddresses(addrs),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect()
 			if err != nil {
@@ -234,7 +234,7 @@ func onRedis(s settings) (*target, error) {
 func onZooKeeper(s settings) (*target, error) {
 	servers := s.list("servers")
 	t := &target{
-		where:   strings.Join(servers, ", "),
+		where:   shownAddresses(servers),
 		version: func(context.Context) (string, error) { return "", errors.New("its protocol does not tell") },
 		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			c, err := s.zookeeper(servers)
@@ -244,7 +244,7 @@ func onZooKeeper(s settings) (*target, error) {
 			defer c.Close()
 			defer context.AfterFunc(ctx, c.Close)() // no call of the client's takes a context
 			top := s.text("root", zookeeper.DefaultRoot) + "/" + root
-			records, err := prune(c, top)
+			records, err := prune(c, top, slices.Contains(namespaces, root))
 			if gone := c.Delete(top, -1); gone == nil {
 				records++
 			}
@@ -287,14 +287,21 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// prune deletes all that is below a node, and counts it.
-func prune(c *zk.Conn, node string) (deleted int64, err error) {
+// prune deletes all that is below a node, and counts it; of a namespace only its records, and not the
+// namespaces in it.
+func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	children, _, err := c.Children(node)
+	if namespace {
+		children = slices.DeleteFunc(children, func(name string) bool { return name[0] != '!' })
+		if i := slices.Index(children, "!id"); i >= 0 { // the last: without it nothing opens
+			children = append(slices.Delete(children, i, i+1), "!id")
+		}
+	}
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return 0, fmt.Errorf("node %s: %w", node, err)
 	}
 	for _, child := range children {
-		n, err := prune(c, node+"/"+child)
+		n, err := prune(c, node+"/"+child, false)
 		deleted += n
 		if err != nil {
 			return deleted, err

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -261,6 +260,8 @@ func (r *Report) played(phase Phase, planned int, report *system.Report, errs []
 func (r *Report) judge(err error) {
 	r.Opening.Outcome = "opened"
 	if err != nil {
+		// Nothing that the store accepted shows which part of a setting is a secret in the wrong place.
+		r.Store = Store{Backend: r.Store.Backend, Settings: []Setting{}}
 		r.Opening.Outcome, r.Verdict, r.Why = err.Error(), NotOpened, []string{err.Error()}
 		return
 	}
@@ -279,6 +280,7 @@ func (r *Report) judge(err error) {
 	for i, check := range nothing {
 		nothing[i] = "not judged: " + check
 	}
+	nothing = append(nothing, r.idle()...)
 	if c := r.Control; c != nil && c.Failed*20 < c.Runs.Runs*19 {
 		nothing = append(nothing, fmt.Sprintf("without the fence only %d of %d runs did damage", c.Failed, c.Runs.Runs))
 	}
@@ -292,47 +294,59 @@ func (r *Report) judge(err error) {
 	}
 }
 
-// scrub replaces secrets in every string of the report.
+// idle is why a run judged nothing: the control alone says nothing of the store.
+func (r *Report) idle() []string {
+	passed := slices.ContainsFunc(r.Rules, func(c RuleCount) bool { return c.Passed > 0 })
+	switch {
+	case slices.Contains(r.Options.Only, Conformance) && !passed:
+		return []string{"no case of the conformance suite passed"}
+	case !passed && r.System == nil:
+		return []string{"neither a case of the conformance suite nor a run of the system suite judged the store"}
+	}
+	return nil
+}
+
+// scrub replaces secrets in the texts of the report that come from outside: errors, messages, and what the store says of itself.
+// The report's own words stay, also where a secret is one of them. Settings and addresses have no secrets.
 func (r *Report) scrub(f func(string) string) {
-	scrubAll(reflect.ValueOf(r).Elem(), f)
+	texts := []*string{&r.Store.Version, &r.Opening.Rollback}
+	if r.Verdict == NotOpened {
+		texts = append(texts, &r.Opening.Outcome, &r.Why[0])
+	}
+	for i := range r.Findings {
+		texts = append(texts, &r.Findings[i].Message)
+	}
+	for i := range r.Opening.Findings {
+		texts = append(texts, &r.Opening.Findings[i].Value, &r.Opening.Findings[i].Remedy)
+	}
+	for _, text := range texts {
+		*text = f(*text)
+	}
 	if r.Conformance != nil {
-		var v any
-		if json.Unmarshal(r.Conformance, &v) == nil {
-			if b, err := json.Marshal(scrubValue(v, f)); err == nil {
-				r.Conformance = b
-			}
-		}
+		r.Conformance = messages(r.Conformance, f)
 	}
 }
 
-func scrubAll(v reflect.Value, f func(string) string) {
-	switch v.Kind() {
-	case reflect.String:
-		if v.CanSet() {
-			v.SetString(f(v.String()))
-		}
-	case reflect.Struct:
-		if _, is := v.Interface().(time.Time); is {
-			return
-		}
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				scrubAll(v.Field(i), f)
-			}
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			scrubAll(v.Elem(), f)
-		}
-	case reflect.Slice:
-		if v.Type() == reflect.TypeFor[json.RawMessage]() {
-			return
-		}
-		for i := range v.Len() {
-			scrubAll(v.Index(i), f)
-		}
-	default: // numbers, and maps that have names of this module only
+// messages is a report of the conformance suite with f of its failures and of the store's version.
+func messages(report json.RawMessage, f func(string) string) json.RawMessage {
+	var v map[string]any
+	if json.Unmarshal(report, &v) != nil {
+		return nil
 	}
+	if version, ok := v["version"].(string); ok {
+		v["version"] = f(version)
+	}
+	results, _ := v["results"].([]any)
+	for _, res := range results {
+		if res, ok := res.(map[string]any); ok && res["outcome"] == string(conformance.Failed) {
+			res["messages"] = scrubValue(res["messages"], f)
+		}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // scrubValue replaces secrets in a value of JSON.

@@ -9,9 +9,12 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -103,10 +106,13 @@ func (s settings) shown() []Setting {
 	var out []Setting
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		value := fmt.Sprint(s[name])
-		if list, ok := s[name].([]string); ok {
-			value = strings.Join(list, ", ")
+		if list := s.list(name); len(list) > 0 {
+			value = shownAddresses(list)
 		}
-		if slices.Contains(hidden, name) {
+		switch {
+		case name == "address":
+			value = shownAddresses([]string{value})
+		case slices.Contains(hidden, name):
 			value = "xxxxx"
 		}
 		out = append(out, Setting{Name: name, Value: value})
@@ -114,13 +120,59 @@ func (s settings) shown() []Setting {
 	return out
 }
 
+// shownAddresses are addresses for people. One that does not parse may have a password.
+func shownAddresses(list []string) string {
+	shown := slices.Clone(list)
+	for i, a := range shown {
+		if !isAddress(a) {
+			shown[i] = "xxxxx"
+		}
+	}
+	return strings.Join(shown, ", ")
+}
+
+var plainAddress = regexp.MustCompile(`^(https?://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?/?$`)
+
+// isAddress reports whether an address is a host, with a port at most, and nothing else.
+func isAddress(a string) bool { return plainAddress.MatchString(a) }
+
+// addresses are those of the store's servers.
+func (s settings) addresses() []string {
+	var out []string
+	for name := range s {
+		out = append(out, s.list(name)...)
+	}
+	return append(out, s.text("address", ""))
+}
+
+// guessed are what may be the password in an address that is not understood, or not as its author meant it: all before the last
+// "@", and the parts that a character divides which had to be escaped.
+func guessed(address string) []string {
+	if _, after, ok := strings.Cut(address, "://"); ok {
+		address = after
+	}
+	at := strings.LastIndex(address, "@")
+	if at < 0 {
+		return nil
+	}
+	_, password, _ := strings.Cut(address[:at], ":")
+	return append(strings.FieldsFunc(password, func(r rune) bool { return strings.ContainsRune("/?#@:", r) }), address[:at], password)
+}
+
 // secrets are the words that no output may have.
 func (s settings) secrets() []string {
 	out := []string{s.passwordIn(), s.fileIn("token_file")}
+	for _, a := range s.addresses() {
+		if !isAddress(a) {
+			out = append(out, a)
+			out = append(out, guessed(a)...)
+		}
+	}
+	out = append(out, guessed(s.text("dsn", ""))...)
 	for _, name := range hidden {
 		out = append(out, s.text(name, ""))
 	}
-	for _, name := range []string{"CONSUL_HTTP_TOKEN", "PGPASSWORD"} {
+	for _, name := range []string{"CONSUL_HTTP_TOKEN", "CONSUL_HTTP_AUTH", "PGPASSWORD"} {
 		out = append(out, os.Getenv(name)) // which the backends' clients read
 	}
 	return out
@@ -141,11 +193,43 @@ func scrubber(secrets []string) func(string) string {
 	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
 	return func(text string) string {
 		for _, word := range words {
-			text = strings.ReplaceAll(text, word, "xxxxx")
+			text = without(text, word)
 		}
 		return text
 	}
 }
+
+// longEnough is from how many bytes on a secret is replaced wherever it stands. A shorter one is replaced as a whole word,
+// because "e" stands in most.
+const longEnough = 8
+
+// without is text without a secret.
+func without(text, secret string) string {
+	if len(secret) >= longEnough || strings.ContainsFunc(secret, func(r rune) bool { return !inWord(r) }) {
+		return strings.ReplaceAll(text, secret, "xxxxx")
+	}
+	var b strings.Builder
+	for before := rune(-1); ; {
+		i := strings.Index(text, secret)
+		if i < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		if i > 0 {
+			before, _ = utf8.DecodeLastRuneInString(text[:i])
+		}
+		after, _ := utf8.DecodeRuneInString(text[i+len(secret):])
+		word := secret
+		if !inWord(before) && !inWord(after) {
+			word = "xxxxx"
+		}
+		b.WriteString(text[:i] + word)
+		before, _ = utf8.DecodeLastRuneInString(secret)
+		text = text[i+len(secret):]
+	}
+}
+
+func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 func within(quoted string) string { return quoted[1 : len(quoted)-1] }
 

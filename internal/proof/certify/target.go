@@ -54,6 +54,16 @@ func newTarget(backend string, s settings) (*target, error) {
 	return t, nil
 }
 
+// Remove removes the records of a namespace, and of no other one, and describes what it removed. of are
+// the settings of an opener. If it fails, the rest stays; another call removes it.
+func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
+	t, err := newTarget(backend, settingsOf(of))
+	if err == nil {
+		what, err = t.remove(ctx, namespace, []string{namespace})
+	}
+	return what, err
+}
+
 // onOther is a backend that this package does not know.
 func onOther(settings) (*target, error) {
 	return &target{
@@ -91,8 +101,8 @@ func onSQLite(s settings) (*target, error) {
 				return "", err
 			}
 			defer members.Close()
-			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", namespaces)
 			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", namespaces)
+			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", namespaces)
 			return removed(rows+more, namespaces), errors.Join(err, err2)
 		},
 		left: "the two files and their tables",
@@ -124,7 +134,7 @@ func onPostgres(s settings) (*target, error) {
 			db := db()
 			defer db.Close()
 			prefix := `"` + s.text("schema", postgres.DefaultSchema) + `".` + s.text("table_prefix", "tenure_")
-			rows, err := deleteRows(ctx, db, prefix, slices.Concat(dataTables(), memberTables()), "$1", namespaces)
+			rows, err := deleteRows(ctx, db, prefix, slices.Concat(memberTables(), dataTables()), "$1", namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -208,7 +218,7 @@ func onMySQL(s settings) (*target, error) {
 			}
 			defer db.Close()
 			rows, err := deleteRows(ctx, db, s.text("table_prefix", "tenure_"),
-				slices.Concat(dataTables(), memberTables()), "?", namespaces)
+				slices.Concat(memberTables(), dataTables()), "?", namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -231,7 +241,7 @@ func onMySQL(s settings) (*target, error) {
 }
 
 func dataTables() []string {
-	return []string{"logs", "items", "tails", "shards", "namespaces"}
+	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last of all: without it nothing opens
 }
 
 func memberTables() []string {

@@ -83,12 +83,15 @@ func TestConfiguration(t *testing.T) {
 		p := all.Properties[k.name]
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.name, p.kind(), p.Description)
 	}
-	for _, part := range []struct{ name, of, dir string }{{"sharding", "ShardingSettings", "sharding"}, {"follower", "FollowerSettings", "follower"}} {
+	for _, part := range []struct{ name, in, of, dir, read string }{
+		{"sharding", "sharding", "Settings", "sharding", "`tenurefx`, or without fx by `Config.Section` into a `sharding.Settings`"},
+		{"follower", "tenurefx", "FollowerSettings", "follower", "`tenurefx`"},
+	} {
 		comments := make(map[string]string)
 		for _, k := range keysOf(t, part.dir, "Options") {
 			comments[k.field] = k.says
 		}
-		keys := keysOf(t, "tenurefx", part.of)
+		keys := keysOf(t, part.in, part.of)
 		for i, k := range keys {
 			if k.says == "" {
 				keys[i].says = comments[k.field]
@@ -100,7 +103,7 @@ func TestConfiguration(t *testing.T) {
 			}
 		}
 		inFile(t, part.dir, keys)
-		fmt.Fprintf(&b, "\n## Keys below `%s`\n\nRead by package `tenurefx`.\n\n| key | |\n|---|---|\n", part.name)
+		fmt.Fprintf(&b, "\n## Keys below `%s`\n\nRead by %s.\n\n| key | |\n|---|---|\n", part.name, part.read)
 		for _, k := range keys {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", k.name, k.says)
 		}

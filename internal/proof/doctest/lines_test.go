@@ -27,7 +27,7 @@ func TestLogLines(t *testing.T) {
 			rows[name] = true
 		}
 	}
-	want := logged(t, "core", "effect", "follower", "sharding")
+	want := logged(t, "core", "effect", "follower", "lock", "sharding")
 	unlogged := []string{"heartbeat failed", "call failed"} // for hooks only
 	for _, kind := range eventKind.FindAllStringSubmatch(pageText(t, "core/hooks.go"), -1) {
 		switch name := kind[1]; {

@@ -121,6 +121,48 @@ func main() {
 `
 
 // takeProgram makes an effect in a shard, and takes it along into another one.
+// unsentProgram has nobody at the bank's address.
+const unsentProgram = `package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
+)
+
+func main() {
+	http.DefaultTransport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}}
+	calls, body := 0, io.Reader(strings.NewReader("12"))
+	charge := func(ctx context.Context, id string) ([]byte, error) {
+		if calls++; calls == 2 {
+			return []byte("receipt"), nil
+		}
+` + marker + `
+		return nil, resp.Body.Close()
+	}
+	b, err := memory.Open(context.Background(), memory.New(), "shop", nil)
+	must(err)
+	defer b.Close()
+	must(core.RunSingleton(context.Background(), b, "payments", func(ctx context.Context, lease *core.Lease) error {
+		l, err := effect.Open(ctx, lease, nil)
+		must(err)
+		defer l.Close()
+		receipt, err := l.Do(ctx, "pay/1", charge)
+		check(err == nil && string(receipt) == "receipt", "a request without a connection is tried again")
+		return nil
+	}, &core.Options{LockDir: "none"}))
+}
+` + must
+
 const takeProgram = `package main
 
 import (
@@ -270,6 +312,7 @@ func wrappers() []wrapper {
 		{page: "docs/board.md", has: "tenurehttp.Handler(", text: boardProgram},
 		{page: "docs/effects.md", has: "effect.Stats{}", text: effectsProgram},
 		{page: "docs/effects.md", has: "effect.Take(", text: takeProgram},
+		{page: "docs/effects.md", has: "effect.NotSent(", text: unsentProgram},
 		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
 		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
 		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
@@ -395,6 +438,10 @@ func wrappers() []wrapper {
 `, "client *api.Client")},
 		{page: "docs/comparison.md", has: "zk.NewLock(", text: before("\t\"github.com/go-zookeeper/zk\"\n", "conn *zk.Conn")},
 		{page: "docs/comparison.md", has: "pg_try_advisory_lock", text: before("\t\"database/sql\"\n", "db *sql.DB")},
+		{page: "docs/comparison.md", has: "rs.NewMutex(", text: strings.Replace(before("\t\"errors\"\n\t\"time\"\n", "rs redsyncs"),
+			"func lead", redsyncStub+"func lead", 1)},
+		{page: "docs/comparison.md", has: "locks.Lock(", text: lockedWrapper},
+		{page: "docs/which.md", has: `"schema-7", migrate, nil)`, text: guestWrapper},
 		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
 		{page: "docs/sharding.md", has: "Keyspace: keys", text: rangesWrapper},
@@ -422,6 +469,78 @@ func before(imports, param string) string {
 		"func lead(ctx context.Context, " + param + ") error {\n" + marker + "\n\treturn nil\n}\n\n" +
 		"func main() { _ = lead }\n"
 }
+
+// redsyncStub has the signatures of redsync, which only the module bench requires.
+const redsyncStub = `var pay func(ctx context.Context, value string) error
+
+type redsyncs interface {
+	NewMutex(name string, options ...any) interface {
+		LockContext(context.Context) error
+		UnlockContext(context.Context) (bool, error)
+		Value() string
+	}
+}
+
+var redsync struct{ WithExpiry func(time.Duration) any }
+
+`
+
+const lockedWrapper = `package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/lock"
+)
+` + must + `
+var paid core.Token
+
+func pay(ctx context.Context, token core.Token) error {
+	check(ctx.Err() == nil && token > paid, "the token is not greater each time")
+	paid = token
+	return nil
+}
+
+func once(ctx context.Context, locks *lock.Locks) error {
+` + marker + `
+}
+
+func main() {
+	ctx := context.Background()
+	backend, err := sqlite.Open(ctx, "tenure.db", "billing", nil)
+	must(err)
+	defer backend.Close()
+	locks, err := lock.New(backend, nil)
+	must(err)
+	defer locks.Close()
+	must(once(ctx, locks))
+	must(once(ctx, locks))
+}
+`
+
+const guestWrapper = `package main
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+)
+` + must + `
+func main() {
+	ctx := context.Background()
+	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
+	must(err)
+	defer backend.Close()
+	migrate := func(context.Context, *core.Lease) ([]byte, error) { return []byte("done"), nil }
+` + marker + `
+	must(err)
+	check(string(result) == "done", "the job has no result")
+}
+`
 
 const movedWrapper = `package main
 

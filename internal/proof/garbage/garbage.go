@@ -2,8 +2,8 @@
 // can, beside members run by core: shards' records, heads, log entries, and its own
 // member's and heartbeat's records. The others keep their leases on the shards that it
 // leaves alone, their memory stays bounded, and their log names each damaged record once
-// a minute at most. The same for the reserved shards, the operators' rules and the plans of
-// sharding: what another member commits to them under leases that it took is garbage, and
+// a minute at most. The same for the reserved shards, the operators' rules, places of nodes and ends of quarantines among
+// them, and the plans of sharding: what another member commits to them under leases that it took is garbage, and
 // then their records are. It is for the tests of backends; those elsewhere have it by
 // system.Garbage of conformance/system.
 package garbage
@@ -85,6 +85,7 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 	if err != nil {
 		t.Fatal(err)
 	}
+	writeLargest(t, store, shared)
 	before := heap()
 	w.begin()
 
@@ -240,13 +241,17 @@ func junkOfRules(n int) []driver.Op {
 		node := fmt.Sprintf("nobody-%d", n)
 		key := "rule/" + strings.Repeat("x", 100) + node
 		op := core.Put(key, noise(200))
-		switch n % 4 {
+		switch n % 6 {
 		case 0:
 			op = core.Put("rule/drain/"+node, fmt.Appendf(nil, `{"kind":"drain","node":%q}`, node))
 		case 1:
 			op = core.Put(key, fmt.Appendf(nil, `{"kind":%q}`, strings.Repeat("y", 2000)))
 		case 2:
 			op = core.Put(key, fmt.Appendf(nil, `{"kind":"drain","at":%q}`, noise(500)))
+		case 3: // a place of a node that may stop
+			op = core.Put("rule/stop/"+node, fmt.Appendf(nil, `{"kind":"stop","node":%q,"away":1,"expires":"2100-01-01T00:00:00Z"}`, node))
+		case 4: // the end of a quarantine
+			op = core.Put("rule/release/"+node, fmt.Appendf(nil, `{"kind":"release","shards":%q}`, node))
 		}
 		if !slices.ContainsFunc(ops, func(o driver.Op) bool { return o.Key == op.Key }) {
 			ops = append(ops, op)

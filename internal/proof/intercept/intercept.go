@@ -89,7 +89,16 @@ type Around func(ctx context.Context, c *Call, proceed func(context.Context) err
 // Wrap returns b with around in every call. Closing it closes b.
 func Wrap(b driver.Backend, around Around) driver.Backend {
 	w := &backend{Backend: b, around: around}
-	if l, ok := b.(driver.LabelLister); ok {
+	l, lists := b.(driver.LabelLister)
+	h, remembers := b.(driver.Historian)
+	switch {
+	case lists && remembers:
+		return struct {
+			*backend
+			driver.LabelLister
+			driver.Historian
+		}{w, l, h}
+	case lists:
 		return struct {
 			*backend
 			driver.LabelLister
@@ -178,10 +187,10 @@ func (b *backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 	return c.Item, nil
 }
 
-func (b *backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+func (b *backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
 	c := &Call{Op: List, Shard: shard, Key: prefix}
 	err := b.around(ctx, c, func(ctx context.Context) (err error) {
-		c.Items, err = b.Backend.List(ctx, c.Shard, c.Key, limit)
+		c.Items, err = b.Backend.List(ctx, c.Shard, c.Key, limit, largest)
 		return err
 	})
 	if err != nil {

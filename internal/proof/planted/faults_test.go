@@ -100,10 +100,10 @@ var runner = []fault{
 		{File: inCore + "settle.go", In: "Lease.settle",
 			Old: "\t\t\treturn l.fencedOut(err)\n", New: "\t\t\t_ = l.fencedOut(err)\n\t\t\treturn outcome{head: driver.Head{Number: w.Number, Seq: base.Seq + 1, Nonce: w.Nonce, Token: w.Fence.Token}}\n"}}},
 	{"S9: the clock is slow", []mutate.Edit{
-		{File: inCore + "clock.go", In: "clock.now",
+		{File: inCore + "clock.go", In: "clock.read",
 			Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono/2 + c.away.Load())"}}},
 	{"S9: the clock goes back", []mutate.Edit{
-		{File: inCore + "clock.go", In: "clock.now",
+		{File: inCore + "clock.go", In: "clock.read",
 			Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono%9_000_000_000 + c.away.Load())"}}},
 	{"a session is not closed", []mutate.Edit{
 		{File: inCore + "calls.go", In: "closeSession", Old: "\t\terr := s.Close(once)\n", New: "\t\terr := once.Err()\n"}}},
@@ -120,13 +120,13 @@ var adapters = []fault{
 		{File: inKV + "acquire.go", In: "session.claim", Old: "if c.Seen.Session != \"\" && !c.Preempt {", New: "if false {"}}},
 	{"A1: a claim that was refused is answered as granted", []mutate.Edit{
 		{File: inKV + "acquire.go", In: "session.claimAll",
-			Old: "\t\t\tresults[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])\n\t\t\theld,", New: "\t\t\tresults[i] = b.granted(claims[i].Shard, s.id, r.Reads[0].Rev, r.Reads[1])\n\t\t\theld,"}}},
+			Old: "\t\t\tresults[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])\n\t\t\theld,", New: "\t\t\tresults[i] = b.granted(claims[i].Shard, s.id, r.Reads[0], r.Reads[1])\n\t\t\theld,"}}},
 	{"A2: a claim is answered with the token that it saw", []mutate.Edit{
 		{File: inKV + "acquire.go", In: "session.claimAll",
-			Old: "results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)", New: "results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)\n\t\t\tresults[i].Fence.Token = max(claims[i].Seen.Token, 1)"}}},
+			Old: "results[i] = b.granted(claims[i].Shard, s.id, txns[n].record(r.Rev), head)", New: "results[i] = b.granted(claims[i].Shard, s.id, txns[n].record(r.Rev), head)\n\t\t\tresults[i].Fence.Token = max(claims[i].Seen.Token, 1)"}}},
 	{"A5: a transfer that was refused is answered as granted", []mutate.Edit{
 		{File: inKV + "acquire.go", In: "session.pass",
-			Old: "results[i] = s.refused(h, r.Reads[0], r.Reads[1], r.Reads[2].Rev != 0)", New: "results[i] = b.granted(h.Fence.Shard, h.To, r.Reads[0].Rev, r.Reads[1])"}}},
+			Old: "results[i] = s.refused(h, r.Reads[0], r.Reads[1], r.Reads[2].Rev != 0)", New: "results[i] = b.granted(h.Fence.Shard, h.To, r.Reads[0], r.Reads[1])"}}},
 	{"O1: a full state is the first one", []mutate.Edit{
 		{File: inKV + "observe.go", In: "Backend.full",
 			Old: "\tv := m.view(0, true)\n", New: "\tv := m.view(0, true)\n\tif m.first == nil {\n\t\tm.first = v.Shards\n\t}\n\tv.Shards = m.first\n"},

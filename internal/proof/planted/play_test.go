@@ -80,8 +80,8 @@ func accepted(t *testing.T, dir string) *trace.Report {
 		all = append(all, trace.File(name))
 	}
 	r, err := trace.Check(t.Context(), all, time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(r.Unread) > 0 {
+		t.Fatalf("%v, %q", err, r.Unread)
 	}
 	return r
 }

@@ -210,8 +210,8 @@ func start(t *testing.T, b core.Backend) *work {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- core.RunSingleton(ctx, b, "job", w.append, &core.Options{Node: "a", TTL: ample.Time, LockDir: "none", Heartbeat: 200 * time.Millisecond,
-			Logger: slog.New(slog.DiscardHandler)})
+		ended <- core.RunSingleton(ctx, b, "job", w.append, &core.Options{Node: "a", TTL: ample.Time, LockDir: "none",
+			Heartbeat: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	t.Cleanup(func() {
 		stop()

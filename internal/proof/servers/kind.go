@@ -13,9 +13,8 @@ import (
 // Kind is a kind of server.
 type Kind string
 
-// The kinds of servers. Galera is MariaDB, of which several certify each other's writes. PgBouncer is a proxy that stands before the PostgreSQL
-// in Options.Upstream, in transaction mode. Sentinels watch the Redis in
-// Options.Upstream under the name [SentinelMaster].
+// The kinds of servers. Galera is MariaDB, of which several certify each other's writes. PgBouncer is a proxy that stands before the
+// PostgreSQL in Options.Upstream, in transaction mode. Sentinels watch the Redis in Options.Upstream under the name [SentinelMaster].
 const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"

@@ -76,7 +76,7 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 
 	columns := map[string][]string{
-		"namespaces": {"store_id", "namespace"}, "shards": {"shard", "session"}, "items": {"shard", "key", "value"},
+		"namespaces": {"store_id", "namespace"}, "shards": {"shard", "session", "grants"}, "items": {"shard", "key", "value"},
 		"logs": {"shard", "cuts", "payloads"}, "rosters": {"store_id"}, "nodes": {"node", "session"},
 		"members": {"session", "node", "meta"}, "beats": {"session"}, "departures": {"session"},
 	}
@@ -179,7 +179,7 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 	_, err = b.Get(t.Context(), "shard-00001", "k")
 	damaged("the item", err)
-	_, err = b.List(t.Context(), "shard-00001", "", 0)
+	_, err = b.List(t.Context(), "shard-00001", "", 0, 0)
 	damaged("the items", err)
 	if page, err := b.ReadLog(t.Context(), "shard-00001", 0, 1); err != nil || len(page.Entries) != 1 {
 		t.Errorf("the entry before the wide one: %+v, %v", page, err)
@@ -228,11 +228,16 @@ func Damage(what conformance.Tampering, name string, w Wide) (data, roster []str
 		return shard("session = " + w.Text(1<<20)), nil
 	case conformance.ImpossibleShard:
 		return shard("token = 4611686018427387905"), nil
+	case conformance.CorruptHistory:
+		return shard("session = '', grants = '\x1b[31m{{{/'"), nil
 	case conformance.CorruptHead:
 		return shard("number = -7, oldest = 9"), nil
 	case conformance.CorruptEntry:
 		return []string{fmt.Sprintf("UPDATE tenure_logs SET cuts = '{{{' WHERE shard = '%s' AND last_seq = 1 AND",
 			name)}, nil
+	case conformance.OddItem:
+		return []string{fmt.Sprintf("INSERT INTO tenure_items SELECT DISTINCT namespace, shard, 'k2#x', 1, value FROM tenure_items "+
+			"WHERE shard = '%s' AND", name)}, nil
 	case conformance.RemoveEntry:
 		return []string{fmt.Sprintf("DELETE FROM tenure_logs WHERE shard = '%s' AND last_seq = 1 AND", name)}, nil
 	case conformance.RewriteShard:

@@ -23,6 +23,9 @@ func (s *supervisor) traced(ctx context.Context) (*trace.Report, []history.Findi
 		var r *trace.Report
 		if r, err = trace.Check(ctx, files, traceClocks); err == nil {
 			var out []history.Finding
+			for _, file := range r.Unread {
+				out = append(out, newFinding("traffic", checkTraced, "", "%s", file))
+			}
 			for _, b := range r.Breaches {
 				out = append(out, newFinding(b.Rule, checkTraced, driver.ShardID(b.Shard), "%s", b.Text))
 			}

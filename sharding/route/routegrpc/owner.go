@@ -17,15 +17,15 @@ import (
 const (
 	Domain        = "tenure.route"
 	ReasonOwner   = "NOT_OWNER" // another member owns the shard
-	ReasonUnowned = "NO_OWNER"  // nobody serves it at present
+	ReasonUnowned = "NO_OWNER"  // the shard has no owner now
 )
 
-// OwnerError is a call that was not served: nothing was done. Where nobody serves the
-// shard, Node is empty, and it matches sharding.ErrNoOwner.
+// OwnerError is a call that was not served: nothing was done. If the shard has no owner, Node is
+// empty, and the error matches sharding.ErrNoOwner.
 type OwnerError struct {
 	Shard   string
 	Node    string     // of the owner
-	Address string     // of the owner; empty if it tells none
+	Address string     // of the owner; empty if it publishes none
 	Token   core.Token // of its lease
 }
 
@@ -36,7 +36,7 @@ func (e *OwnerError) Error() string {
 	return fmt.Sprintf("tenure: shard %q belongs to %q, with token %d: ask it at %q", e.Shard, e.Node, e.Token, e.Address)
 }
 
-// Is makes one without an owner match sharding.ErrNoOwner.
+// Is reports whether target is sharding.ErrNoOwner and there is no owner.
 func (e *OwnerError) Is(target error) bool { return target == sharding.ErrNoOwner && e.Node == "" }
 
 func (e *OwnerError) status() error {
@@ -53,8 +53,8 @@ func (e *OwnerError) status() error {
 	return st.Err()
 }
 
-// Error returns the *OwnerError that a call's error carries, or else err. What it names is
-// checked.
+// Error returns the *OwnerError that a call's error carries, or err itself if it carries none. The
+// names and the address in it are checked.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

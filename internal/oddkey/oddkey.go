@@ -1,0 +1,33 @@
+// Package oddkey has backends report items under keys that no item can have: List leaves them out, and views name them.
+package oddkey
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Why is the reason that a DamagedError gives.
+const Why = "its key is not valid, or too long"
+
+// Found are the items that List left out. The zero value is ready. Safe for concurrent use.
+type Found struct {
+	mu  sync.Mutex
+	all []*driver.DamagedError
+}
+
+// Set replaces those of a shard.
+func (f *Found) Set(shard driver.ShardID, found []*driver.DamagedError) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = slices.DeleteFunc(f.all, func(d *driver.DamagedError) bool { return d.Shard == shard })
+	f.all = append(f.all, found[:min(len(found), driver.MaxDamaged-len(f.all))]...)
+}
+
+// Tell adds them to a view.
+func (f *Found) Tell(v *driver.View) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v.Damaged = append(v.Damaged, f.all[:min(len(f.all), driver.MaxDamaged-len(v.Damaged))]...)
+}

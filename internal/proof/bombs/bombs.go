@@ -1,0 +1,119 @@
+// Package bombs tries decoders of what others wrote with small bytes that ask for much memory.
+package bombs
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/internal/proof/ample"
+)
+
+const (
+	factor = 4         // of the decoder's bound, in bytes of heap
+	small  = 512 << 10 // bytes of heap that any decoder may take
+)
+
+// A Decoder decodes up to Bytes bytes of JSON. Lists are the paths of its lists and maps, such as
+// "shards" or "view.members", in each of which the bombs are put as well.
+type Decoder struct {
+	Name   string
+	Bytes  int
+	Lists  []string
+	Good   []byte                  // a record
+	Decode func(data []byte) error // no bomb is a record: a nil error fails the test
+}
+
+// Test gives each decoder bombs as long as its bound, with -short a fifth of them if that is above a MiB. The decoder
+// refuses each, and the heap grows by less than four times the bound. Not for a test that runs beside others: it looks
+// at the heap.
+func Test(t *testing.T, all ...Decoder) {
+	for _, d := range all {
+		if err := d.Decode(d.Good); err != nil {
+			t.Errorf("%s: a good record %.200q is refused, so a bomb may be for another reason: %v", d.Name, d.Good, err)
+		}
+		grains := []string{"{}", "[[[[[[[[", `""`, "0", "[]", "[{}]", `{"a":{}}`, `"a":{}`, `"a":""`, `{"a":`}
+		if testing.Short() && d.Bytes > 1<<20 {
+			t.Logf("-short: 2 of %d grains for %s", len(grains), d.Name)
+			grains = grains[:2]
+		}
+		for _, list := range append([]string{""}, d.Lists...) {
+			for _, grain := range grains {
+				t.Run(d.Name+"/"+list+"/"+grain, func(t *testing.T) { d.try(t, bomb(d.Bytes, list, grain)) })
+			}
+		}
+	}
+}
+
+// bomb repeats a grain up to the bound, as a list or an object at a path.
+func bomb(size int, path, grain string) []byte {
+	begin, end := "", ""
+	if path != "" {
+		for p := range strings.SplitSeq(path, ".") {
+			begin, end = begin+`{"`+p+`":`, "}"+end
+		}
+	}
+	separator := ","
+	switch {
+	case strings.HasPrefix(grain, `"a":`):
+		begin, end = begin+"{", "}"+end
+	case strings.HasSuffix(grain, "}") || strings.HasSuffix(grain, "]") || !strings.ContainsAny(grain, "[{"):
+		begin, end = begin+"[", "]"+end
+	default:
+		separator = ""
+	}
+	n := max(1, (size-len(begin)-len(end))/(len(grain)+len(separator)))
+	if separator != "" {
+		return []byte(begin + strings.Repeat(grain+separator, n-1) + grain + end)
+	}
+	return append([]byte(begin), bytes.Repeat([]byte(grain), n)...)
+}
+
+func (d *Decoder) try(t *testing.T, data []byte) {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	before := m.HeapAlloc
+	var peak atomic.Uint64
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak.Store(max(peak.Load(), m.HeapAlloc))
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	returned := make(chan struct{})
+	var err error
+	go func() {
+		defer close(returned)
+		err = d.Decode(data)
+	}()
+	ample.Wait(t, d.Name+" returns", func() bool {
+		select {
+		case <-returned:
+			return true
+		default:
+			return false
+		}
+	})
+	if err == nil {
+		t.Errorf("a bomb of %d bytes was read as a record, or not at all", len(data))
+	}
+	runtime.ReadMemStats(&m)
+	close(stop)
+	<-done
+	grown := int64(max(peak.Load(), m.HeapAlloc)) - int64(before)
+	if bound := int64(max(small, factor*d.Bytes)); grown > bound {
+		t.Errorf("%d bytes made the heap grow by %d, want less than %d", len(data), grown, bound)
+	}
+}
