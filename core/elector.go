@@ -349,7 +349,11 @@ func (e *Elector) Stay() {
 
 // lameDuck waits between the end of Run's context and the stop of the handlers.
 func (e *Elector) lameDuck() {
-	t := time.NewTimer(e.Leave())
+	d := e.Leave()
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
