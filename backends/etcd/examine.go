@@ -62,7 +62,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 
 // rights judges the user. named reports whether the client has one.
 func (b *Backend) rights(ctx context.Context, named bool) (driver.Finding, error) {
-	auth, err := b.client.AuthStatus(ctx) // everybody may read it
+	auth, err := b.client.AuthStatus(ctx) // every user may read it
 	switch {
 	case err != nil:
 		return driver.Finding{}, fmt.Errorf("tenure: read the state of authentication: %w", err)

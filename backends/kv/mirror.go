@@ -33,7 +33,7 @@ type mirror struct {
 	freed   int                                  // locks that are kept as releases: R2
 	beats   map[driver.SessionID]Rev             // heartbeats that are watched; 0: no record
 	asks    map[*driver.ObserveQuery]struct{}
-	changed chan struct{} // closed by the next change; nil if nobody waits
+	changed chan struct{} // closed by the next change; nil if no call waits
 	state   *run          // watch of the state
 	beating *run          // watch of beats
 }

@@ -29,9 +29,9 @@ type Options struct {
 	Now time.Time
 	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive. With
 	// RecordsStay a transfer of a shard without a head names no head, because nothing can
-	// check that there is none.
+	// check its absence.
 	Limits driver.Limits
-	// Pipeline is the number of batches of one call in flight at once. 0 means 1.
+	// Pipeline is the number of batches of one call in flight. 0 means 1.
 	Pipeline int
 	// Fit, if not nil, returns how many of the first transactions the store carries in
 	// one atomic step, beside a guard of two conditions; at least 1. It is for a store

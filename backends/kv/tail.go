@@ -34,7 +34,7 @@ type tail struct {
 	chunks  []tailChunk
 	bytes   int
 	last    map[driver.ShardID]driver.Seq // last entry seen of each shard
-	changed chan struct{}                 // closed by the next change; nil if nobody waits
+	changed chan struct{}                 // closed by the next change; nil if no call waits
 	run     *run
 }
 

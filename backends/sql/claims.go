@@ -259,7 +259,7 @@ func (d decision) result(shard driver.ShardID, r record, token driver.Token) dri
 }
 
 // readRoster verifies that the session lives. It returns which of the sessions that the items
-// depend on live, and the labels of these sessions and of its own.
+// depend on live, and the labels of these sessions and of this one.
 func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string,
 	records map[driver.ShardID]record) (alive map[driver.SessionID]bool, labels map[driver.SessionID]string, err error) {
 	roster, err := open()

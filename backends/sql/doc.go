@@ -8,7 +8,7 @@
 //   - The statements, one file of SQL that can be read and run by hand (see [Compile]). Every flow
 //     is lock, read, decide in Go, write. A list is sent as one JSON array, so that a batch of any
 //     length is one statement. Statements without an answer are queued, so that a client library
-//     can send several at once (see [Runner]). A dialect may have a further statement that decides
+//     can send several together (see [Runner]). A dialect may have a further statement that decides
 //     and writes the most frequent commit, which only appends. If that statement writes nothing, Go
 //     decides. A database that shows commits before they are durable needs the two statements of a
 //     barrier.

@@ -8,7 +8,7 @@ import (
 )
 
 // end returns why the lease before a grant ended. No view reads the column of the history. Locks
-// have one that nobody reads, because otherwise a batch could need one more statement.
+// have one that is never read, because otherwise a batch could need one more statement.
 func (part batch) end(own, alive bool) driver.End {
 	switch {
 	case part.keep && own:

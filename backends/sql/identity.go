@@ -23,8 +23,8 @@ func (n namespace) floor() int64 { return n.base + n.revision }
 func (n namespace) forgot(revision int64) bool { return revision < min(n.trimmed, n.revision) }
 
 // identify reads the identity in both groups of tables, which must agree, or with Create writes it.
-// It writes the roster's first. So an interrupted creation, which has no data and a roster that
-// nobody joined, is not mistaken for wiped data.
+// It writes the roster's first. So an interrupted creation, which has no data and an empty
+// roster, is not mistaken for wiped data.
 func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	var ns namespace
 	var hasData bool

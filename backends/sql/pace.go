@@ -254,7 +254,7 @@ type reader struct {
 }
 
 // poll looks until there is news: after each hint, and otherwise at the pace of its kind (O2).
-// Anybody may send hints. So each useless hint doubles the pause before the next one counts, until
+// Any user may send hints. So each useless hint doubles the pause before the next one counts, until
 // none has come for a poll period.
 func (r *reader) poll(ctx context.Context) error {
 	hinted := true // changes before the first look are no evidence

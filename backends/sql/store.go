@@ -76,5 +76,5 @@ const (
 	Watchers
 )
 
-// Everybody is readers of all kinds.
+// Everybody has readers of all kinds.
 const Everybody = Observers | Tailers | Watchers

@@ -14,7 +14,7 @@
 //     namespace that was removed and created again.
 //   - A batch is one Multi, all or nothing. If it is refused, the compared records are
 //     read on the same connection. Transactions that cannot be applied are answered from
-//     that read, and the others are sent again. Several batches are in flight at once.
+//     that read, and the others are sent again. Several batches are in flight.
 //   - A change log of package changelog has the versions of the records that another
 //     process wrote, in lines that this package adds. So the successor of a hand-over
 //     commits without a read.

@@ -44,7 +44,7 @@ type database struct {
 	files []file
 	reads *stdsql.DB
 	// anchor keeps SQLite from removing the write-ahead log or its index, so a missing one was
-	// removed by somebody else. As the oldest connection it has the log that belongs to the index,
+	// removed by another program. As the oldest connection it has the log that belongs to the index,
 	// and writes it back at the end.
 	anchor    *stdsql.Conn
 	prep      *sql.Prepared

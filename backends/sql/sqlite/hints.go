@@ -107,7 +107,7 @@ func (l *link) reopen() error {
 		return nil
 	}
 	if l.file != nil {
-		_ = l.file.Close() // another file has its name, so nobody reads it
+		_ = l.file.Close() // another file has its name, so no process reads it
 		l.file = nil
 	}
 	return l.open()
