@@ -437,9 +437,9 @@ func contextPrompt(f *fixture) {
 	f.must(ruleO2, m.until(func() bool { return m.members[late.ID()].Node == "b" }), "after cancelled calls Observe does not go on")
 }
 
-// slowReaderBounded compares how the heap grows while a reader sleeps with how it grows without a
-// reader under the same writes, because a store in this process may keep all writes. A backend may
-// keep some megabytes for readers, so it fails only if it still grows after that.
+// slowReaderBounded compares the heap's growth while a reader sleeps with its growth under the same
+// writes without a reader. A store in this process may keep all writes. A backend may keep some
+// megabytes for readers, so it fails only if it still grows after that.
 func slowReaderBounded(f *fixture) {
 	a := f.join("a")
 	w := &appender{member: a, fence: a.acquire("s"), payload: make([]byte, min(32<<10, a.b.Info().Limits.WriteBytes))}

@@ -78,9 +78,9 @@
 //
 // # What it does not do
 //
-// Package kv starts no timer, and decides nothing by a clock. It refuses a session id that was used
-// before only if it is among the last 16 of its node label, or the last 128 of labels that were
-// removed; core uses each id once.
+// Package kv starts no timer, and decides nothing by a clock. It refuses a used session id only if
+// that is among the last 16 of its node label, or the last 128 of removed labels. core uses each id
+// once.
 //
 // No transaction compares the store's revision. So a store that was restored from a backup may
 // apply one write of each Backend. The lower revision in the answer makes the Backend report the

@@ -19,8 +19,8 @@ type endedRecord struct {
 }
 
 // firstJoin returns the writes of a namespace's permanent records, which its first join makes. The
-// records of evictions are among them because a store may have to read whether a record exists
-// before it writes it, and an eviction must not wait for that.
+// records of evictions are among them, because a store may have to read a record before it creates
+// it, and an eviction must not wait for that.
 func (b *Backend) firstJoin() ([]Op, error) {
 	removed, err := encodeJSON(removedRecord{Format: jsonFormat})
 	if err != nil {

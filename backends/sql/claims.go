@@ -103,9 +103,10 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	})
 }
 
-// batch has the parts in which Acquire and Transfer differ: the shard of an item, whether it
-// requires that the shard has no record, the session whose record in the roster decides, whether
-// that record is kept, and the decision. A session that is gone never comes back.
+// batch has the parts in which Acquire and Transfer differ. shard is the shard of an item, and
+// fresh whether the item requires that the shard has no record. asks is the session whose record in
+// the roster decides, and keep whether that record is kept. A session that is gone never comes
+// back.
 type batch struct {
 	keep   bool
 	shard  func(i int) driver.ShardID

@@ -26,6 +26,6 @@
 // the data while they keep the roster from changing.
 //
 // A token is base + revision of the namespace. Each batch of ownership changes raises the revision
-// once, in a row that is never deleted and that is locked last, which makes it a cursor in commit
-// order (rule A2). Commits and heartbeats do not touch it.
+// once. Its row is never deleted and locked last, so the revision is a cursor in commit order (rule
+// A2). Commits and heartbeats do not touch it.
 package sql

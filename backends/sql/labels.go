@@ -11,8 +11,8 @@ import (
 
 // Rows of this package among those of the node labels.
 const (
-	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent before a removal fails although it
-	// finds no label (M3).
+	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent
+	// before a removal fails although it finds no label (M3).
 	removedLabels = "!removed"
 	// endedLabels begins the names of endedSlots rows. Each names the session that ended others at
 	// a revision.

@@ -116,9 +116,9 @@ var catalogue = [statementCount]struct {
 	columns []string
 }{
 	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}, nil},
-	// Both return the identity, the base, the revision, the highest revision of a shard's
-	// row that was removed (R2), the incarnation on record, and the one under which the
-	// statement runs; '' where the store has none (I2).
+	// Both return the identity, the base, the revision, the highest revision of a removed shard's
+	// row (R2), the recorded incarnation, and the current one; '' for a store without incarnations
+	// (I2).
 	namespaceRead:   {"namespace_read", []string{"namespace"}, nil},
 	namespaceLock:   {"namespace_lock", []string{"namespace"}, nil},
 	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}, nil},

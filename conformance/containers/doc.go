@@ -5,10 +5,10 @@
 //		containers.Run(t, containers.Postgres("postgres:16"), nil)
 //	}
 //
-// Run pulls the image if the engine does not have it, starts one container with testcontainers-go,
-// waits until the backend opens, runs the suite in it and removes the container. Each case has its
-// own namespace. If there is no engine or no image, the test is skipped with the reason. With
-// [Options.Required] it fails.
+// Run pulls a missing image and starts one container with testcontainers-go. When the backend
+// opens, Run runs the suite in it, and removes the container. Each case has its own namespace. If
+// there is no engine or no image, the test is skipped with the reason. With [Options.Required] it
+// fails.
 //
 // If the engine is on this machine, the store's port is published on loopback only. Otherwise, for
 // example with Docker as a service of a CI job, it is published on all addresses of the engine's

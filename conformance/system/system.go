@@ -49,11 +49,10 @@
 //
 // A takeover takes at most 1.05 TTL, 50 ms and two poll periods, or 1.5 TTL beside other faults
 // (V1). Time with a reason is subtracted first, as long as the reason lasted. There are three
-// reasons. First, silence counts from the beginning again, because the store was away, the
-// successor stopped, or the store took no member's writes for half a TTL, as while its servers
-// elect a leader. Second, the store answered the successor late. Third, the machine did not run the
-// successor, by a clock in each process. Of the last two only the delay of the least delayed member
-// counts that was there all the time.
+// reasons. First, silence counts from the beginning again after the store was away or took no
+// member's writes for half a TTL, or after the successor stopped. Second, the store answered the
+// successor late. Third, the machine did not run the successor, by a clock in each process. Of the
+// last two only the delay of the least delayed member counts that was there all the time.
 //
 // # What it does not do
 //

@@ -56,11 +56,10 @@ const (
 	assigner  = "_assigner"
 )
 
-// Test runs two members, and two more that share out shards by a plan. For during it also runs one
-// member that writes garbage through store.Tamper with this many writers, and has the rights of a
-// member, and another one that commits garbage to the reserved shards. For another third of that
-// time the first one damages the reserved shards. Test measures the heap, so nothing else may run
-// beside it.
+// Test runs two members, and two more that share out shards by a plan. For during it also runs a
+// member that writes garbage through store.Tamper, with this many writers and a member's rights.
+// Another one commits garbage to the reserved shards. For another third of that time the first one
+// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
 func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}

@@ -5,8 +5,8 @@ import (
 )
 
 // oneLife finds sessions without exactly one life, from the join to an eviction or leaving. It
-// finds two joins of one id (M3), two evictions of one session, or one after it had left (M2),
-// leases and evictions of an ended session (M1), and leases given to one (A5).
+// finds two joins of one id (M3), and two evictions of one session, or one after it had left (M2).
+// It finds leases and evictions of an ended session (M1), and leases given to one (A5).
 func oneLife(x *index) []Finding {
 	ended := endsCertain(x)
 	joins, evicts := map[driver.SessionID]*Operation{}, map[driver.SessionID]*Operation{}

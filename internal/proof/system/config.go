@@ -26,8 +26,8 @@ type Config struct {
 	// TTL is the members' TTL. Default 500 ms, or the backend's MinTTL if that is more.
 	TTL time.Duration
 	// Steps is the number of faults of a schedule. Default 10, at least 4. More are added, up to
-	// twice as many, while there were fewer takeovers than MinTakeovers, or fewer than two writes
-	// that were held until another member had been granted their shard.
+	// twice as many, while there is too little evidence. Enough are MinTakeovers takeovers, and two
+	// writes that were held until another member had been granted their shard.
 	Steps int
 	// Pace is the least time between two writes to one shard. Default TTL/50.
 	Pace time.Duration

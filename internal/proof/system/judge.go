@@ -112,8 +112,8 @@ func (e *evidence) belief() []history.Finding {
 	return out
 }
 
-// once finds acknowledged writes that are not in the log exactly once and in their place, refused
-// writes that are in the log, and writes that are there twice (S15, S16).
+// once finds acknowledged writes that are not in the log exactly once and in their place. It finds
+// refused writes in the log, and writes that are there twice (S15, S16).
 func (e *evidence) once() []history.Finding {
 	at := map[written][]driver.Entry{}
 	for _, entries := range e.logs {

@@ -333,8 +333,8 @@ func (e *evidence) calls() []called {
 
 // waited returns the delays of the candidates. A member that was there all the time without a fault
 // counts the silence from the beginning. So only the delays of the least delayed such member are a
-// reason. Without such a member, silence counts from the moment when the successor came, or when it
-// had been stopped for so long that silence counts from the beginning again (C5).
+// reason. Without such a member, silence counts from the successor's beginning, or from the end of
+// a stop after which it counts from the beginning again (C5).
 func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	var least []delay
 	any := false
