@@ -32,7 +32,7 @@ func setup(t *testing.T) *fixture {
 	return on(t, memory.New(), 1024)
 }
 
-// on opens a backend that sends at most items transactions at once.
+// on opens a backend that sends at most items transactions in one call.
 func on(t *testing.T, s *memory.Store, items int) *fixture {
 	t.Helper()
 	f := &fixture{t: t, ctx: t.Context(), store: s, link: new(kvfault.Link)}

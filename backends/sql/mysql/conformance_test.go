@@ -58,7 +58,7 @@ func TestConformanceRestart(t *testing.T) {
 }
 
 // harness runs the suite with backends that use dsn. Its own access to the database
-// is direct. Each case has a namespace of its own.
+// is direct. Each case has its own namespace.
 // Other DSNs are other doors to the database.
 func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers.DSN) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {

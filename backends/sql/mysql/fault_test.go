@@ -200,7 +200,7 @@ func awaitLockWait(t *testing.T, dsn servers.DSN) {
 	t.Helper()
 	admin := setup.DB(t, pool.Get(t, servers.MariaDB, nil).Admin())
 	ample.Wait(t, "no statement waits for a lock", func() bool {
-		// InnoDB renews that table only when nobody has read it for 100 ms.
+		// InnoDB renews that table only when it was not read for 100 ms.
 		time.Sleep(150 * time.Millisecond)
 		var waiting int
 		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p

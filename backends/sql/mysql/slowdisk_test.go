@@ -24,8 +24,8 @@ func TestBeats(t *testing.T) {
 	}, func(dsn servers.DSN, _ *stdsql.DB) { awaitLockWait(t, dsn) })
 }
 
-// TestStatistics: InnoDB keeps the statistics of every table in memory. If it renewed them on disk,
-// heartbeats would wait for its flushes.
+// TestStatistics: InnoDB keeps the statistics of every table in memory. While it renewed them on
+// disk, heartbeats would wait for its flushes.
 func TestStatistics(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
