@@ -48,7 +48,7 @@ type member struct {
 type shardState struct {
 	owner driver.Owner
 	head  *driver.Head // nil without a head
-	gone  bool         // the removed record of a lock: R2
+	gone  bool         // it is of a lock, and was removed: R2
 	past  past
 }
 

@@ -1,6 +1,7 @@
 // Package zookeeper is a backend on a ZooKeeper ensemble, 3.5.3 or later.
 //
-//	b, err := zookeeper.Open(ctx, []string{"zk-0:2181", "zk-1:2181", "zk-2:2181"}, "orders", &zookeeper.Options{TLS: tlsConfig})
+//	b, err := zookeeper.Open(ctx, []string{"zk-0:2181", "zk-1:2181", "zk-2:2181"}, "orders",
+//		&zookeeper.Options{TLS: tlsConfig})
 //
 // Package kv does the work; this package is its store, with permanent nodes only.
 // It relies on no ephemeral node, no sequence suffix and no session of the client. An
