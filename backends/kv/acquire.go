@@ -221,7 +221,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		h := to[at.i]
 		shard, head, target := b.keys.Shard(h.Fence.Shard), b.keys.Head(h.Fence.Shard), b.keys.Member(h.To)
 		conds := []Compare{{Key: shard, Rev: at.rev}}
-		if h.To != s.id { // the batch's guard has this condition otherwise
+		if h.To != s.id { // the batch's guard has it otherwise
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
 		end, node := driver.EndRenewed, s.node
