@@ -293,14 +293,14 @@ func independentWrites(f *fixture) {
 		f.head("number").Number == 0, "the effects are not those of the results")
 }
 
-// takeover is a way in which a shard changes hands.
+// takeover is a way in which a shard gets another owner.
 type takeover int
 
 const (
 	byPreemption takeover = iota
 	byTransfer
 	byRelease
-	byEviction // by a third member, which saw the version of the holder's record
+	byEviction // by a third member that read the version of the holder's record
 	takeovers
 )
 
@@ -320,13 +320,13 @@ func (how takeover) take(from, to, judge *member, fence driver.Fence, version dr
 		if r := judge.suspect(from.ID(), version); !r.Evicted {
 			return driver.AcquireResult{Err: fmt.Errorf("not evicted: %+v", r)}
 		}
-	default: // takeovers is their number
+	default: // takeovers is the number of kinds
 	}
 	return to.claim(claim)
 }
 
 func racesTakeover(f *fixture) {
-	const chunk = 20 // takeovers per shard, which are judged together
+	const chunk = 20 // takeovers of a shard that are judged together
 	backends := []driver.Backend{f.open(), f.open()}
 	holder, rival := f.joinOn(backends[0], "a"), f.joinOn(backends[1], "b")
 	judge := f.join("judge")
@@ -418,8 +418,9 @@ func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 	return r
 }
 
-// held makes a call into a wire that does not answer, and gives it up after wait: after more
-// where the call ended before it was sent, as on a busy machine, since nothing is late then.
+// held makes a call into a wire that does not answer, and gives it up after wait. If the call ended
+// before it was sent, as on a busy machine, it tries again with a longer wait, because nothing is
+// late then.
 func (f *fixture) held(wait time.Duration, call func(context.Context) error) error {
 	for most := 8 * wait; ; wait *= 2 {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
@@ -431,7 +432,7 @@ func (f *fixture) held(wait time.Duration, call func(context.Context) error) err
 	}
 }
 
-// heldNone ends a case that could hold no call; last is what one of them answered.
+// heldNone ends a case that could hold no call. last is an answer of one of them.
 func (f *fixture) heldNone(what string, last error) {
 	f.t.Helper()
 	if last == nil {
@@ -591,7 +592,7 @@ func binaryAndEmptyValues(f *fixture) {
 	}
 	f.setup("commit", a.write(fence, 1, ops...).Err)
 	for i := range ops {
-		clear(ops[i].Value) // the backend keeps no slice after the call returned
+		clear(ops[i].Value) // the backend must not keep a slice after the call returned
 	}
 	log := f.log("s", 0)
 	f.must(ruleF1, len(log) == len(values), "%d entries were appended, %d are in the log", len(values), len(log))

@@ -121,8 +121,8 @@ func rightTakenAway(f *fixture) {
 	}
 }
 
-// quiesce waits until no cancelled call can take effect any more: a commit of an
-// empty put takes the number before any commit still under way.
+// quiesce waits until no cancelled call can take effect. It commits an empty put, which takes the
+// number of any commit still in flight.
 func (f *fixture) quiesce(m *member, fence driver.Fence) {
 	f.t.Helper()
 	if !f.eventually(f.patience(), func() bool {
@@ -191,8 +191,8 @@ func cancelledCallBlocksNobody(f *fixture) {
 	machine.AtMost("after cancelled calls another process's claim, commit and heartbeat", time.Since(start), 5*time.Second)
 }
 
-// short is a context that ends soon, for calls that get no answer. Why it ends is
-// an error that is an answer elsewhere, and none here.
+// short returns a context that ends soon, for calls without an answer. Its cause is an error that
+// would be an answer elsewhere, and must not be one here.
 func (f *fixture) short() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(f.ctx, 60*time.Millisecond, driver.ErrSessionLost)
 }
@@ -298,7 +298,7 @@ func writeSentOnce(f *fixture) {
 		before := f.store.Calls().Writes
 		ctx, cancel := context.WithCancel(f.ctx)
 		c := begin(func() error { return call.do(ctx) })
-		bound := time.Second // some stores are asked first whether a call before it was applied
+		bound := time.Second // some stores first find out whether an earlier call was applied
 		if call.name == "Commit" {
 			bound = f.patience()
 		}
@@ -380,7 +380,7 @@ func closedBackend(f *fixture) {
 	f.must(ruleE1, a.b.Info().Backend != "" && a.b.Info().Namespace != "", "Info of a closed backend is %+v", a.b.Info())
 }
 
-// badNames are names that no shard, node or key may have.
+// badNames returns names that no shard, node or key may have.
 func badNames() []string {
 	return []string{
 		"", ".", "..", ".a", "-a", "a/", "/a", "a//b", "../a", "a/../b", "a\x00b", "a b", "a\n", "a%2Fb", "%00", "ä",
@@ -613,12 +613,12 @@ func quarantined(f *fixture, kinds ...Tampering) {
 			what, res, err)
 		f.must(ruleA4, res[1].Err != nil, "%s: the claim with another view was granted: %+v", what, res[1].Fence)
 		claims := []driver.Claim{{Shard: shard}, {Shard: shard, Seen: seen(bad)}}
-		if what != CorruptMember { // the record exists: preempting it is allowed
+		if what != CorruptMember { // the record exists, so preempting it is allowed
 			claims = append(claims, driver.Claim{Shard: shard, Seen: seen(bad), Preempt: true},
 				driver.Claim{Shard: shard, Preempt: true})
 		}
 		for _, c := range claims {
-			r := a.claimCtx(f.ctx, c) // once: an unreadable record may be answered with ErrRetry
+			r := a.claimCtx(f.ctx, c) // once, because an unreadable record may be answered with ErrRetry
 			f.must(ruleA4, r.Err != nil, "%s: the claim that saw %+v (preempting: %v) was granted: %+v", what, c.Seen,
 				c.Preempt, r.Fence)
 			f.must(ruleD1, what == CorruptMember || isDamaged(r.Err, shard),
@@ -641,8 +641,8 @@ func quarantined(f *fixture, kinds ...Tampering) {
 	}
 }
 
-// isDamaged reports whether an error names a damaged record of the shard, and asks for
-// nothing to be tried again.
+// isDamaged reports whether an error names a damaged record of the shard, and does not ask for a
+// retry.
 func isDamaged(err error, shard driver.ShardID) bool {
 	d, ok := errors.AsType[*driver.DamagedError](err)
 	return ok && errors.Is(err, driver.ErrDamaged) && !errors.Is(err, driver.ErrRetry) && d.Shard == shard &&
@@ -660,7 +660,7 @@ func namedIn(damaged []*driver.DamagedError, name string) bool {
 	return false
 }
 
-// named: a full view names the damaged record.
+// named checks that a full view names the damaged record.
 func (f *fixture) named(what Tampering, name string, v *driver.View) {
 	f.t.Helper()
 	f.must(ruleD1, namedIn(v.Damaged, name), "%s: the view does not name it; it names %v", what, v.Damaged)
@@ -688,8 +688,8 @@ func damagedHead(f *fixture) {
 	b.beat()
 }
 
-// refusedHead claims a shard whose head is damaged, as it is seen. A store may find out when it
-// has granted the claim, and then only, once.
+// refusedHead claims a shard whose head is damaged, as seen shows it. A store may find the damage
+// only after it granted the claim. It may do so once.
 func (m *member) refusedHead(shard driver.ShardID, seen func() driver.Owner) {
 	f := m.f
 	f.t.Helper()
@@ -783,8 +783,8 @@ func oddItem(f *fixture) {
 	f.must(ruleD1, a.write(at, 2, put("k2", "v")).Err == nil, "a commit beside it is refused")
 }
 
-// tailing tails all logs from now on. The function that it returns reports whether the
-// tail brings an entry of a shard, by itself or in a head, within the bound for news.
+// tailing tails all logs from now on. The returned function reports whether the tail delivers an
+// entry of a shard, directly or in a head, within the limit for news.
 func (f *fixture) tailing(b driver.Backend) func(driver.ShardID, driver.Seq) bool {
 	f.t.Helper()
 	page, err := b.TailLog(f.ctx, "", 10)

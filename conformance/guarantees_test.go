@@ -117,7 +117,7 @@ func TestFaultRuns(t *testing.T) {
 	}
 }
 
-// TestCasesTakeTheirPlace has cases run apart, and finds them in the one report.
+// TestCasesTakeTheirPlace runs cases separately, and finds them in the one report.
 func TestCasesTakeTheirPlace(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(conformance.ReportDir, dir)

@@ -23,7 +23,7 @@ func historyCases() []Case {
 	}
 }
 
-// historian reads what the store remembers of a shard.
+// historian returns the store's history of a shard.
 func (f *fixture) historian(shard driver.ShardID) ([]driver.Grant, error) {
 	f.t.Helper()
 	h, ok := f.read().(driver.Historian)
@@ -33,7 +33,7 @@ func (f *fixture) historian(shard driver.ShardID) ([]driver.Grant, error) {
 	return h.History(f.ctx, shard)
 }
 
-// history is what the store remembers of a shard, without the times, which must be of this case.
+// history returns the store's history of a shard without its times, which must be within this case.
 func (f *fixture) history(shard driver.ShardID, begin time.Time) []driver.Grant {
 	f.t.Helper()
 	all, err := f.historian(shard)
@@ -73,7 +73,7 @@ func lastLeases(f *fixture) {
 		}
 	}
 	check("nothing")
-	look := func() { // core has looked before it claims or transfers anything
+	look := func() { // core has observed before it claims or transfers anything
 		for _, m := range []*member{a, b, c} {
 			f.stateOf(m.b)
 		}
@@ -82,7 +82,7 @@ func lastLeases(f *fixture) {
 	fence := a.acquire("s")
 	ends("", "a")
 	check("the first claim")
-	for range 4 { // more often than a store has places
+	for range 4 { // more often than a store has room for
 		a.release(fence)
 		ends(driver.EndReleased, "")
 		check("a release")
@@ -126,7 +126,7 @@ func unwatchedHistory(f *fixture) {
 	begin := time.Now()
 	a, b := f.join("a"), f.join("b")
 	fence := a.acquire("s")
-	for range 2 { // at once, before any watch can tell
+	for range 2 { // immediately, before any watch can deliver
 		r := a.transfer(fence, a.ID())
 		f.setup("transfer", r.Err)
 		fence = r.Fence

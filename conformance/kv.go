@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// KVFaults puts a faulty network before one store of package kv: what wrap returns goes
-// to kv.Open instead of the store, and wire has the faults, for [Store.OpenFaulty]: Hold and
-// DropReplies for writes and heartbeats only. Calls that Cut fails are not known to have been sent.
+// KVFaults puts a faulty network before one store of package kv. wrap's result goes to kv.Open
+// instead of the store. wire has the faults, for [Store.OpenFaulty]; its Hold and DropReplies
+// affect only writes and heartbeats. Calls that Cut fails may not have been sent.
 func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	l := new(kvfault.Link)
 	const writes = kvfault.Write | kvfault.Heartbeat
@@ -41,9 +41,10 @@ func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	}
 }
 
-// KVDamage returns the key of the record that a tampering is for, in a namespace of package
-// kv, and the bytes to write there, other ones each time: for [Store.Tamper]. It reports
-// false for a kind that writes no other bytes. most is about how many bytes the store takes.
+// KVDamage returns the key of the record that a tampering damages, in a namespace of package kv,
+// and the bytes to write there, different ones each time. It is for [Store.Tamper]. It returns
+// false for a kind that writes no other bytes. most is roughly the number of bytes that the store
+// accepts.
 func KVDamage(namespace string, what Tampering, name string, most int) (key, value string, ok bool) {
 	keys, shard := kvkeys.Keys(namespace), driver.ShardID(name)
 	switch what {

@@ -51,7 +51,7 @@ func lockTokens(f *fixture) {
 		if i%3 == 1 {
 			saw.Token = newest
 		} else if i%3 == 2 {
-			saw.Token = other.Token // which this lock never had
+			saw.Token = other.Token // a token that this lock never had
 		}
 		r := m.claim(driver.Claim{Shard: lockName, Seen: saw})
 		f.must(ruleR2, r.Err == nil, "claim %d of a free lock, seen as %+v, answers %v", i, saw, r.Err)
@@ -128,7 +128,7 @@ func lockZombie(f *fixture) {
 			"a dead fence changed the record from %+v to %+v %s", want, got, when)
 	}
 	harmless("while it is free", driver.Owner{})
-	for range 3 { // a record that is made anew must not be taken for an earlier one
+	for range 3 { // a record that is created again must not be taken for an earlier one
 		fence := b.acquire(lockName)
 		harmless("while another one holds it", seen(fence))
 		b.release(fence)

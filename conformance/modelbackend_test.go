@@ -28,11 +28,11 @@ type modelBackend struct {
 	rev   int64 // highest acknowledged
 	fault fault
 	held  []func()
-	all   sync.Mutex   // of the mutant that has one for everything
-	full  *driver.View // of the mutant that caches
+	all   sync.Mutex   // for the mutant with one for everything
+	full  *driver.View // for the mutant that caches
 	known map[driver.SessionID]*record
 
-	buffer [][]byte // of the mutant that keeps entries for a reader
+	buffer [][]byte // for the mutant that keeps entries for a reader
 }
 
 type fault int
@@ -78,8 +78,7 @@ const (
 	write
 )
 
-// send is one round trip: op runs under the store's mutex, and returns its
-// answer.
+// send makes one round trip: it runs op under the store's mutex, and returns its answer.
 func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, error)) (R, error) {
 	var zero R
 	if b.closed() {
@@ -157,7 +156,7 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 	}
 }
 
-// check refuses a store that is not the one that was opened, or went back.
+// check refuses a store that was replaced or went back.
 func (b *modelBackend) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -282,7 +281,7 @@ func (b *modelBackend) History(ctx context.Context, id driver.ShardID) ([]driver
 	})
 }
 
-// block tries at every change until there is an answer.
+// block calls try at every change until there is an answer.
 func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R, error) {
 	for first := true; ; first = false {
 		var changed chan struct{}
@@ -297,7 +296,7 @@ func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R
 			return r, nil
 		})
 		if errors.Is(err, driver.ErrRetry) && !first {
-			err = ctx.Err() // the call was under way
+			err = ctx.Err() // the call had begun
 		}
 		if err != nil || found {
 			return r, err
@@ -445,7 +444,7 @@ type modelSession struct {
 
 func (s *modelSession) ID() driver.SessionID { return s.id }
 
-// alive is the session's record.
+// alive returns the session's record.
 func (s *modelSession) alive() (*record, error) {
 	id := s.id
 	if s.b.m.bug == beatByLabel {
@@ -482,8 +481,8 @@ func (s *modelSession) Beat(ctx context.Context) error {
 	return err
 }
 
-// batch sends items in calls of the batch size; do decides each item's result. With
-// living the session must have a record.
+// batch sends items in calls of the batch size. do decides each item's result. With living the
+// session must have a record.
 func batch[I, R any](
 	ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R,
 ) ([]R, error) {

@@ -1,6 +1,6 @@
 package conformance
 
-// Rule is the permanent id of a rule that package driver states.
+// Rule is the permanent id of a rule of package driver.
 type Rule string
 
 // The rules of package driver.

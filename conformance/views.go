@@ -95,7 +95,7 @@ func headIsTheGrants(f *fixture) {
 	f.setup("observe", err)
 	cursor := full.Cursor
 	fence := a.acquire("s")
-	// told takes pages until one has the record of the fence, and checks its head.
+	// told reads pages until one has the record of the fence, and checks its head.
 	told := func(grant driver.Head) {
 		for {
 			v, err := watcher.Observe(f.ctx, driver.ObserveQuery{Since: cursor})
@@ -117,7 +117,7 @@ func headIsTheGrants(f *fixture) {
 		if i%2 == 1 {
 			from, to = b, a
 		}
-		// Its own commit, one that its process does not know of, both, or neither.
+		// Its own commit, one that its process does not know, both, or neither.
 		if i%3 != 1 {
 			from.commit(fence, appendUnique())
 		}
@@ -154,8 +154,8 @@ func fullIsFresh(f *fixture) {
 	})
 }
 
-// churn has a member on each backend take, pass on, release, join and leave at
-// random, until stop.
+// churn makes a member on each backend take, pass on, release, join and leave at random, until
+// stop.
 func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.WaitGroup {
 	f.t.Helper()
 	var wg sync.WaitGroup
@@ -192,7 +192,7 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 	return &wg
 }
 
-// move has a member pass a lease on, release it, leave and join again, or beat.
+// move makes a member pass a lease on, release it, leave and join again, or beat.
 func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	switch rand.N(6) {
 	case 0:
@@ -214,7 +214,7 @@ func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	return nil
 }
 
-// during runs fn over and over beside churn, for a while.
+// during runs fn repeatedly beside churn, for a while.
 func (f *fixture) during(budget time.Duration, backends []driver.Backend, fn func()) {
 	f.t.Helper()
 	stop := make(chan struct{})
@@ -295,8 +295,8 @@ func foreignCursor(f *fixture) {
 	}
 }
 
-// blocked has a reader wait for its next page while doing. Nothing that it asked for happens,
-// so its page is that of a change that is made afterwards.
+// blocked makes a reader wait for its next page during doing. Nothing that the reader asks for
+// happens in doing, so its page must show a later change.
 func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
 	f.t.Helper()
 	bell := f.bell(m.b)
@@ -359,8 +359,8 @@ func beatsOnlyAsAsked(f *fixture) {
 	f.blocked(m, ruleO3, "asking for a session without a record", func() {})
 }
 
-// olderBeatIsNoNews asks for changes after a version that this reader has not seen
-// yet, as after an eviction that was refused: there it is the next heartbeat's.
+// olderBeatIsNoNews asks for changes after a version that this reader has not seen yet, as after a
+// refused eviction. That version is the next heartbeat's.
 func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())
@@ -437,15 +437,15 @@ func contextPrompt(f *fixture) {
 	f.must(ruleO2, m.until(func() bool { return m.members[late.ID()].Node == "b" }), "after cancelled calls Observe does not go on")
 }
 
-// slowReaderBounded compares how the heap grows while a reader sleeps with how the same
-// writes grow it without a reader: a store that lives in this process may keep them all.
-// A backend may keep some megabytes for readers, so it fails if it still grows after that.
+// slowReaderBounded compares the heap's growth while a reader sleeps with its growth under the same
+// writes without a reader. A store in this process may keep all writes. A backend may keep some
+// megabytes for readers, so it fails only if it still grows after that.
 func slowReaderBounded(f *fixture) {
 	a := f.join("a")
 	w := &appender{member: a, fence: a.acquire("s"), payload: make([]byte, min(32<<10, a.b.Info().Limits.WriteBytes))}
 	slow, cancel := context.WithTimeout(f.ctx, time.Second)
 	defer cancel()
-	without, commits := w.round(func(n int) bool { // a slow store gets less
+	without, commits := w.round(func(n int) bool { // fewer on a slow store
 		written := n * len(w.payload)
 		return written >= 4<<20 || written >= 1<<20 && slow.Err() != nil
 	})
@@ -479,8 +479,8 @@ type appender struct {
 	n       driver.WriteNo
 }
 
-// round commits until enough says so of the number of commits, and returns that and by
-// how much the heap grew.
+// round commits until enough returns true for the number of commits. It returns that number and the
+// growth of the heap.
 func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	before := heap()
 	for ; !enough(n); n++ {
@@ -499,8 +499,8 @@ func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	return heap() - before, n
 }
 
-// heap is how much of it is in use: the least of a while, since calls that are under way
-// hold memory as well.
+// heap returns the bytes of the heap in use. It takes the least during a while, because pending
+// calls hold memory too.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for range 4 {
@@ -545,10 +545,10 @@ func idleIsQuiet(f *fixture) {
 		time.Duration((used.Waits-1)/maxWaits)*time.Second)
 }
 
-// maxWaits is how often an idle process may begin to wait anew in a second.
+// maxWaits is how often an idle process may begin a wait in a second.
 const maxWaits = 4
 
-// idleFor waits about as long, and returns the calls to the store meanwhile.
+// idleFor waits roughly d, and returns the calls to the store in that time.
 func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 	start, before := time.Now(), f.store.Calls()
 	for range ample.During(d, 10*time.Millisecond) {
@@ -561,8 +561,8 @@ func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 		Waits: after.Waits - before.Waits}, time.Since(start)
 }
 
-// settled waits, for some windows, until calls that began to block have made
-// their first reads, and only polls are left.
+// settled waits, for some windows, until calls that began to block have made their first reads, and
+// only polls are left.
 func (f *fixture) settled(poll time.Duration) {
 	for range 40 {
 		used, _ := f.idleFor(100*time.Millisecond + 2*poll)

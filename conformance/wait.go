@@ -11,18 +11,18 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// patience bounds a wait for what a working backend does at once.
+// patience limits a wait for something that a working backend does immediately.
 func (f *fixture) patience() time.Duration { return f.h.timeout() / 6 }
 
-// prompt bounds a wait for news: the poll period, after a quiet time too, and patience. A store with
-// notifications may poll more seldom than twice a second when it is quiet, but not be later for it.
+// prompt limits a wait for news: the poll period, after a quiet time too, and patience. A quiet
+// store with notifications may poll less than twice a second, but its news must not be later for
+// that.
 func (f *fixture) prompt(b driver.Backend) time.Duration {
 	l := b.Info().Limits
 	return max(l.PollPeriod, min(l.IdlePollPeriod, 500*time.Millisecond)) + f.patience()
 }
 
-// eventually waits until ok, checking every few milliseconds, and reports
-// whether it came true within the bound.
+// eventually checks ok every few milliseconds, and reports whether it became true within the limit.
 func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(bound)
 	defer deadline.Stop()
@@ -40,8 +40,8 @@ func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	return true
 }
 
-// never watches for a while whether something that must not happen does: long
-// enough for a request that was under way to arrive, where no later one tells.
+// never watches for a while for something that must not happen. The time is enough for a pending
+// request to arrive, if no later request shows that it did.
 func (f *fixture) never(r Rule, wrong func() string) {
 	f.t.Helper()
 	for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
@@ -53,11 +53,11 @@ func (f *fixture) never(r Rule, wrong func() string) {
 
 // call is a call of a backend in its own goroutine.
 type call struct {
-	goroutine string // as stacks begin with
+	goroutine string // the beginning of its stack
 	answer    chan error
 }
 
-// begin makes a call in a goroutine that runs when begin returns.
+// begin makes a call in a goroutine, which runs when begin returns.
 func begin(do func() error) *call {
 	c, running := &call{answer: make(chan error, 1)}, make(chan string)
 	go func() {
@@ -86,7 +86,7 @@ func (c *call) early() (bool, error) {
 	}
 }
 
-// answered waits for the answer of a call, and fails with the message if there is none.
+// answered waits for the answer of a call, and fails with the message without one.
 func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error {
 	f.t.Helper()
 	limit := time.NewTimer(f.patience())
@@ -100,15 +100,15 @@ func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error
 	}
 }
 
-// bell is a member that shows how far the readers of a backend are. It needs no
-// count of calls, and one would not do: readers of a backend may share what they read.
+// bell is a member that shows the position of a backend's readers. It needs no count of calls,
+// which would not do, because readers of a backend may share reads.
 type bell struct {
 	*member
-	other *mirror // a reader of that backend that asks for the bell's heartbeats
+	other *mirror // a reader of that backend, which asks for the bell's heartbeats
 	rung  int
 }
 
-// bell joins on the first call, so that the readers that it is for are to begin after it.
+// bell joins at the first call, so the readers that need it must begin later.
 func (f *fixture) bell(b driver.Backend) *bell {
 	f.t.Helper()
 	if f.ringer == nil {
@@ -127,9 +127,9 @@ func (f *fixture) waiting(readers ...*call) {
 	}
 }
 
-// looked returns when these readers have seen what was done before it, and wait. Another
-// reader of their backend was told of a heartbeat that only it had asked for. It was told
-// twice, because readers of a store that is polled may look in turn.
+// looked returns when these readers have seen earlier changes, and wait. To find out, it rings a
+// heartbeat for which only another reader of their backend asked, twice: readers of a polled store
+// may look in turns.
 func (b *bell) looked(readers ...*call) {
 	b.f.t.Helper()
 	b.other.beats[b.ID()], _ = b.f.beatOf(b.ID())

@@ -35,8 +35,8 @@ type Config struct {
 	ServerName string `json:"server_name" yaml:"server_name"`
 }
 
-// OpenConfig opens a namespace through its own clients, which Close closes. They
-// have at most six connections, and more only while heartbeats have no answer.
+// OpenConfig opens a namespace through its own clients, which Close closes. They have at most six
+// connections, and more only while heartbeats are unanswered.
 func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
 	if o != nil {
@@ -78,7 +78,7 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 		}
 		scheme, socket, _ := strings.Cut(cfg.Address, "://")
 		if scheme == "unix" {
-			cfg.Address = "localhost" // the client itself would dial the socket
+			cfg.Address = "localhost" // because the client would dial the socket itself
 		} else {
 			socket = ""
 		}
@@ -187,7 +187,7 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	return cfg, nil
 }
 
-// checkFiles refuses TLS files that cannot be read at once. The client's own error would quote
+// checkFiles refuses TLS files that cannot be read immediately. The client's own error would quote
 // the name, which may be a pasted key, and the client would wait for a writer of a FIFO.
 func checkFiles(names ...string) error {
 	for _, name := range names {

@@ -10,12 +10,12 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Values that may be too long (kv.Range.Largest), 512 KiB each at most, are read few at once, and some
-// more while none is too long.
+// Values that may be too long (kv.Range.Largest), 512 KiB each at most, are read a few at a time,
+// and more at a time while none is too long.
 const cautious, trusting = 4, 16
 
-// Range reads a prefix. Consul answers with a prefix as a whole, so that a part of
-// it costs the names of all: they are read first, and then the values asked for.
+// Range reads a prefix. Consul answers with a whole prefix, so for a part Range first reads all
+// names and then the values of the part.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.From == "" && q.Limit == 0 && !q.KeysOnly {
 		return s.list(ctx, q.Prefix, q.Largest)
@@ -44,7 +44,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 			return nil, err
 		}
 		for _, p := range part.Pairs {
-			if p.Rev != 0 { // else it was removed since
+			if p.Rev != 0 { // otherwise it was removed later
 				if p.Cut(q.Largest); p.Long > 0 {
 					few = cautious / 2
 				}
@@ -74,7 +74,7 @@ func (s *store) list(ctx context.Context, prefix string, largest int) (*kv.Page,
 	return page, s.date(page, known, meta)
 }
 
-// names reads the keys of a prefix from one on.
+// names reads the keys of a prefix, beginning with one.
 func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, error) {
 	known := s.known.Load()
 	c, err := s.begin(ctx, requests)
@@ -96,9 +96,9 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 	return names, page, s.date(page, known, meta)
 }
 
-// date gives a page the index up to which everything is in it. The index of a
-// prefix is that of its latest change, and goes back when Consul forgets a
-// deletion; the index known before the read is in it as well.
+// date sets the index up to which the page contains everything. The index of a prefix is that of
+// its latest change, and goes back when Consul forgets a deletion. The page also contains
+// everything up to the index known before the read.
 func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	if err := possible(meta.LastIndex); err != nil {
 		return readError(err)
@@ -112,7 +112,7 @@ func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	return nil
 }
 
-// list makes one query for the records of a prefix, whose values it drops if they are longer than largest.
+// list queries the records of a prefix. It drops values longer than largest.
 func (c *call) list(prefix string, largest int, q *api.QueryOptions) (*kv.Page, *api.QueryMeta, error) {
 	l := &listing{largest: largest}
 	found, meta, err := c.client.KV().List(prefix, q.WithContext(context.WithValue(q.Context(), listingKey{}, l)))

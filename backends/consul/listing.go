@@ -12,16 +12,16 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// listing is a list of records that is decoded while it comes, so that no long value stays in memory.
-// A client of the caller's decodes the whole answer instead.
+// listing is a list of records that is decoded while it arrives, so that no long value stays in
+// memory. A client of the caller decodes the whole answer instead.
 type listing struct {
-	largest int // bytes of a value to keep; 0: any
+	largest int // longest value to keep, in bytes; 0: any
 	page    kv.Page
 }
 
 type listingKey struct{}
 
-// lister is a transport that reads the answers to requests with a listing.
+// lister is a transport that reads answers into the listing of their requests.
 type lister struct{ http.RoundTripper }
 
 func (t lister) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -19,8 +19,8 @@ import (
 
 const listed, longValue = 100, 400 << 10
 
-// A slowList answers with records that are long, but for every tenth. When one is asked for, those before it have to be
-// decoded, without the long values.
+// A slowList answers with records of which nine in ten are long. When one is asked for, the records
+// before it must be decoded, without the long values.
 type slowList struct {
 	t    *testing.T
 	into *listing
@@ -62,7 +62,7 @@ func (l *slowList) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestListing: of a list, and of what is followed, at most one long value is in memory at a time.
+// TestListing: at most one long value of a list, or of followed records, is in memory at a time.
 func TestListing(t *testing.T) {
 	t.Parallel()
 	from := &slowList{t: t}
@@ -89,8 +89,8 @@ func TestListing(t *testing.T) {
 	read("a blocked query", p, err)
 }
 
-// TestListingOfConfig: the clients that the package makes decode a list while it comes. The server sends a record that
-// is none, and then nothing.
+// TestListingOfConfig: the package's own clients decode a list while it arrives. The server sends
+// an invalid record, and then nothing.
 func TestListingOfConfig(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -85,7 +85,7 @@ func TestSettingsHideTheToken(t *testing.T) {
 	}
 }
 
-// guarded is a server that asks for tokens, and one that may do everything.
+// guarded returns a server that requires tokens, and a client with all rights.
 func guarded(t *testing.T) (*servers.Server, *api.Client) {
 	t.Helper()
 	id := make([]byte, 16)
@@ -218,7 +218,7 @@ func TestRunTimePolicy(t *testing.T) {
 	if err := remove("app/!state/"); err != nil {
 		t.Errorf("deleting all shards and members: %v", err)
 	}
-	// The answer to the first write shows it, and that write was applied (E1).
+	// The answer to the first write shows it, although that write was applied (E1).
 	late := driver.Member{Session: "late", Node: "n2", TTL: time.Minute}
 	if _, err := b.Join(t.Context(), late); !driver.Unknown(err) {
 		t.Errorf("a process that saw the removed namespace joins: %v, want an unknown outcome", err)
@@ -267,8 +267,8 @@ func TestIdentityTampered(t *testing.T) {
 	})
 }
 
-// TestTokenRevoked: without its right a member's writes are certainly not applied,
-// and the error does not say that its session was lost.
+// TestTokenRevoked: without its right a member's writes are certainly not applied, and the error
+// does not claim that its session was lost.
 func TestTokenRevoked(t *testing.T) {
 	t.Parallel()
 	server, admin := guarded(t)
@@ -387,7 +387,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%+v: %v, want ErrInvalid", c, err)
 		}
 	}
-	// One that refuses, and one that takes connections and never answers, are no hindrance.
+	// An address that refuses, or accepts and never answers, does not matter.
 	silent, err := faultproxy.New(good, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -409,7 +409,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestPathPrefix reaches Consul through a proxy that has it below a path.
+// TestPathPrefix reaches Consul through a proxy that serves it below a path.
 func TestPathPrefix(t *testing.T) {
 	t.Parallel()
 	to := &url.URL{Scheme: "http", Host: pool.Get(t, servers.Consul, nil).Addr()}
@@ -428,7 +428,7 @@ func TestPathPrefix(t *testing.T) {
 	}
 }
 
-// TestGuardOps: a transaction of the caller's own takes effect under the lease only.
+// TestGuardOps: a caller's own transaction takes effect only under the lease.
 func TestGuardOps(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -461,8 +461,7 @@ func TestGuardOps(t *testing.T) {
 	}
 }
 
-// TestRaiseFloor: tokens are above the floor from then on, and former backends have
-// to open again.
+// TestRaiseFloor: later tokens are above the floor, and former backends must be opened again.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	server, ns := pool.Get(t, servers.Consul, nil), fresh()

@@ -18,10 +18,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// OpenConfig opens a namespace through its own client, which Close closes. Unless c
-// says otherwise, the client dials a broken connection again at least once a second,
-// detects a dead one that carries a watch by keep-alive within 13 s, and logs nothing.
-// c.Context is not used.
+// OpenConfig opens a namespace through its own client, which Close closes. Unless c says otherwise,
+// the client dials a broken connection again at least once a second, and logs nothing. By
+// keep-alive it detects a dead connection with a watch within 13 s. c.Context is not used.
 func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -42,11 +41,11 @@ func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Opt
 	return open(ctx, st, namespace, opts, nil)
 }
 
-// dial makes a client and the store on it.
+// dial makes a client and a store on it.
 func dial(ctx context.Context, c clientv3.Config, o *Options) (*store, error) {
 	withConfigDefaults(&c)
 	life, end := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, end) // only while it is being made
+	stop := context.AfterFunc(ctx, end) // ends the client only while dial runs
 	defer stop()
 	c.Context = life
 	fail := func(err error) (*store, error) {
@@ -87,7 +86,7 @@ func withConfigDefaults(c *clientv3.Config) {
 		MinConnectTimeout: 3 * time.Second,
 	})
 	own := []grpc.DialOption{quick}
-	if c.TLS != nil && c.TLS.ServerName != "" { // otherwise the client expects the endpoint's host
+	if c.TLS != nil && c.TLS.ServerName != "" { // without it the client expects the endpoint's host
 		own = append(own, grpc.WithAuthority(c.TLS.ServerName))
 	}
 	c.DialOptions = append(own, c.DialOptions...)
@@ -97,7 +96,7 @@ func withConfigDefaults(c *clientv3.Config) {
 // not use them, and messages name endpoints.
 func checkUsers(endpoints []string) error {
 	for i, e := range endpoints {
-		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // whose names may begin with it
+		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // a socket's name may contain "@"
 			return fmt.Errorf("tenure: %w: endpoint %d of etcd holds a user: write it as https://host:port, the user "+
 				"goes into Username, the password into Password", driver.ErrInvalid, i+1)
 		}
@@ -214,7 +213,7 @@ func (s *Settings) config() (clientv3.Config, error) {
 	return c, nil
 }
 
-// authenticate puts the current content of the password's file into authentications.
+// authenticate puts the current password of the file into authentications.
 func (s *Settings) authenticate(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	if a, ok := req.(*etcdserverpb.AuthenticateRequest); ok {

@@ -88,8 +88,8 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 	}
 }
 
-// TestConformanceNetwork runs the cases about networks through a proxy that does
-// not parse its traffic.
+// TestConformanceNetwork runs the cases about networks through a proxy that does not parse its
+// traffic.
 func TestConformanceNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -130,8 +130,8 @@ func TestConformanceRestart(t *testing.T) {
 	}
 }
 
-// TestConformanceNarrow runs the case for which the server is started again with a lower
-// limit of what one request may have.
+// TestConformanceNarrow runs the case in which the server is started again with a lower limit of a
+// request.
 func TestConformanceNarrow(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, nil)

@@ -21,9 +21,9 @@
 //     or a cancellation on the server's side is switched off. If nothing of a write was
 //     sent, its error matches driver.ErrRetry.
 //   - Every call requires that the member has a leader. A member in a minority refuses
-//     at once, and its watches end instead of falling silent.
+//     immediately, and its watches end instead of falling silent.
 //   - Heartbeats have their own connection. If a member does not answer them while
-//     another member does, all calls move to the other at once: see package route.
+//     another member does, all calls move to the other immediately: see package route.
 //
 // [Backend.Guard] is the fence for the application's own transactions.
 //

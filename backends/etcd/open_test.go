@@ -193,8 +193,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestOperationLimit: a server's lower limit is found and kept to, and one lowered
-// later is not taken for a failure.
+// TestOperationLimit: a server's lower limit is found and kept, and a limit that is lowered later
+// is not taken for a failure.
 func TestOperationLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"max-txn-ops = 40"}})
@@ -237,7 +237,7 @@ func TestMemberDown(t *testing.T) {
 	if err := cluster.Members()[1].Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Without a majority it is refused by the deadline.
+	// Without a majority it fails by the deadline.
 	_ = refusedWithin(bounded(t, 5*time.Second), t, config(t, cluster.Members()...), &Options{Create: true})
 	if err := cluster.Members()[1].Cont(); err != nil {
 		t.Fatal(err)
@@ -298,8 +298,7 @@ func TestEndpointsAreFollowed(t *testing.T) {
 	}
 }
 
-// TestGuard: a transaction of the application's own takes effect under the current
-// grant only.
+// TestGuard: an application's own transaction takes effect only under the current grant.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
@@ -319,7 +318,7 @@ func TestGuard(t *testing.T) {
 		t.Error("refused under the current grant")
 	}
 	other, before, after := f, f, f
-	other.Session, before.Session, after.Session = successor.ID(), "0", "zzz" // on both sides of its own
+	other.Session, before.Session, after.Session = successor.ID(), "0", "zzz" // below and above its own
 	next := f
 	next.Token++
 	for _, wrong := range []driver.Fence{other, before, after, next, {},
@@ -343,7 +342,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestRaiseFloor: tokens go on above the operator's floor, once opened again.
+// TestRaiseFloor: after opening again, tokens continue above the operator's floor.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))

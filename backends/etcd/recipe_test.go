@@ -57,8 +57,8 @@ func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 	return user, password
 }
 
-// TestRecipe uses a namespace as the documentation's user, with rights for all that
-// the driver does, and none to the identity or another namespace.
+// TestRecipe uses a namespace as the documentation's user, with rights for everything that the
+// driver does, and none for the identity or another namespace.
 func TestRecipe(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})

@@ -62,7 +62,7 @@ func TestStartAtSilentMember(t *testing.T) {
 	}
 }
 
-// TestLeaderStops: the other two go on without the leader.
+// TestLeaderStops: the other two members continue without the leader.
 func TestLeaderStops(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)

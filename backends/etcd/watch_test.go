@@ -22,8 +22,8 @@ import (
 
 var errEnough = errors.New("the test has seen enough")
 
-// TestWatchInParts: a watch that catches up with many large values gets them in parts, each with whole transactions. Not
-// beside TestWatch, which compacts the history of their server.
+// TestWatchInParts: a watch that catches up with many large values gets them in parts of whole
+// transactions. It does not run beside TestWatch, which compacts the history of their server.
 func TestWatchInParts(t *testing.T) {
 	const txns, keys, size = 12, 4, 300 << 10 // a transaction takes most of a request
 	c := config(t, pool.Get(t, servers.Etcd, nil))
@@ -79,8 +79,8 @@ func TestWatchInParts(t *testing.T) {
 	}
 }
 
-// TestWatch follows several prefixes, each in order, and knows a revision that the
-// store has not reached, or does not remember.
+// TestWatch follows several prefixes, each in order. It detects a revision that the store has not
+// reached, or no longer has.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
@@ -140,7 +140,7 @@ func TestWatch(t *testing.T) {
 		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a compacted revision: %v, want ErrCompacted", err)
 	}
-	// Not a deadline, which the server knows and may see pass before the client does.
+	// Not a deadline: the server knows it, and may see it pass before the client does.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer time.AfterFunc(50*time.Millisecond, cancel).Stop()
 	if err := st.Watch(ctx, []string{"watch/none/"}, before+2, never); err == nil || ctx.Err() == nil {
@@ -148,12 +148,11 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchPosition: etcd answers a watch that is behind in parts, each under a header
-// with its newest revision. The position that a reader goes on from is that of the
-// events that it was given of every prefix (O1).
+// TestWatchPosition: etcd answers a watch that is behind in parts, each under a header with its
+// newest revision. A reader continues from the events that it got of every prefix (O1).
 func TestWatchPosition(t *testing.T) {
 	t.Parallel()
-	// Its own server: another test compacts revisions that this one reads.
+	// On a separate server, because another test compacts revisions that this one reads.
 	client := newClient(t, config(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true})))
 	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
 	if err != nil {
@@ -210,8 +209,8 @@ func TestWatchPosition(t *testing.T) {
 	}
 }
 
-// TestMinority: a member that lost the others refuses at once, certainly without
-// effect, and ends its watches instead of falling silent.
+// TestMinority: a member that lost the others refuses immediately, certainly without effect, and
+// ends its watches instead of falling silent.
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, &servers.Options{NoSync: true})

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/bombs"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	member, err := encodeJSON(memberRecord{Format: jsonFormat, Member: driver.Member{Session: "s", Node: "n", TTL: time.Second}})
 	removed, failed := encodeJSON(removedRecord{Format: jsonFormat, Sessions: []driver.SessionID{"s"}})

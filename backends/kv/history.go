@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// past is the history of a shard, which is in its record behind the owner: see package grants. A
-// grant writes that record and reads nothing before, so its writer must know the history so far.
-// Shards with the same history share one text: a shard costs each process 8 bytes, and each
+// past is the history of a shard, which its record has after the owner: see package grants. A grant
+// writes that record and reads nothing before, so its writer must know the history up to there.
+// Shards with the same history share one text. So a shard costs each process 8 bytes, and each
 // different history up to grants.MaxBytes.
 type past struct{ h unique.Handle[string] }
 
-// pastOf is the history in a shard's record.
+// pastOf returns the history in a shard's record.
 func pastOf(record Pair) past {
 	r, _ := parseShard(record)
 	return shared(r.Past)
@@ -28,8 +28,8 @@ func shared(text string) past {
 	return past{unique.Make(text)}
 }
 
-// noted is the text of a shard's record that follows the one at revision rev, whose lease ends
-// with end. node is the new owner's. Locks have no history: their records are removed.
+// noted returns the text of the shard's record that follows the record at revision rev, whose lease
+// ends with end. node is the new owner's. Locks have no history, because their records are removed.
 func (b *Backend) noted(shard driver.ShardID, r shardRecord, rev Rev, end driver.End, node string) []byte {
 	if !driver.IsLock(shard) {
 		before := ""
@@ -41,7 +41,7 @@ func (b *Backend) noted(shard driver.ShardID, r shardRecord, rev Rev, end driver
 	return r.Encode()
 }
 
-// pastAt is the history in a shard's record at a revision, as far as this process knows.
+// pastAt returns the history in a shard's record at a revision, if this process knows it.
 func (b *Backend) pastAt(shard driver.ShardID, rev Rev) past {
 	b.mirror.mu.Lock()
 	it, ok := b.mirror.shards.get(shard)
@@ -56,14 +56,14 @@ func (b *Backend) pastAt(shard driver.ShardID, rev Rev) past {
 	return past{}
 }
 
-// recall remembers a shard's record that was read, for the write after it.
+// recall keeps the history of a shard's record that was read, for the next write.
 func (b *Backend) recall(shard driver.ShardID, record Pair) {
 	if owner, _, err := b.owner(record); err == nil && !driver.IsLock(shard) {
 		b.leases.put(shard, lease{owner: owner, rev: record.Rev, past: pastOf(record)})
 	}
 }
 
-// node is the label of a session that is a member as far as is known, else empty.
+// node returns the label of a session, or "" if the mirror does not know it as a member.
 func (m *mirror) node(s driver.SessionID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +73,7 @@ func (m *mirror) node(s driver.SessionID) string {
 	return ""
 }
 
-// History reads the shard's last leases. See driver.Historian.
+// History returns the shard's last leases. See driver.Historian.
 func (b *Backend) History(ctx context.Context, shard driver.ShardID) ([]driver.Grant, error) {
 	if err := driver.CheckShard(shard); err != nil {
 		return nil, err

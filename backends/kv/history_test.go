@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// TestHistoryMemory is not parallel: it looks at the heap. A member keeps one text for all shards
-// with the same history, and no view has any.
+// TestHistoryMemory is not parallel, because it measures the heap. A member keeps one text for all
+// shards with the same history, and no view has any.
 func TestHistoryMemory(t *testing.T) {
 	const shards, most = 20_000, 8 // bytes of a shard
 	past := ""
@@ -51,7 +51,7 @@ func TestHistoryMemory(t *testing.T) {
 	}
 }
 
-// TestDamagedHistory: a history that makes no sense is no damage to the owner.
+// TestDamagedHistory: an invalid history does not damage the owner.
 func TestDamagedHistory(t *testing.T) {
 	t.Parallel()
 	for _, past := range []string{"@", "@\x1b[31m", "@/+/", "@" + strings.Repeat("a+3+n/", 100), "x"} {

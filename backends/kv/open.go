@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Options says how a backend presents a Store.
+// Options describe a Store to a backend.
 type Options struct {
 	// Backend is the name that Info reports, such as "etcd". Required.
 	Backend string
@@ -29,9 +29,9 @@ type Options struct {
 	Now time.Time
 	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive. With
 	// RecordsStay a transfer of a shard without a head names no head, because nothing can
-	// check that there is none.
+	// check its absence.
 	Limits driver.Limits
-	// Pipeline is the number of batches of one call in flight at once. 0 means 1.
+	// Pipeline is the number of batches of one call in flight. 0 means 1.
 	Pipeline int
 	// Fit, if not nil, returns how many of the first transactions the store carries in
 	// one atomic step, beside a guard of two conditions; at least 1. It is for a store
@@ -55,9 +55,9 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Open opens a namespace: it proves that the store honours conditions (rule P1)
-// and reads the namespace's identity (rule I1). The Backend owns s and closes it;
-// when Open fails, s is still the caller's. ctx bounds the opening only.
+// Open opens a namespace. It proves that the store honours conditions (rule P1) and reads the
+// namespace's identity (rule I1). The Backend owns s and closes it. If Open fails, s still belongs
+// to the caller. ctx limits the opening only.
 func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	if s == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: Open needs a store", o.Namespace, driver.ErrInvalid)
@@ -110,7 +110,8 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	if err != nil {
 		return identity{}, 0, err
 	}
-	// Two openers may try at once: whichever record is there afterwards counts.
+	// Two processes may open the namespace at the same time. The record that exists afterwards
+	// counts.
 	_, err = s.Apply(ctx, &Batch{Txns: []Txn{{
 		If:  []Compare{{Key: keys.Identity(), Rev: Absent}},
 		Ops: []Op{{Key: keys.Identity(), Value: value}},
@@ -125,7 +126,7 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	return id, rev, err
 }
 
-// readIdentity returns revision 0 if there is no identity record.
+// readIdentity returns revision 0 if the namespace has no identity record.
 func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev, error) {
 	page, err := s.Get(ctx, keys.Identity())
 	if err != nil {
@@ -139,13 +140,14 @@ func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev
 	return id, p.Rev, err
 }
 
-// RaiseFloor makes every token granted from now on in a namespace greater than
-// above: what an operator does after the store was restored from a backup, with
-// the highest token known from logs, marks or metrics. Backends that are open
-// answer ErrStoreChanged from then on, and have to be opened again. A floor that
-// is already higher stays. A floor beyond this process's clock, from which tokens come
-// under another incarnation, is the operator's word that they are above all that were
-// granted: the next opening takes its incarnation as it is. It is safe to repeat.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
+// calls it after the store was restored from a backup, with the highest token known from logs,
+// marks or metrics. Open backends then answer ErrStoreChanged and must be opened again. RaiseFloor
+// never lowers a floor, and may be repeated.
+//
+// A floor may be beyond this process's clock, from which tokens come under another incarnation.
+// RaiseFloor then trusts the operator that it is above all granted tokens, so the next opening
+// takes its incarnation without a comparison.
 func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Token) error {
 	keys, err := kvkeys.New(namespace)
 	if err != nil {
@@ -166,7 +168,7 @@ func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Tok
 	if err != nil {
 		return err
 	}
-	// Revisions are positive and only grow, so a base of above is enough.
+	// Revisions are positive and only grow, so above suffices as the base.
 	id.Base = max(id.Base, above)
 	value, err := encodeJSON(id)
 	if err != nil {

@@ -41,7 +41,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		return nil, errClosed()
 	}
 	root := b.keys.Items(shard)
-	items, bad := []driver.Item{}, 0 // bad: records under keys that no item can have
+	items, bad := []driver.Item{}, 0 // bad counts records under keys that no item can have
 	var odd []*driver.DamagedError   // the first of them
 	budget := listing.New(limit, largest)
 	for r := (Range{Prefix: root + prefix, Limit: budget.Page(limit), Largest: largest}); ; {
@@ -66,20 +66,20 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 			b.odd.Set(shard, odd)
 			return items, nil
 		}
-		// Pages grow with the bad records before them, so that many of these cost few calls.
+		// Pages grow with the number of bad records so far, so that many of them cost few calls.
 		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", budget.Page(max(limit-len(items), min(bad, maxBad)))
 		r.KeysOnly = budget.Spent()
 	}
 }
 
-// maxBad is how many records List reads at once to get past those that are no items.
+// maxBad is the largest number of records that List reads together to get past bad ones.
 const maxBad = 1000
 
 // ReadLog returns a part of a shard's log. See driver.Backend.
 //
-// The head is read first and bounds the page, so that what commits meanwhile is
-// not in it. What is trimmed meanwhile is missing at its beginning, which the
-// head as it is then must explain.
+// The head is read first and limits the page, so later commits are not in it. If entries are
+// trimmed during the call, they are missing at the page's beginning, and the head read afterwards
+// must explain the gap.
 func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
 	if err := driver.CheckShard(shard); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	}
 	page.Entries, err = b.entries(found, shard, after+1, head.Seq, limit)
 	if len(page.Entries) > 0 {
-		return page, nil // also what precedes a record that cannot be read
+		return page, nil // with the entries before a record that cannot be read
 	}
 	if err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	return nil, corrupt(b.keys.Chunk(shard, after+1), "the head names entries that are not there")
 }
 
-// entries are those in the records of a log from one on, in order and without a hole, up
-// to another one, at most limit. After an error they are those before the bad record.
+// entries returns the entries in a log's records from next to through, in order and without a gap,
+// at most limit. After an error it returns the entries before the bad record.
 func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through driver.Seq, limit int) (all []driver.Entry, err error) {
 	for _, p := range records {
 		_, last, ok := b.keys.SplitChunk(p.Key)
@@ -150,23 +150,23 @@ func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through dr
 	return all, nil
 }
 
-// Bounds of what one page of a log is read from. Records may be long: after a few
-// it is known how many more the bytes leave room for.
+// Limits of one page of a log. Records may be long: the first few show how many more the bytes
+// leave room for.
 const (
 	firstChunks  = 8
 	maxChunks    = 1024
-	maxPageBytes = 4 << 20 // about; one record counts whatever its length
+	maxPageBytes = 4 << 20 // approximate; one record is read whatever its length
 	anyLength    = 1 << 30
 )
 
-// chunks reads at most limit records of a log from the one that has entry from on,
-// up to the one that has entry through, or a part of these if they are many bytes.
+// chunks reads at most limit records of a log, from the record of entry from to the record of entry
+// through. If they have many bytes, it reads only a part.
 func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, through driver.Seq, limit int) ([]Pair, error) {
 	var found []Pair
 	start, bytes := b.keys.Chunk(shard, from), 0
 	for n := firstChunks; ; n = min(4*n, (maxPageBytes-bytes)*len(found)/bytes+1) {
-		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each has one entry or more
-		largest := maxPageBytes / n                                        // several are read only while they fit together
+		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each record has one entry or more
+		largest := maxPageBytes / n                                        // several are read only if they fit together
 		if n == 1 {
 			largest = anyLength
 		}
@@ -196,7 +196,7 @@ func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, throug
 		if last >= b.keys.Chunk(shard, through) {
 			return found, nil
 		}
-		start = last + "!" // the next key: spaces are not in any
+		start = last + "!" // the next key, because no key has a space
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestListLimit: a limit counts items, so that records under keys that no item can have, put
-// there past Tenure, hide none; it bounds what the store sends, and many such records cost few
-// calls.
+// TestListLimit: a limit counts items, so records under keys that no item can have, which Tenure
+// did not write, hide none. It limits the store's answers, and many such records cost few calls.
 func TestListLimit(t *testing.T) {
 	t.Parallel()
 	s := memory.New()
@@ -73,7 +72,7 @@ func TestListLimit(t *testing.T) {
 	}
 }
 
-// counted counts what ranges read. It is not safe for concurrent use.
+// counted counts the records read by ranges. It is not safe for concurrent use.
 type counted struct {
 	kv.Store
 	calls, records int

@@ -28,8 +28,8 @@ type Options struct {
 	Wrap func(kv.Store) kv.Store
 }
 
-// Open opens a namespace of a store. Several backends on one Store behave as those
-// of several processes on one server. Closing a backend leaves the store as it is.
+// Open opens a namespace of a store. Several backends on one Store behave like backends of several
+// processes on one server. Closing a backend does not change the store.
 func Open(ctx context.Context, s *Store, namespace string, o *Options) (*kv.Backend, error) {
 	if o == nil {
 		o = &Options{}

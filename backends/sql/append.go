@@ -11,12 +11,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lockPatience is how long logs_append waits for a row that another transaction has locked:
-// longer than a write of the shard's owner takes.
+// lockPatience is how long logs_append waits for a row that another transaction has locked. The
+// shard's owner writes in less.
 const lockPatience = 10 * time.Millisecond
 
-// ErrUndecided is matched by a Store's error of a transaction that had no effect, because
-// log_append or logs_append missed a row, or waited for one for as long as it may.
+// ErrUndecided is matched by a Store's error of a transaction without effect: log_append or
+// logs_append missed a row, or waited for one up to its limit.
 var ErrUndecided = errors.New("a row is missing or locked")
 
 func onlyAppends(writes []driver.Write) bool {
@@ -25,9 +25,9 @@ func onlyAppends(writes []driver.Write) bool {
 	})
 }
 
-// commitAppend has one statement decide and write, which the store can send with BEGIN and
-// COMMIT at once. Where it does not write, which is rare, the result has no head; why,
-// commitBatch says.
+// commitAppend decides and writes with one statement, which the store can send together with BEGIN
+// and COMMIT. If the statement writes nothing, which is rare, the result has no head, and
+// commitBatch finds out why.
 func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver.CommitResult) error {
 	payloads, cuts := joinPayloads(w.Ops)
 	params := []any{b.name, b.id, b.floor.Load(), string(w.Fence.Shard), string(w.Fence.Session), int64(w.Fence.Token), int64(w.Number),
@@ -46,9 +46,9 @@ func (b *Backend) commitAppend(ctx context.Context, w *driver.Write, res *driver
 	return err
 }
 
-// commitAppends does so for a batch.
+// commitAppends does the same for a batch.
 func (b *Backend) commitAppends(ctx context.Context, writes []driver.Write, results []driver.CommitResult) error {
-	order := make([]int, len(writes)) // of the shards, in which rows are locked
+	order := make([]int, len(writes)) // of the shards, in the order in which their rows are locked
 	at := make(map[driver.ShardID]int, len(writes))
 	for i := range writes {
 		order[i], at[writes[i].Fence.Shard] = i, i
@@ -77,7 +77,7 @@ func (b *Backend) commitAppends(ctx context.Context, writes []driver.Write, resu
 	return err
 }
 
-// appendParams are the lists of logs_append.
+// appendParams returns the lists of logs_append.
 func (b *Backend) appendParams(writes []driver.Write, order []int) []any {
 	n := len(order)
 	var (

@@ -11,10 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
-// Config is what a dialect's package gives to New. All but Create, NewRoster and
-// ShowsEarly is required.
+// Config is what a dialect's package gives to New. Create, NewRoster and ShowsEarly are optional.
 type Config struct {
-	Name       string // of the Opener
+	Name       string // of the Opener's backend
 	Namespace  string
 	Store      Store
 	Statements *Statements
@@ -22,22 +21,21 @@ type Config struct {
 	Limits driver.Limits
 	// Create writes a missing identity (I1).
 	Create bool
-	// NewRoster allows an empty roster beside existing data: an operator's word
-	// that the former members are gone.
+	// NewRoster allows an empty roster beside existing data. With it an operator asserts that the
+	// former members are gone.
 	NewRoster bool
-	// ShowsEarly reports whether the database shows commits before they are durable, as it
-	// is set up at present. It is safe for concurrent use and does not block. Default (nil):
-	// a database does if its dialect has the statements of barriers.
+	// ShowsEarly reports whether the database, as configured, shows commits before they are
+	// durable. It is safe for concurrent use and does not block. With nil, the default, a database
+	// does so if its dialect has the statements of barriers.
 	ShowsEarly func() bool
-	// Buckets is the number of tail counters that a new namespace gets: 1 where
-	// there is one writer at a time, 16 elsewhere.
+	// Buckets is the number of tail counters of a new namespace: 1 for a database with one writer
+	// at a time, otherwise 16.
 	Buckets int
 }
 
-// Backend is a namespace in an SQL database. It implements driver.Backend; safe
-// for concurrent use.
+// Backend is a namespace in an SQL database. It implements driver.Backend. Safe for concurrent use.
 type Backend struct {
-	*driver.Certificate // nil without files of TLS; set before the first use
+	*driver.Certificate // nil without TLS files; set before the first use
 
 	store   Store
 	stmts   *Statements
@@ -47,8 +45,8 @@ type Backend struct {
 	buckets int64
 	odd     oddkey.Found
 
-	floor    atomic.Int64 // highest base + revision seen, and durable (I1)
-	rosterAt atomic.Int64 // highest revision of the roster seen, and durable (I1)
+	floor    atomic.Int64 // highest base + revision seen and durable (I1)
+	rosterAt atomic.Int64 // highest roster revision seen and durable (I1)
 	durable  durable
 	early    func() bool // see Config.ShowsEarly
 	barriers *barriers
@@ -66,9 +64,8 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// New opens the namespace: it proves that the store honours conditions (P1) and
-// reads the identity or, with Create, writes a missing one. It owns cfg.Store
-// from then on, and closes it when it fails.
+// New opens the namespace. It proves that the store honours conditions (P1) and reads the identity
+// or, with Create, writes a missing one. New owns cfg.Store, and closes it if it fails.
 func New(ctx context.Context, cfg Config) (*Backend, error) {
 	if err := cfg.check(); err != nil {
 		if cfg.Store != nil {
@@ -89,7 +86,7 @@ func New(ctx context.Context, cfg Config) (*Backend, error) {
 	return b, nil
 }
 
-// check refuses what is missing.
+// check returns an error if the Config lacks a required value.
 func (cfg *Config) check() error {
 	l := cfg.Limits
 	for _, field := range []struct {
@@ -123,7 +120,7 @@ func (b *Backend) open(ctx context.Context, cfg Config) error {
 // Info returns what is constant after opening.
 func (b *Backend) Info() driver.Info { return b.info }
 
-// Close unblocks what is blocked and closes the store. See driver.Backend.
+// Close ends blocked calls and closes the store. See driver.Backend.
 func (b *Backend) Close() error {
 	b.closeOnce.Do(func() {
 		close(b.closing)
@@ -132,7 +129,7 @@ func (b *Backend) Close() error {
 	return b.closeErr
 }
 
-// begin is the start of every call.
+// begin returns an error if a call must not start.
 func (b *Backend) begin(ctx context.Context) error {
 	select {
 	case <-b.closing:
@@ -145,7 +142,8 @@ func (b *Backend) begin(ctx context.Context) error {
 	return nil
 }
 
-// readError says that a read failed because the backend was closed under it.
+// readError returns the error of a failed read. If the backend was closed during the read, the
+// error states it.
 func (b *Backend) readError(err error) error {
 	if err == nil {
 		return nil

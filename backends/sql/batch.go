@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// inBatches runs do on consecutive ranges of n items. Where a later range fails,
-// the earlier ones were applied already, so its error becomes the result of its
-// items, and the items after it were not sent (A4).
+// inBatches runs do on consecutive ranges of n items. If a later range fails, the earlier ones are
+// applied already. So its error becomes the result of its items, and the items after it are not
+// sent (A4).
 func inBatches(n int, next func(from int) int, do func(from, to int) error, fail func(i int, err error)) error {
 	for from := 0; from < n; {
 		to := next(from)
@@ -30,9 +30,8 @@ func inBatches(n int, next func(from int) int, do func(from, to int) error, fail
 	return nil
 }
 
-// inParts is inBatches for a do that fills a part of the results. The part is
-// copied only when do succeeded: a store may still be running what a caller, whose
-// context ended, has turned away from.
+// inParts is inBatches for a do that fills a part of the results. It copies the part only if do
+// succeeds, because a store may still be writing the part of a call whose context ended.
 func inParts[R any](n int, next func(from int) int, do func(from, to int, part []R) error, failed func(error) R) ([]R, error) {
 	results := make([]R, n)
 	err := inBatches(n, next, func(from, to int) error {
@@ -54,7 +53,7 @@ func upTo(n, limit int) func(from int) int {
 	return func(from int) int { return min(n, from+limit) }
 }
 
-// list makes the JSON array of strings by which a batch travels.
+// list returns a JSON array of strings, the form in which a batch is sent.
 func list[T any, S ~string](items []T, name func(T) S) string {
 	names := make([]string, len(items))
 	for i, it := range items {
@@ -63,7 +62,7 @@ func list[T any, S ~string](items []T, name func(T) S) string {
 	return array(names)
 }
 
-// array makes a JSON array of values that always encode: strings and numbers.
+// array returns a JSON array of strings and numbers, which always encode.
 func array(values any) string {
 	text, err := json.Marshal(values)
 	if err != nil {

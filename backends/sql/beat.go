@@ -8,19 +8,19 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beatCalls is how many heartbeats of a session ask the server at once: where one flush takes a
-// quarter of the TTL, so many are sent in the two that a commit may have to wait for.
+// beatCalls is how many heartbeats of a session may be at the server. If a flush takes a quarter of
+// the TTL, so many are sent during the two flushes that a commit may have to wait for.
 const beatCalls = 6
 
-// beats are the heartbeats of a session that are under way. Safe for concurrent use.
+// beats counts the pending heartbeats of a session. Safe for concurrent use.
 type beats struct {
 	mu       sync.Mutex
-	atServer int           // calls that ask for the row's lock, or have it
-	changed  chan struct{} // closed, and made anew, when one of them ends
+	atServer int           // calls that wait for the row's lock, or have it
+	changed  chan struct{} // closed, and replaced, when one of them ends
 }
 
-// enter enters unless most calls are at the server, and else returns what is closed when one
-// of them ends.
+// enter enters if fewer than most calls are at the server. Otherwise it returns a channel that is
+// closed when one of them ends.
 func (b *beats) enter(most int) (entered bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,17 +39,17 @@ func (b *beats) leave() {
 	b.changed = make(chan struct{})
 }
 
-// Beat changes the version of the session's record, or sees another call do so after it
+// Beat changes the version of the session's record, or sees another call change it after this one
 // began. See driver.Session.
 //
-// On a slow disk calls overlap, and each would wait for a flush, for those that come before it
-// as well where the database keeps the lock on the row until the commit is on its disk. So a
-// call that finds the row locked reads the version that is visible, which takes no lock and no
-// flush. It has what it needs as soon as this process has a greater one acknowledged, to
-// whichever call: that one was not visible when this one began. The same is so of a version
-// that was chosen after the call began. No call waits for a connection that hangs: each asks by
-// its own, and the next that finds the row free writes it, and answers all. With no other call
-// at the server the lock is somebody else's, and is waited for.
+// On a slow disk calls overlap. Each would wait for a flush, and also for the flushes of earlier
+// calls if the database keeps the lock on the row until the commit is on disk. So a call that finds
+// the row locked reads the visible version, without lock or flush. It succeeds when this process
+// has acknowledged a greater version, in whichever call, because that version was not visible when
+// this call began. The same holds for a version that was chosen after the call began. No call waits
+// for a connection that hangs: each call asks on a separate one, and the next call that finds the
+// row free writes it and so answers all. If no other call is at the server, another process has the
+// lock, and Beat waits for it.
 func (s *session) Beat(ctx context.Context) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (s *session) Beat(ctx context.Context) error {
 	return nil
 }
 
-// beat writes the next version and returns true, or false and the version that is visible
-// while another transaction has the row, if the statement leaves such a row out.
+// beat writes the next version and returns true. If another transaction has locked the row, and the
+// statement skips locked rows, it returns false and the visible version.
 func (s *session) beat(ctx context.Context, how Statement) (bool, int64, error) {
 	acked, seen := s.acked.Load(), s.b.rosterAt.Load()
 	var written bool
@@ -113,7 +113,8 @@ func (s *session) beat(ctx context.Context, how Statement) (bool, int64, error) 
 		if !written {
 			return nil
 		}
-		// A version that was seen, and then taken back, would hide a heartbeat, and be evicted.
+		// A version that was seen, and taken back later, could hide a new heartbeat of the same
+		// version, and the session would be evicted. So versions continue above each one tried.
 		version = max(version, s.tried.Load()) + 1
 		raise(&s.tried, version)
 		return roster.write(ctx, beatWrite, s.b.name, string(s.id), version)

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// TestBombs is not parallel: it looks at the heap.
+// TestBombs is not parallel, because it measures the heap.
 func TestBombs(t *testing.T) {
 	because := func(why string) error {
 		if why == "" {

@@ -8,20 +8,20 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// chunk is what one commit appended to a shard's log, in one row: however many
-// entries a group commit has, the store writes one row and its keys. A chunk that
-// is trimmed in part stays until the rest of it is trimmed.
+// chunk is one row with all entries that one commit appended to a shard's log. However many they
+// are, the store writes one row and its keys. A chunk that is trimmed in part stays until all of it
+// is trimmed.
 type chunk struct {
 	shard       driver.ShardID
 	first, last driver.Seq
 	token       driver.Token
 	number      driver.WriteNo
-	position    int64 // of the last entry, among those of the bucket
-	cuts        []int // where each payload begins in payloads, and the last ends
+	position    int64 // position of the last entry in the bucket
+	cuts        []int // start of each payload in payloads, and the end of the last
 	payloads    []byte
 }
 
-// scanChunk reads a row, and proves that entry can cut it.
+// scanChunk reads a row, and verifies it for entry.
 func (b *Backend) scanChunk(r Row) (*chunk, error) {
 	c := new(chunk)
 	var cuts []byte
@@ -36,7 +36,7 @@ func (b *Backend) scanChunk(r Row) (*chunk, error) {
 	return c, nil
 }
 
-// check decodes where to cut the payloads, and says why they cannot be, or nothing.
+// check decodes the cuts of the payloads. It returns the reason if they are invalid.
 func (c *chunk) check(cuts []byte, size int64) (why string) {
 	if int64(len(c.payloads)) != size {
 		return "its payloads are too many bytes, or not as many as its cuts say"
@@ -65,7 +65,7 @@ func (c *chunk) check(cuts []byte, size int64) (why string) {
 	return ""
 }
 
-// entry is one of the chunk's. Its payload shares the chunk's memory.
+// entry returns one of the chunk's entries. Its payload shares the chunk's memory.
 func (c *chunk) entry(seq driver.Seq) driver.Entry {
 	i := seq - c.first
 	from, to := c.cuts[i], c.cuts[i+1]

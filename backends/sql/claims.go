@@ -12,19 +12,19 @@ import (
 
 // record is a shard's row.
 type record struct {
-	owner   driver.Owner // zero if it is damaged
-	why     string       // it is damaged: in its owner or its head
-	granted driver.Token // the token that the current one was granted from (A3)
+	owner   driver.Owner // zero if damaged
+	why     string       // why its owner or its head is damaged
+	granted driver.Token // the token before the current grant (A3)
 	head    driver.Head
-	floor   driver.Token // of View: what a shard without a row counts as (I2)
+	floor   driver.Token // of View: the token of a shard without a row (I2)
 }
 
-// decision says what becomes of one claim or hand-over, given the shard's row.
+// decision is the outcome of one claim or hand-over, given the shard's row.
 type decision struct {
 	err   error
-	grant bool             // else, with a nil error, it was granted before (A3)
+	grant bool             // false with a nil error: it was granted before (A3)
 	to    driver.SessionID // the new holder
-	from  driver.Token     // that it is granted from: a lock's may be another than the row's (R2)
+	from  driver.Token     // the token before the grant; for a lock it may differ from the row's (R2)
 }
 
 // decideClaim applies rules A1, A3, A4, A5 and R2 to a claim by the session self.
@@ -79,7 +79,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	})
 }
 
-// Transfer passes leases on. See driver.Session.
+// Transfer gives leases to other sessions. See driver.Session.
 func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.AcquireResult, error) {
 	if err := s.b.begin(ctx); err != nil {
 		return nil, err
@@ -103,10 +103,10 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	})
 }
 
-// batch is what Acquire and Transfer differ in: the shard of an item, whether it
-// can be granted only if that has no record, the session whose being alive it
-// depends on, whether that is to stay so (a session that is gone never comes back),
-// and the decision.
+// batch has the parts in which Acquire and Transfer differ. shard is the shard of an item, and
+// fresh whether the item requires that the shard has no record. asks is the session whose record in
+// the roster decides, and keep whether that record is kept. A session that is gone never comes
+// back.
 type batch struct {
 	keep   bool
 	shard  func(i int) driver.ShardID
@@ -121,23 +121,22 @@ func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) b
 	}, func(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} })
 }
 
-// grantKind is what one statement can grant.
+// grantKind is what the rows of one granting statement share.
 type grantKind struct {
 	to   driver.SessionID
 	how  Statement
-	from driver.Token // -1: that of each row
-	note string       // goes before each row's history
+	from driver.Token // -1: the token of each row
+	note string       // prepended to each row's history
 }
 
-// grantBatch decides and writes one batch in one transaction: the shards' rows
-// are locked and read, then the roster, then the namespace's row is locked, and
-// with it every owner: a row that another transaction had locked, that did not
-// exist or was not expected to, is read then.
+// grantBatch decides and writes one batch in one transaction. It locks and reads the shards' rows,
+// then the roster, then the namespace's row, which fixes every owner. After that it reads the rows
+// that another transaction had locked, that did not exist, or that were expected not to exist.
 func (s *session) grantBatch(ctx context.Context, part batch, results []driver.AcquireResult) error {
 	b := s.b
 	seen, seenRoster := b.floor.Load(), b.rosterAt.Load()
 	names := make([]string, len(results))
-	var known, fresh []string // shards that may have a row to be locked, and the others
+	var known, fresh []string // shards that may have a row to lock, and the others
 	for i := range names {
 		names[i] = string(part.shard(i))
 		if part.fresh(i) {
@@ -158,7 +157,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			return err
 		}
 		check := b.askData(ctx, data, namespaceLock, seen)
-		// In the same round trip, with every owner as it stays while that row is locked.
+		// In the same round trip, with every owner fixed while that row is locked.
 		if err := b.lockFree(ctx, data, slices.Clone(fresh), records); err != nil {
 			return err
 		}
@@ -184,8 +183,8 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 	return b.adopting(ctx, err)
 }
 
-// decideAll decides on each item of a batch: from its record as it was locked, or else
-// as it was read late. It returns the shards to write, and what the results show.
+// decideAll decides on each item of a batch, from its record read under a lock, or otherwise from
+// the record read late. It returns the shards to write, and what the results show.
 func (s *session) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
 	alive map[driver.SessionID]bool, labels map[driver.SessionID]string, results []driver.AcquireResult) (map[grantKind][]string, sight) {
 	b, now := s.b, time.Now()
@@ -224,7 +223,7 @@ func (s *session) decideAll(part batch, names []string, ns namespace, locked, la
 	return kinds, shown
 }
 
-// writeGrants raises the namespace's revision by one, whose token all shards get.
+// writeGrants raises the namespace's revision by one. All granted shards get its token.
 func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind][]string, ns namespace) error {
 	if err := t.write(ctx, namespaceRaise, name, ns.revision+1); err != nil {
 		return err
@@ -237,8 +236,8 @@ func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind]
 	return nil
 }
 
-// allow refuses what a decision cannot bring about: a damaged record, or a grant of a
-// row that another transaction holds.
+// allow refuses a decision that cannot be carried out: its record is damaged, or another
+// transaction holds the row.
 func (b *Backend) allow(shard driver.ShardID, r record, d decision, busy bool) decision {
 	if err := b.damagedShard(shard, r); err != nil {
 		return decision{err: err}
@@ -249,7 +248,7 @@ func (b *Backend) allow(shard driver.ShardID, r record, d decision, busy bool) d
 	return d
 }
 
-// result is the answer for one item, which gets the token if it is granted.
+// result returns the answer for one item. A granted item gets the token.
 func (d decision) result(shard driver.ShardID, r record, token driver.Token) driver.AcquireResult {
 	if d.err != nil {
 		return driver.AcquireResult{Err: d.err}
@@ -260,8 +259,8 @@ func (d decision) result(shard driver.ShardID, r record, token driver.Token) dri
 	return driver.AcquireResult{Head: r.head, Fence: driver.Fence{Shard: shard, Session: d.to, Token: token}}
 }
 
-// readRoster proves that the session lives, and returns which of the sessions
-// that the items depend on do, and the labels of these and its own.
+// readRoster verifies that the session lives. It returns which of the sessions that the items
+// depend on live, and the labels of these sessions and of this one.
 func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen int64, part batch, names []string,
 	records map[driver.ShardID]record) (alive map[driver.SessionID]bool, labels map[driver.SessionID]string, err error) {
 	roster, err := open()
@@ -282,7 +281,7 @@ func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen
 	if part.keep {
 		how, kept = membersHold, append(kept, ids...)
 	}
-	if s.b.stmts.has(membersChange) { // before a shared lock on the same rows, which two could have
+	if s.b.stmts.has(membersChange) { // before a shared lock on the same rows, which two transactions could have
 		if err := roster.write(ctx, membersChange, s.b.name, list(kept, same)); err != nil {
 			return nil, nil, err
 		}
@@ -305,8 +304,8 @@ func (s *session) readRoster(ctx context.Context, open func() (*Tx, error), seen
 	return alive, labels, nil
 }
 
-// Release frees leases. See driver.Session. It asks the shard's record only, so
-// that it also means what it says for a session that was evicted (R1).
+// Release frees leases. See driver.Session. It reads only the shard's record, so it also works for
+// an evicted session (R1).
 func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err
@@ -321,7 +320,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 		return s.b.release(ctx, fences[from:to])
 	}, func(_ int, err error) { failed = err })
 	if err == nil && failed != nil {
-		// Some of the fences were released already: no sentinel may say otherwise.
+		// Some leases were released already, so no sentinel may claim that nothing was applied.
 		err = fmt.Errorf("tenure: released a part of %d leases: %v", len(fences), failed)
 	}
 	return err
@@ -331,7 +330,7 @@ func (b *Backend) release(ctx context.Context, fences []driver.Fence) error {
 	seen := b.floor.Load()
 	var floor int64
 	var wrote bool
-	var locks int // that have no head
+	var locks int // locks without a head
 	err := b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
 		records := make(map[driver.ShardID]record, len(fences))
 		if err := b.askShards(ctx, data, shardsLock, namesOf(fences, func(f driver.Fence) string { return string(f.Shard) }), records); err != nil {

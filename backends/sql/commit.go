@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	// transactionBytes bounds the keys and values of one database transaction; a
-	// larger batch of commits is split. One statement has them all: in base64, and with
-	// opBytes for each operation, it fits in the least packet that a server may be set to
-	// take (4 MiB).
+	// transactionBytes limits the keys and values of one database transaction; a larger batch of
+	// commits is split. One statement contains them all. In base64, and with opBytes for each
+	// operation, it fits in the smallest packet limit of a server (4 MiB).
 	transactionBytes = 2 << 20
-	// opBytes is how much goes with the key and the value of an operation, at most.
+	// opBytes is the largest size of an operation without its key and value.
 	opBytes = 64
 )
 
@@ -49,8 +48,8 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	}, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }
 
-// cloneWrites copies everything the caller may change after the call returned,
-// which can be before the store is done with it.
+// cloneWrites copies everything that the caller may change after the call returned, because the
+// store may still be reading it.
 func cloneWrites(writes []driver.Write) []driver.Write {
 	writes = slices.Clone(writes)
 	for i := range writes {
@@ -70,7 +69,7 @@ func cloneWrites(writes []driver.Write) []driver.Write {
 	return writes
 }
 
-// commit decides and writes a batch. A write that is alone in its call waits for its row.
+// commit decides and writes a batch. If a write is alone in its call, it waits for its row.
 func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
 	err := ErrUndecided
 	switch appends := onlyAppends(writes); {
@@ -85,7 +84,7 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	case err != nil:
 		return err
 	}
-	var left []driver.Write // which conditions kept from being written: commitBatch says why
+	var left []driver.Write // writes that conditions kept from being written; commitBatch finds out why
 	var at []int
 	for i := range writes {
 		if results[i].Head.Number == 0 {
@@ -99,7 +98,7 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	if err = b.commitBatch(ctx, left, alone, rest); err != nil && len(left) == len(writes) {
 		return err
 	}
-	for k, i := range at { // what is written stays so, whatever becomes of the rest
+	for k, i := range at { // written writes stay, whatever the result of the others
 		if results[i] = rest[k]; err != nil {
 			results[i].Err = err
 		}
@@ -107,10 +106,9 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	return nil
 }
 
-// commitBatch reads and locks, decides, and writes, each with one statement for the
-// whole batch. Everything is checked before anything is written, so the writes stay
-// independent. Unless the write is alone, rows that another transaction has locked are
-// left out. The tail counters are locked last.
+// commitBatch reads and locks, decides, and writes, each with one statement for the whole batch. It
+// checks everything before it writes anything, so the writes stay independent. Unless the write is
+// alone, it skips rows that another transaction has locked. It locks the tail counters last.
 func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
 	seen := b.floor.Load()
 	var floor int64
@@ -151,7 +149,7 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone 
 		return changes.write(ctx, data, b.name, found.positions)
 	})
 	if err == nil && len(heads) == 0 && b.showsEarly() {
-		err = b.barrier(ctx) // for what the refusals say of owners and heads
+		err = b.barrier(ctx) // because the refusals show owners and heads
 	}
 	if err == nil {
 		err = b.settle(ctx, true, sight{floor: floor, heads: heads})
@@ -159,8 +157,8 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone 
 	return b.adopting(ctx, err)
 }
 
-// holdShards locks and reads the rows of a batch, and checks the namespace. Unless the
-// write is alone, busy are those that another transaction has locked.
+// holdShards locks and reads the rows of a batch, and checks the namespace. Unless the write is
+// alone, busy has the rows that another transaction has locked.
 func (b *Backend) holdShards(ctx context.Context, data *Tx, writes []driver.Write, alone bool, seen int64) (
 	records, busy map[driver.ShardID]record, ns namespace, err error) {
 	how := shardsTry
@@ -178,14 +176,14 @@ func (b *Backend) holdShards(ctx context.Context, data *Tx, writes []driver.Writ
 	return records, busy, ns, err
 }
 
-// errLocked refuses a write of a batch that would wait for another transaction.
+// errLocked returns the error of a write in a batch that would wait for another transaction.
 func errLocked(shard driver.ShardID) error {
 	return fmt.Errorf("tenure: shard %q: %w: another transaction has its row locked; sent alone, the write waits for it",
 		shard, driver.ErrRetry)
 }
 
-// judge says which of the records have a token that was never granted. floor was read
-// before the records, so that it is read again for one that seems to.
+// judge marks the records whose token was never granted. floor was read before the records. If a
+// record's token is above it, judge reads the floor again.
 func (b *Backend) judge(ctx context.Context, data *Tx, records map[driver.ShardID]record, floor, seen int64) (int64, error) {
 	for shard, r := range records {
 		if int64(r.owner.Token) > floor {
@@ -201,8 +199,8 @@ func (b *Backend) judge(ctx context.Context, data *Tx, records map[driver.ShardI
 	return floor, nil
 }
 
-// refuse applies rules F1 and F2 as far as the record says: the fence first, then the
-// number; and D1 before both.
+// refuse applies D1, then rules F1 and F2 as far as the record decides them: first the fence, then
+// the number.
 func (b *Backend) refuse(w *driver.Write, r record) error {
 	if err := b.damagedShard(w.Fence.Shard, r); err != nil {
 		return err
@@ -216,10 +214,10 @@ func (b *Backend) refuse(w *driver.Write, r record) error {
 	return nil
 }
 
-// conditions are what is read, under the locks of the shards' rows, for the writes that
-// their records do not refuse.
+// conditions are the values read, under the locks of the shards' rows, for the writes that their
+// records do not refuse.
 type conditions struct {
-	versions  map[itemName]driver.Version // of the items that have a precondition
+	versions  map[itemName]driver.Version // of the items with a precondition
 	positions map[driver.ShardID]int64    // of the last row that a trim removes
 }
 
@@ -270,10 +268,10 @@ func (b *Backend) readConditions(ctx context.Context, data *Tx, writes []driver.
 	return c, err
 }
 
-// oldest is the first entry that is left, or will be.
+// oldest returns the first entry that the log has, or will have.
 func oldest(head driver.Head) driver.Seq { return max(head.Oldest, 1) }
 
-// trimmed is the last entry that a write removes, as far as the log goes; 0 for none.
+// trimmed returns the last entry of the log that a write removes, 0 for none.
 func trimmed(w *driver.Write, head driver.Head) (through driver.Seq) {
 	for i := range w.Ops {
 		if op := &w.Ops[i]; op.Kind == driver.OpTrim && op.Through <= head.Seq {
@@ -283,9 +281,8 @@ func trimmed(w *driver.Write, head driver.Head) (through driver.Seq) {
 	return through
 }
 
-// decide applies rule F2 to the preconditions, in the order of the operations. The
-// result carries the head that the write will leave and the versions of what it puts,
-// or the refusal.
+// decide applies rule F2 to the preconditions, in the order of the operations. The result has
+// either the new head and the versions of the items put, or the refusal.
 func (c *conditions) decide(w *driver.Write, before driver.Head) (res driver.CommitResult) {
 	conflict := func(op int) driver.CommitResult {
 		return driver.CommitResult{Err: &driver.ConflictError{Shard: w.Fence.Shard, Op: op, Head: before}}
@@ -317,28 +314,27 @@ func (c *conditions) decide(w *driver.Write, before driver.Head) (res driver.Com
 	return res
 }
 
-// changes are what the writes of a batch that are applied change, as rows of the
-// statements that do it.
+// changes are the rows of the statements that make a batch's changes.
 type changes struct {
 	heads, puts, deletes, trims [][]any
 	logs                        []logChange
 }
 
-// logChange is what one write does to its shard's log.
+// logChange is the change of one write to its shard's log.
 type logChange struct {
 	fence    driver.Fence
 	number   driver.WriteNo
-	last     driver.Seq // of the entries appended
-	payloads []byte     // of all of them, one after the other
-	cuts     []int      // where each begins in it, and the last ends
+	last     driver.Seq // number of the last entry appended
+	payloads []byte     // all payloads concatenated
+	cuts     []int      // start of each in payloads, and the end of the last
 	trim     bool
 	bucket   int64
 }
 
-// appends is the number of entries appended.
+// appends returns the number of entries appended.
 func (l *logChange) appends() int { return len(l.cuts) - 1 }
 
-// add adds what a write changes, from one head to another.
+// add adds the changes of a write, whose head was before and becomes after.
 func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64) {
 	shard := string(w.Fence.Shard)
 	c.heads = append(c.heads, []any{shard, int64(after.Number), int64(after.Seq), int64(after.Oldest), int64(after.Nonce), int64(after.Token)})
@@ -348,7 +344,7 @@ func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64)
 			c.puts = append(c.puts, []any{shard, op.Key, int64(w.Number), op.Value})
 		case driver.OpDelete:
 			c.deletes = append(c.deletes, []any{shard, op.Key})
-		default: // appends and trims are in the log
+		default: // appends and trims are log changes
 		}
 	}
 	log := logChange{fence: w.Fence, number: w.Number, last: after.Seq, bucket: bucketOf(w.Fence.Shard, buckets)}
@@ -361,9 +357,8 @@ func (c *changes) add(w *driver.Write, before, after driver.Head, buckets int64)
 	}
 }
 
-// write makes the changes. The counter of each bucket orders the entries of its shards
-// (L4). Counters are locked last, and in order, so that no two commits wait for each
-// other.
+// write makes the changes. The counter of each bucket orders the entries of its shards (L4).
+// Counters are locked last, and in order, so that no two commits wait for each other.
 func (c *changes) write(ctx context.Context, data *Tx, name string, positions map[driver.ShardID]int64) error {
 	var tails, inserts [][]any
 	slices.SortStableFunc(c.logs, func(x, y logChange) int { return cmp.Compare(x.bucket, y.bucket) })
@@ -393,7 +388,7 @@ func (c *changes) write(ctx context.Context, data *Tx, name string, positions ma
 	return nil
 }
 
-// inBucket returns how the counter of a bucket moves, and what is appended to its logs.
+// inBucket returns how the counter of a bucket moves, and the rows appended to its logs.
 func inBucket(logs []logChange, positions map[driver.ShardID]int64) (tail []any, inserts [][]any) {
 	count, removed := 0, int64(0)
 	for i := range logs {
@@ -416,8 +411,8 @@ func inBucket(logs []logChange, positions map[driver.ShardID]int64) (tail []any,
 	return []any{logs[0].bucket, count, removed}, inserts
 }
 
-// joinPayloads puts the payloads of the entries appended one after the other, and
-// says where each begins, and the last ends.
+// joinPayloads concatenates the payloads of the appended entries. It returns where each begins, and
+// where the last ends.
 func joinPayloads(ops []driver.Op) (payloads []byte, cuts []int) {
 	size := 0
 	for i := range ops {

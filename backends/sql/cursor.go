@@ -8,10 +8,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A cursor is a list of numbers under the store's identity, so that one from
-// another store is not mistaken for a position in this one. Observe's is the
-// base and revision of the data and the revision of the roster: the two are
-// separate histories. TailLog's is the position in each bucket.
+// A cursor is a list of numbers under the store's identity, so that a cursor of another store is
+// recognized. Observe's has the base and revision of the data and the revision of the roster,
+// because the two have separate histories. TailLog's has the position in each bucket.
 func (b *Backend) cursor(kind string, at ...int64) driver.Cursor {
 	text := append(make([]byte, 0, 64), kind...)
 	text = append(append(text, ':'), b.id...)
@@ -21,8 +20,8 @@ func (b *Backend) cursor(kind string, at ...int64) driver.Cursor {
 	return driver.Cursor(text)
 }
 
-// parseCursor returns the numbers of a cursor that this namespace made, and false
-// for any other bytes.
+// parseCursor returns the numbers of a cursor that this namespace made. It returns false for any
+// other bytes.
 func (b *Backend) parseCursor(kind string, c driver.Cursor, count int) ([]int64, bool) {
 	rest, ok := strings.CutPrefix(string(c), kind+":"+b.id+":")
 	if !ok || len(rest) > 14*count {
@@ -43,7 +42,7 @@ func (b *Backend) parseCursor(kind string, c driver.Cursor, count int) ([]int64,
 	return at, true
 }
 
-// bucketOf says which tail counter orders a shard's entries; permanent.
+// bucketOf returns the tail counter that orders a shard's entries; permanent.
 func bucketOf(shard driver.ShardID, buckets int64) int64 {
 	if buckets == 1 {
 		return 0

@@ -6,13 +6,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// damaged names a row that cannot be read: its table, and the names in it (D1).
+// damaged returns the error of a row that cannot be read, with its table and its names (D1).
 func (b *Backend) damaged(table, name string, shard driver.ShardID, why string) *driver.DamagedError {
 	return driver.Damaged(fmt.Sprintf("%s%s %s/%.200s", b.stmts.prefix, table, b.name, name), shard, why)
 }
 
-// damagedShard is why the row of a shard names no owner, or has no head, that could
-// have been written in order; nil if it can be used.
+// damagedShard returns the error of a shard's row without a valid owner or head, nil if the row is
+// valid.
 func (b *Backend) damagedShard(shard driver.ShardID, r record) error {
 	if r.why == "" {
 		return nil
@@ -20,16 +20,15 @@ func (b *Backend) damagedShard(shard driver.ShardID, r record) error {
 	return b.damaged("shards", string(shard), shard, r.why)
 }
 
-// Why a row cannot be read.
+// Reasons why a row cannot be read.
 const (
 	whyOwner = "it names no valid session and token"
 	whyToken = "its token was never granted"
 	whyName  = "its name is not valid, or too long"
 )
 
-// checkOwner reports why a row cannot name that owner, while no token above floor was
-// granted, or nothing: what is read from a store is untrusted, and names go on into
-// views and logs.
+// checkOwner returns why a row cannot have that owner, or "". No token above floor was granted.
+// Data read from a store is untrusted, and names appear in views and logs.
 func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) {
 	switch {
 	case o.Token <= 0 || o.Session != "" && driver.CheckSession(o.Session) != nil:
@@ -40,7 +39,7 @@ func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) 
 	return ""
 }
 
-// note adds damaged rows to those of a view, up to its bound.
+// note adds damaged rows to a view's, up to its limit.
 func note(view []*driver.DamagedError, damaged ...*driver.DamagedError) []*driver.DamagedError {
 	return append(view, damaged[:min(len(damaged), driver.MaxDamaged-len(view))]...)
 }

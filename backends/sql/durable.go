@@ -11,53 +11,52 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A database that flushes its log after it has made a commit visible, as InnoDB does,
-// takes back what readers saw of it if it crashes in between: a grant, whose token it
-// then grants again; a commit that its writer found applied. So what is newer than all
-// that this process knows to be durable is handed out only after a barrier: a write,
-// which is acknowledged when the log is flushed up to it, and with it up to all that
-// was visible before. A dialect of such a database has the statements of barriers.
+// A database that flushes its log after it has made a commit visible, as InnoDB does, may take back
+// what readers saw if it crashes in between. It may take back a grant, whose token it then grants
+// again, or a commit that its writer found applied. So what is newer than all that this process
+// knows to be durable is returned only after a barrier. A barrier is a write. It is acknowledged
+// when the log is flushed up to it, and so up to everything that was visible before. A dialect of
+// such a database has the statements of barriers.
 //
-// PostgreSQL flushes first, as SQLite does, if synchronous_commit is as its package requires.
-// It needs barriers only where commits wait for a standby: a commit whose writer gave up
-// waiting is visible, and a promotion of the standby takes it back.
+// PostgreSQL and SQLite flush first, PostgreSQL with synchronous_commit as its package requires.
+// PostgreSQL needs barriers only if commits wait for a standby. If the writer of a commit gives up
+// waiting, the commit is visible, and a promotion of the standby takes it back.
 //
-// A transaction that wrote something needs no barrier, nor does a heartbeat: the version of
-// one that was taken back is never written again (see Beat), so that it only looks like one
-// that got lost.
+// A transaction that wrote something needs no barrier. Neither does a heartbeat: a version that was
+// taken back is never written again (see Beat), so the heartbeat only looks lost.
 
 const (
-	// barrierSlots is how many rows the barriers of all processes write. The lock on a
+	// barrierSlots is the number of rows that the barriers of all processes write. The lock on a
 	// row ends before the flush.
 	barrierSlots = 64
-	// maxDurable is of how many shards a process remembers the head. Those that it
-	// forgets cost barriers, not safety.
+	// maxDurable is of how many shards a process keeps the head. Heads that it drops cost barriers,
+	// not safety.
 	maxDurable = 1 << 20
-	// barrierCalls is how many barriers of one process are under way at most: one covers all
-	// reads that came before it began, and a connection that hangs holds up no other.
+	// barrierCalls is the largest number of concurrent barriers in one process. One covers all
+	// reads that came before it began. More than one, because a connection may hang.
 	barrierCalls = 3
 )
 
-// ErrReadOnly is wrapped by errors of Store.Read where the server takes no writes.
+// ErrReadOnly is wrapped by errors of Store.Read if the server takes no writes.
 var ErrReadOnly = errors.New("the server is read-only")
 
 func barrierSlot() string { return fmt.Sprintf("barrier-%02d", rand.IntN(barrierSlots)) }
 
-// sight is what an answer shows of the namespace; zero is nothing.
+// sight is what an answer shows of the namespace. The zero sight shows nothing.
 type sight struct {
 	floor  int64 // base + revision
 	roster int64
 	heads  []driver.ShardHead
 }
 
-// durable are the heads that this process knows to be durable. Safe for concurrent use.
+// durable has the heads that this process knows to be durable. Safe for concurrent use.
 type durable struct {
 	mu    sync.Mutex
 	heads map[driver.ShardID]mark
 }
 
-// mark is a commit. Both of it grow; after a failover the number may not, but the
-// token does (I2).
+// mark is a commit. Token and number grow. After a failover the number may go back, but the token
+// grows (I2).
 type mark struct {
 	token  driver.Token
 	number driver.WriteNo
@@ -89,14 +88,14 @@ func (d *durable) raise(heads []driver.ShardHead) {
 	}
 }
 
-// showsEarly reports whether the database shows commits that are not durable yet.
+// showsEarly reports whether the database shows commits that are not yet durable.
 func (b *Backend) showsEarly() bool {
 	return b.stmts.has(barrierWrite) && (b.early == nil || b.early())
 }
 
-// settle is called before anything of a sight is handed out. It returns when that is
-// durable, and remembers it. A transaction that wrote something and was acknowledged
-// is durable, with all that it saw.
+// settle is called before a sight is returned to a caller. It returns when the sight is durable,
+// and records that. A transaction that wrote something and was acknowledged is durable with
+// everything that it saw.
 func (b *Backend) settle(ctx context.Context, wrote bool, s sight) error {
 	if b.showsEarly() {
 		if !wrote && (s.floor > b.floor.Load() || s.roster > b.rosterAt.Load() || !b.durable.covers(s.heads)) {
@@ -111,17 +110,16 @@ func (b *Backend) settle(ctx context.Context, wrote bool, s sight) error {
 	return nil
 }
 
-// barriers lets calls share them. Safe for concurrent use.
+// barriers lets calls share barriers. Safe for concurrent use.
 type barriers struct {
 	places  chan struct{}
 	arrived atomic.Int64
-	covered atomic.Int64 // the calls that had arrived when a barrier began that succeeded
+	covered atomic.Int64 // calls that had arrived when a successful barrier began
 }
 
 func newBarriers() *barriers { return &barriers{places: make(chan struct{}, barrierCalls)} }
 
-// pass returns when a barrier has succeeded that began after the call: another call's, or
-// its own.
+// pass returns when a barrier that began after the call has succeeded, this call's or another's.
 func (s *barriers) pass(ctx context.Context, barrier func(context.Context) error) error {
 	me := s.arrived.Add(1)
 	select {
@@ -141,15 +139,14 @@ func (s *barriers) pass(ctx context.Context, barrier func(context.Context) error
 	return err
 }
 
-// barrier returns when all that was visible before is durable.
+// barrier returns when everything that was visible before the call is durable.
 func (b *Backend) barrier(ctx context.Context) error { return b.barriers.pass(ctx, b.writeBarrier) }
 
-// writeBarrier is a barrier of its own. A server that became read-only waited for the
-// commits under way.
+// writeBarrier runs one barrier. A server that became read-only has waited for the pending commits.
 func (b *Backend) writeBarrier(ctx context.Context) error {
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
 		for range 3 {
-			// The row may have been removed, and made by another process just now.
+			// The row may be missing, or another process may have just inserted it.
 			for _, how := range []Statement{barrierWrite, barrierInsert} {
 				if n, err := data.exec(ctx, how, b.slot); n > 0 || err != nil {
 					return err
@@ -164,8 +161,8 @@ func (b *Backend) writeBarrier(ctx context.Context) error {
 	return fmt.Errorf("tenure: a crash of the server might take back what was read: %w", b.readError(err))
 }
 
-// headAfter reads the head that belongs to items that were read before it, or to later
-// ones; nothing where there are no barriers.
+// headAfter reads the head of the items that were read before it, or of later ones. Without
+// barriers it reads nothing.
 func (b *Backend) headAfter(ctx context.Context, data *Tx, shard driver.ShardID) (s sight, err error) {
 	if !b.showsEarly() {
 		return s, nil
@@ -174,7 +171,7 @@ func (b *Backend) headAfter(ctx context.Context, data *Tx, shard driver.ShardID)
 		var head driver.Head
 		err := b.scanHead(r, shard, new(string), &head)
 		if errors.Is(err, driver.ErrDamaged) {
-			return nil // nothing is committed on top of it
+			return nil // nothing is committed after it
 		}
 		s.heads = append(s.heads, driver.ShardHead{Shard: shard, Head: head})
 		return err

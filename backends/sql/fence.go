@@ -10,17 +10,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// FenceTx checks a lease inside the caller's own transaction on the data tables'
-// database: it locks the shard's row until that transaction ends, so what the
-// transaction writes takes effect if and only if the fence is the shard's current
-// grant when it commits (F1). Otherwise the error is a *driver.FencedError with
-// the owner as it is, and the caller must roll back. ErrRetry means that the
-// transaction cannot go on and may be tried again from its start: as after a failover,
-// until the session's next heartbeat. ErrStoreChanged means that the store was replaced
+// FenceTx checks a lease inside the caller's transaction on the data tables' database. It locks the
+// shard's row until that transaction ends. So the transaction's writes take effect if and only if
+// the fence is the shard's current grant when it commits (F1). Otherwise the error is a
+// *driver.FencedError with the current owner, and the caller must roll back. ErrRetry means that
+// the transaction cannot continue and may be tried again from its start, for example after a
+// failover until the session's next heartbeat. ErrStoreChanged means that the store was replaced
 // (I1).
 //
-// In a transaction with one snapshot (REPEATABLE READ, which is MariaDB's default, or
-// SERIALIZABLE) call it before any read: leases that changed since are ErrRetry.
+// In a transaction with one snapshot (REPEATABLE READ, which is MariaDB's default, or SERIALIZABLE)
+// call FenceTx before any read. If the lease changed after the snapshot, the error is ErrRetry.
 func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence) error {
 	return FenceOn(ctx, b, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)
@@ -31,10 +30,10 @@ func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence
 	})
 }
 
-// FenceOn is [Backend.FenceTx] for a transaction of another client library: row runs
-// one of the backend's statements in it, with its arguments in the order of the
-// placeholders, reads at most one row into dest, and reports whether there was one. It
-// is for dialects, which export a method that takes such a transaction.
+// FenceOn is [Backend.FenceTx] for a transaction of another client library. row runs one of the
+// backend's statements in it, with its arguments in the order of the placeholders. It reads at most
+// one row into dest, and reports whether there was one. Dialects use FenceOn in a method that takes
+// such a transaction.
 func FenceOn(
 	ctx context.Context, b *Backend, fence driver.Fence,
 	row func(text string, args []any, dest ...any) (bool, error),
@@ -70,7 +69,7 @@ func FenceOn(
 	return b.store.Classify(err)
 }
 
-// whyRefused reads why a lease that should be current is not.
+// whyRefused returns why a lease that should be current is not.
 func (b *Backend) whyRefused(fence driver.Fence, seen int64, run func(s Statement, params []any, dest ...any) (bool, error)) error {
 	var ns namespace
 	found, err := run(namespaceRead, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current)
@@ -93,8 +92,8 @@ func (b *Backend) whyRefused(fence driver.Fence, seen int64, run func(s Statemen
 	if owner != (driver.Owner{Session: fence.Session, Token: fence.Token}) {
 		return refused
 	}
-	// The snapshot may be older than what this process knows; a heartbeat finds out whether
-	// an older copy was restored.
+	// The snapshot may be older than what this process knows. A heartbeat finds out whether an
+	// older copy was restored.
 	return fmt.Errorf("tenure: namespace %q: %w: the transaction sees it as of token %d, and %d is known: begin again",
 		b.name, driver.ErrRetry, ns.floor(), seen)
 }

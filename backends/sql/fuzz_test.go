@@ -57,14 +57,14 @@ func (a answer) Queue(ctx context.Context, s Statement, args []any, each func(Ro
 	return a.Query(ctx, s, args, each)
 }
 
-// fit reports whether a text may go into a log line: bounded, and without what moves a
-// terminal's cursor.
+// fit reports whether a text is fit for a log line: of limited length, and without characters that
+// move a terminal's cursor.
 func fit(text string) bool {
 	return len(text) < 2000 && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// FuzzMember reads what may be in a member's row: one that could have joined, or a
-// reason that fits into a log line.
+// FuzzMember reads any member's row. The result is a member that could have joined, or a reason
+// that is fit for a log line.
 func FuzzMember(f *testing.F) {
 	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte("{}"), int64(0), false)
 	f.Add("S", "n1", int64(time.Second), int32(0), int32(1), []byte(`{"addr":"10.0.0.1"}`), int64(3), true)
@@ -91,8 +91,8 @@ func FuzzMember(f *testing.F) {
 	})
 }
 
-// FuzzIdentity reads what may be in the rows of a namespace and of its roster. They
-// pass if and only if they are of the store that was opened, and not older.
+// FuzzIdentity reads any rows of a namespace and of its roster. They pass if and only if they are
+// of the opened store, and not older.
 func FuzzIdentity(f *testing.F) {
 	f.Add("ID", int64(0), int64(7), "1/2", "1/2", int64(7))
 	f.Add("OTHER", int64(0), int64(7), "1/2", "1/2", int64(7))

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// end is why a lease before a grant ended, if it had not. The history is in a column that no view
-// reads. Locks have one that nobody reads: without it a batch could need one more statement.
+// end returns why the lease before a grant ended. No view reads the column of the history. Locks
+// have one that is never read, because otherwise a batch could need one more statement.
 func (part batch) end(own, alive bool) driver.End {
 	switch {
 	case part.keep && own:

@@ -13,19 +13,18 @@ import (
 type namespace struct {
 	id             string
 	base, revision int64
-	trimmed        int64 // the highest revision of a shard's row that was removed (R2)
+	trimmed        int64 // highest revision of a removed shard's row (R2)
 	incarnations
 }
 
 func (n namespace) floor() int64 { return n.base + n.revision }
 
-// forgot reports whether a change after the revision is of a row that was removed.
+// forgot reports whether the row of a change after the revision was removed.
 func (n namespace) forgot(revision int64) bool { return revision < min(n.trimmed, n.revision) }
 
-// identify reads the identity in both groups of tables, which must agree, or
-// with Create writes it. The roster's comes first, so that an interrupted
-// creation (no data, and a roster that nobody joined yet) is not mistaken for
-// data that were wiped.
+// identify reads the identity in both groups of tables, which must agree, or with Create writes it.
+// It writes the roster's first. So an interrupted creation, which has no data and an empty
+// roster, is not mistaken for wiped data.
 func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	var ns namespace
 	var hasData bool
@@ -55,7 +54,7 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 		now, at, err := b.identifyAnew(ctx)
 		var behind *clockError
 		switch {
-		case errors.As(err, &behind): // every call says so; only RaiseFloor is possible
+		case errors.As(err, &behind): // every call returns it; only RaiseFloor is possible
 		case err != nil:
 			return err
 		default:
@@ -72,7 +71,7 @@ func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	return b.countBuckets(ctx)
 }
 
-// identifyAnew goes on under the server's incarnation, and reads both again (I2).
+// identifyAnew adopts the server's incarnation, and reads both identities again (I2).
 func (b *Backend) identifyAnew(ctx context.Context) (ns namespace, revision int64, err error) {
 	if err := b.adopt(ctx); err != nil {
 		return ns, 0, err
@@ -91,13 +90,13 @@ func (b *Backend) identifyAnew(ctx context.Context) (ns namespace, revision int6
 	return ns, revision, err
 }
 
-// readRosterRow reads the roster's identity and revision, if it has any.
+// readRosterRow reads the roster's identity and revision, and reports whether it has any.
 func readRosterRow(ctx context.Context, roster *Tx, how Statement, name string, id *string, revision *int64) (bool, error) {
 	return roster.row(ctx, how, []any{name}, id, revision, new(string), new(string))
 }
 
-// identifyRoster returns the roster's identity and revision. Beside existing
-// data, whose identity is given, a missing roster needs NewRoster.
+// identifyRoster returns the roster's identity and revision. If data exist, whose identity is
+// given, a missing roster needs NewRoster.
 func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (string, int64, error) {
 	var id string
 	var revision int64
@@ -132,8 +131,9 @@ func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string)
 	return id, revision, nil
 }
 
-// makeRow runs a transaction that makes a row unless it is there. On MariaDB processes that try to make it while another
-// one does get shared locks first, and deadlock when they ask for exclusive ones. The row is there when they try again.
+// makeRow runs a transaction that inserts a row unless it exists. On MariaDB, processes that insert
+// it concurrently first get shared locks, and deadlock when they request exclusive ones. When they
+// try again, the row exists.
 func makeRow(ctx context.Context, in func(context.Context, func(context.Context, *Tx) error) error,
 	f func(context.Context, *Tx) error) error {
 	err := in(ctx, f)
@@ -143,8 +143,8 @@ func makeRow(ctx context.Context, in func(context.Context, func(context.Context,
 	return err
 }
 
-// create writes the data's identity, unless another process did so meanwhile. A
-// roster that has a revision already belongs to data that are gone.
+// create writes the data's identity, unless another process has just written it. If the roster
+// already has a revision, it belongs to lost data.
 func (b *Backend) create(ctx context.Context, cfg Config, id string, revision int64) (namespace, error) {
 	var ns namespace
 	err := makeRow(ctx, b.store.WriteData, func(ctx context.Context, data *Tx) (err error) {
@@ -191,14 +191,14 @@ func readNamespace(ctx context.Context, tx *Tx, how Statement, name string) (ns 
 	return ns, found, err
 }
 
-// checkData reads the namespace's row and compares it with what this process
-// knows (I1). seen is the floor known before the transaction began.
+// checkData reads the namespace's row and compares it with this process's knowledge (I1). seen is
+// the floor known before the transaction began.
 func (b *Backend) checkData(ctx context.Context, tx *Tx, how Statement, seen int64) (namespace, error) {
 	return b.askData(ctx, tx, how, seen)()
 }
 
-// askData queues the read of checkData, which is checked by calling what it
-// returns, once the queue has run.
+// askData queues the read of checkData. The function that it returns checks the result, once the
+// queue has run.
 func (b *Backend) askData(ctx context.Context, tx *Tx, how Statement, seen int64) func() (namespace, error) {
 	ns := new(namespace)
 	found, err := tx.ask(ctx, how, []any{b.name}, &ns.id, &ns.base, &ns.revision, &ns.trimmed, &ns.recorded, &ns.current)
@@ -283,17 +283,17 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 	return driver.Token(ns.floor()), b.readError(err)
 }
 
-// maxFloor leaves room for revisions above any floor that is set.
+// maxFloor leaves room for revisions above any floor.
 const maxFloor = driver.Token(1) << 62
 
-// RaiseFloor makes every token granted from now on greater than to. It is an
-// operator's action after a restore from a backup: to must be at least the
-// highest token ever granted, which marks outside the store may know, and at most
-// 1<<62, so that there is room for tokens above it. from is the floor that it acts
-// on, as Floor reported it; if the floor has moved and is still below to, the error
-// matches ErrConflict and nothing changes. A floor that is not below to stays. It is
-// safe to repeat. After a failover that members could not go on from, for the server's
-// clock, they can.
+// RaiseFloor makes every token granted from now on greater than to. An operator calls it after a
+// restore from a backup. to must be at least the highest token ever granted, which marks outside
+// the store may show. It is at most 1<<62, which leaves room for later tokens. from is the current
+// floor, as Floor reported it. If the floor has moved and is still below to, the error matches
+// ErrConflict and nothing changes. A floor of to or more stays. RaiseFloor may be repeated.
+//
+// If the server's clock kept members from continuing after a failover, RaiseFloor lets them
+// continue.
 func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	if err := b.begin(ctx); err != nil {
 		return err

@@ -9,14 +9,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// incarnations are the one that the namespace records, and the one of the server
-// that answers; both are empty where the store has none (I2).
+// incarnations are the recorded incarnation of the namespace, and that of the answering server.
+// Both are empty if the store has none (I2).
 type incarnations struct{ recorded, current string }
 
-// forked reports whether the server's history is another than the recorded one.
+// forked reports whether the server's history differs from the recorded one.
 func (i incarnations) forked() bool { return i.current != "" && i.recorded != i.current }
 
-// forkedError refuses a call under an incarnation that is not the recorded one.
+// forkedError is the error of a call under an incarnation other than the recorded one.
 type forkedError struct {
 	namespace string
 	incarnations
@@ -28,12 +28,11 @@ func (e *forkedError) Error() string {
 		e.namespace, e.current, e.recorded)
 }
 
-// Is makes a forkedError match driver.ErrRetry: nothing was applied.
+// Is makes a forkedError match driver.ErrRetry, because nothing was applied.
 func (e *forkedError) Is(target error) bool { return target == driver.ErrRetry }
 
-// adopting returns the error of a call. If it is that the store's history has
-// forked, it first makes the namespace go on under the new one. A session that is said
-// to be lost stays so.
+// adopting returns the error of a call. If the store's history has forked, it first makes the
+// namespace continue under the new incarnation. A session reported as lost stays lost.
 func (b *Backend) adopting(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrSessionLost) && b.showsEarly() {
 		if early := b.barrier(ctx); early != nil {
@@ -54,8 +53,8 @@ func (b *Backend) adopting(ctx context.Context, err error) error {
 	return err
 }
 
-// clockError refuses to go on under another incarnation: by the server's clock, tokens of
-// another failover could be above the ones to come.
+// clockError is the error of adopting another incarnation while the server's clock is behind the
+// granted tokens. Tokens of another failover could then be above the coming ones.
 type clockError struct {
 	namespace string
 	now       time.Time
@@ -67,21 +66,21 @@ func (e *clockError) Error() string {
 		"which is later (microseconds since 1970): set the clock or, if it is right, raise the floor above every token granted", e.namespace, driver.ErrStoreChanged, e.now.UTC().Format(time.RFC3339), e.floor)
 }
 
-// Is makes a clockError match driver.ErrStoreChanged: members halt.
+// Is makes a clockError match driver.ErrStoreChanged, so that members halt.
 func (e *clockError) Is(target error) bool { return target == driver.ErrStoreChanged }
 
-// adopt records the server's incarnation and raises, in the same transaction, the
-// base of the tokens, the tokens of all records, the roster's revision and the
-// versions of heartbeats: no token is granted again that a lost grant had, no lease
-// of the former history is current, and nothing seems to step back to a process that
-// saw what was lost. If the recorded incarnation is the server's it does nothing.
+// adopt records the server's incarnation. In the same transaction it raises the base of the tokens,
+// the tokens of all records, the roster's revision and the versions of heartbeats. So no token of a
+// lost grant is granted again, and no lease of the former history is current. A process that saw
+// lost changes sees nothing step back. If the recorded incarnation is the server's, adopt does
+// nothing.
 //
-// The floor becomes the server's clock in microseconds since 1970. Grants are fewer
-// than one each microsecond, so of two failovers the later one's tokens are greater
-// even where its server and its processes know nothing of the earlier one.
+// The floor becomes the server's clock in microseconds since 1970. Grants are fewer than one each
+// microsecond. So of two failovers the later one has the greater tokens, even if its server and its
+// processes know nothing of the earlier one.
 func (b *Backend) adopt(ctx context.Context) error { return b.adoptAt(ctx, 0) }
 
-// adoptAt is adopt with a floor that an operator answers for, or else 0.
+// adoptAt is adopt with a floor for which an operator answers, or with 0.
 func (b *Backend) adoptAt(ctx context.Context, floor int64) error {
 	return b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
 		ns, found, err := readNamespace(ctx, data, namespaceRead, b.name)
@@ -90,7 +89,7 @@ func (b *Backend) adoptAt(ctx context.Context, floor int64) error {
 		}
 		next := ns
 		next.recorded = ns.current
-		if ns.recorded != "" { // else the namespace is older than the column
+		if ns.recorded != "" { // otherwise the namespace is older than the column
 			to, err := b.raised(ctx, data, ns, floor)
 			if err != nil {
 				return err
@@ -112,7 +111,7 @@ func (b *Backend) adoptAt(ctx context.Context, floor int64) error {
 	})
 }
 
-// raised is the floor under another incarnation.
+// raised returns the floor under another incarnation.
 func (b *Backend) raised(ctx context.Context, data *Tx, ns namespace, floor int64) (int64, error) {
 	var now int64
 	if _, err := data.row(ctx, clockRead, nil, &now); err != nil {
@@ -127,8 +126,8 @@ func (b *Backend) raised(ctx context.Context, data *Tx, ns namespace, floor int6
 	return now, nil
 }
 
-// liftRecords locks rows in the order in which all transactions do. No row is added
-// meanwhile: nothing is granted under an incarnation that is not recorded.
+// liftRecords locks rows in the order of all transactions. No row is added during it, because
+// nothing is granted under an incarnation that is not recorded.
 func (b *Backend) liftRecords(ctx context.Context, data *Tx, open func() (*Tx, error), to namespace, by int64) error {
 	var names []string
 	err := data.rows(ctx, shardsAll, []any{b.name}, func(r Row) error {

@@ -61,7 +61,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		l.most = math.MaxInt
 	}
 	if largest == 0 {
-		l.width = math.MaxInt32 // above any that the statement returns
+		l.width = math.MaxInt32 // above every value that the statement returns
 	}
 	var seen sight
 	err := b.store.Read(ctx, func(ctx context.Context, data, _ *Tx) error {
@@ -82,18 +82,19 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 	return l.items, nil
 }
 
-// listed is a List under way.
+// listed is a pending List.
 type listed struct {
 	b           *Backend
 	shard       driver.ShardID
-	most, width int // items, and bytes of a value
+	most, width int // largest number of items, and of bytes of a value
 	budget      *listing.Budget
 	items       []driver.Item
 	odd         []*driver.DamagedError // the first rows under keys that no item can have
-	bad         int                    // all of those rows
+	bad         int                    // the number of such rows
 }
 
-// read reads pages. They grow with the rows that are left out, so that many of these cost few pages.
+// read reads pages. They grow with the number of rows left out, so that many of them cost few
+// pages.
 func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) {
 	for low, want, full := prefix, l.most, true; full && err == nil && len(l.items) < l.most; {
 		n, last := 0, ""
@@ -106,7 +107,7 @@ func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) 
 			n, last = n+1, it.Key
 			return l.add(it, size)
 		})
-		// The next page begins behind the last row: no valid key has a character below "-".
+		// The next page begins after the last row, because no valid key has a character below "-".
 		if full = n == want; full && err == nil && last+"!" <= low {
 			return l.b.damaged("items", string(l.shard), l.shard, oddkey.Why)
 		}
@@ -137,10 +138,10 @@ func (l *listed) add(it driver.Item, size int) error {
 	return nil
 }
 
-// maxBad is how many rows List reads at once to get past those that are no items.
+// maxBad is the largest number of rows that List reads together to get past bad ones.
 const maxBad = 1000
 
-// checkItem refuses an item that the database did not send.
+// checkItem returns an error if the item is not as it was written.
 func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) error {
 	if size != len(it.Value) {
 		return b.damaged("items", string(shard)+" "+it.Key, shard, "its value is too many bytes")
@@ -148,8 +149,8 @@ func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) err
 	return nil
 }
 
-// after returns the first key that is greater than all keys with the prefix, or
-// "" for no prefix. Keys are ASCII, so the last byte can be raised.
+// after returns the first key that is greater than all keys with the prefix, or "" for no prefix.
+// Keys are ASCII, so the last byte can be raised.
 func after(prefix string) string {
 	if prefix == "" {
 		return ""

@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Rows of this package beside those of the node labels.
+// Rows of this package among those of the node labels.
 const (
-	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent before a removal fails although it
-	// finds no label (M3).
+	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent
+	// before a removal fails although it finds no label (M3).
 	removedLabels = "!removed"
-	// endedLabels begins the names of endedSlots rows that say who ended the sessions
-	// that departed at a revision.
+	// endedLabels begins the names of endedSlots rows. Each names the session that ended others at
+	// a revision.
 	endedLabels = "!ended-"
 	endedSlots  = 16
 )
@@ -49,9 +49,9 @@ func into(names *[]string) func(Row) error {
 	}
 }
 
-// sweepLabels removes some of the node labels whose session is no member, if there
-// are many: labels that change with every restart would fill the table. What fails,
-// as where the role may not delete them, is left to the next join under a new label.
+// sweepLabels removes some of the node labels whose session is no member, if there are many.
+// Otherwise labels that change with every restart would fill the table. If the removal fails, for
+// example because the role may not delete, the next join under a new label repeats it.
 func (b *Backend) sweepLabels(ctx context.Context) {
 	var idle []string
 	look := func(ctx context.Context, roster *Tx) error {
@@ -62,8 +62,8 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	if err != nil || len(idle) <= driver.MaxIdleLabels {
 		return
 	}
-	// Sessions join and end under the lock on the roster's row, so what is idle here
-	// stays so.
+	// Sessions join and end under the lock on the roster's row, so labels that are idle here stay
+	// idle.
 	_ = b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
 		if err := look(ctx, roster); err != nil || len(idle) <= driver.MaxIdleLabels {
 			return at, err
@@ -80,8 +80,8 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	})
 }
 
-// noteEnd says by whom the sessions ended that depart at a revision. It decides
-// nothing; a name that does not fit is left out.
+// noteEnd records which session ended the sessions that depart at a revision. Nothing is decided by
+// it. A name that does not fit is left out.
 func (b *Backend) noteEnd(ctx context.Context, roster *Tx, how driver.Loss, by driver.SessionID, revision int64) error {
 	if how == driver.LossClosed {
 		return nil
@@ -97,7 +97,7 @@ func endedLabel(revision int64) string {
 	return fmt.Sprintf("%s%02d", endedLabels, revision%endedSlots)
 }
 
-// Explain says how the session ended. See driver.Explainer.
+// Explain returns how the session ended. See driver.Explainer.
 func (s *session) Explain(ctx context.Context) *driver.SessionLostError {
 	e := &driver.SessionLostError{Session: s.id}
 	if s.closed.Load() {

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// keepFreeLocks is how many rows of free locks a sweep leaves, and after how many
-	// releases of locks a process sweeps: both together are what the contract allows.
+	// keepFreeLocks is the number of rows of free locks that a sweep leaves, and of released locks
+	// after which a process sweeps. Both together make the contract's limit.
 	keepFreeLocks = driver.MaxFreeLocks / 2
-	// maxSweep is how many rows one sweep removes at most.
+	// maxSweep is the largest number of rows that one sweep removes.
 	maxSweep = 2 * driver.MaxFreeLocks
 )
 
-// freed counts the locks that this process released since it swept last. Safe for
-// concurrent use.
+// freed counts the locks that this process released since its last sweep. Safe for concurrent use.
 type freed struct{ n atomic.Int64 }
 
-// start begins anywhere, so that of many processes that release few locks each, some sweep.
+// start begins at a random count. So if many processes release few locks each, some of them sweep.
 func (f *freed) start() { f.n.Store(rand.Int64N(keepFreeLocks)) }
 
 // add reports whether it is time to sweep.
@@ -31,16 +30,16 @@ func (f *freed) add(released int) bool {
 	return n >= keepFreeLocks && f.n.CompareAndSwap(n, 0)
 }
 
-// freeLock is the row of a free lock as a sweep reads it first.
+// freeLock is the row of a free lock when a sweep first reads it.
 type freeLock struct {
 	name     string
 	token    driver.Token
 	revision int64
 }
 
-// sweepLocks removes rows of locks that are free and never had a commit, but for the newest
-// (R2): a lock without a row is free as well. What fails, as where the role may not delete
-// rows, is left to a later sweep; the release before it counts all the same.
+// sweepLocks removes rows of free locks that never had a commit, except the newest (R2). A lock
+// without a row is free too. If the removal fails, for example because the role may not delete, a
+// later sweep repeats it, and the release before it still counts.
 func (b *Backend) sweepLocks(ctx context.Context) {
 	seen := b.floor.Load()
 	var free []freeLock
@@ -59,8 +58,8 @@ func (b *Backend) sweepLocks(ctx context.Context) {
 		return
 	}
 	_ = b.store.WriteData(ctx, func(ctx context.Context, data *Tx) error {
-		// No owner changes while this row is locked. A row that another transaction has
-		// locked stays, so that none waits for another.
+		// No owner changes while this row is locked. A row that another transaction has locked
+		// stays, so that neither waits for the other.
 		ns, err := b.checkData(ctx, data, namespaceLock, seen)
 		if err != nil {
 			return err
@@ -73,7 +72,7 @@ func (b *Backend) sweepLocks(ctx context.Context) {
 		if len(names) == 0 {
 			return nil
 		}
-		// An observer that has yet to see one of these releases gets the full state.
+		// An observer that has not yet seen one of these releases gets the full state.
 		if err := data.write(ctx, namespaceTrim, b.name, max(ns.trimmed, trimmed)); err != nil {
 			return err
 		}
@@ -81,8 +80,8 @@ func (b *Backend) sweepLocks(ctx context.Context) {
 	})
 }
 
-// removable returns which of the locks are still as they were read, and have no head, and
-// the highest of their revisions.
+// removable returns the locks that are unchanged since they were read and have no head, and the
+// highest of their revisions.
 func removable(free []freeLock, locked map[driver.ShardID]record) (names []string, revision int64) {
 	for _, l := range free {
 		r, ok := locked[driver.ShardID(l.name)]
@@ -94,9 +93,9 @@ func removable(free []freeLock, locked map[driver.ShardID]record) (names []strin
 	return names, revision
 }
 
-// lockFree queues that the rows of locks are locked which a claim takes for free, so that a
-// free one can be granted whatever its token (R2). Of others nobody has asked whether their
-// owner lives. The namespace's row is locked before, so that this waits for no other.
+// lockFree queues a statement that locks the rows of the locks whose claims expect them to be free,
+// so that a free lock is granted whatever its token (R2). For other shards it is unknown whether
+// their owner lives. The namespace's row is already locked, so this waits for no other transaction.
 func (b *Backend) lockFree(ctx context.Context, data *Tx, fresh []string, locked map[driver.ShardID]record) error {
 	locks := slices.DeleteFunc(fresh, func(name string) bool { return !driver.IsLock(driver.ShardID(name)) })
 	if len(locks) == 0 {

@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// pageBytes bounds the payloads of one page: a page ends with the entry that
-	// exceeds it.
+	// pageBytes limits the payloads of one page. The entry that exceeds it is the page's last.
 	pageBytes = 4 << 20
-	// maxPage is the most entries of one page, whatever the caller asks for.
+	// maxPage is the largest number of entries in one page.
 	maxPage = 1 << 20
 )
 
@@ -130,8 +129,8 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 // tails are the namespace's tail counters, by bucket.
 type tails struct{ position, trimmed []int64 }
 
-// behind reports whether a reader at the cursor would have to skip, or is ahead
-// of a store that went back.
+// behind reports whether a reader at the cursor would miss entries, or is ahead of a store that
+// went back.
 func (t tails) behind(cursor []int64) bool {
 	for i, at := range cursor {
 		if at < t.trimmed[i] || at > t.position[i] {
@@ -172,7 +171,7 @@ func (b *Backend) readTails(ctx context.Context, data *Tx) (tails, error) {
 	return t, err
 }
 
-// tailReset returns every shard's head and the position that belongs to them.
+// tailReset returns every shard's head and the position that belongs to these heads.
 func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 	page := &driver.TailPage{Reset: true}
 	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) error {
@@ -187,7 +186,7 @@ func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 			var name string
 			err := b.scanHead(r, "", &name, &h.Head)
 			if errors.Is(err, driver.ErrDamaged) {
-				return nil // ReadLog says so
+				return nil // ReadLog returns the error
 			}
 			if h.Shard = driver.ShardID(name); err == nil && driver.CheckShard(h.Shard) == nil {
 				page.Heads = append(page.Heads, h)
@@ -204,7 +203,7 @@ func (b *Backend) tailReset(ctx context.Context) (*driver.TailPage, error) {
 	return page, nil
 }
 
-// tailPage reads what follows the cursor, bucket by bucket, on one snapshot.
+// tailPage reads the entries after the cursor, bucket by bucket, on one snapshot.
 func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driver.TailPage, error) {
 	page := new(driver.TailPage)
 	skip := false
@@ -231,7 +230,7 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 		return nil
 	})
 	if err == nil && skip || errors.Is(err, driver.ErrDamaged) {
-		return b.tailReset(ctx) // ReadLog says whose log is damaged; the others' go on
+		return b.tailReset(ctx) // ReadLog reports the damaged log; other logs continue
 	}
 	if err == nil {
 		err = b.settle(ctx, false, b.lastOf(page.Entries))
@@ -242,13 +241,13 @@ func (b *Backend) tailPage(ctx context.Context, since []int64, limit int) (*driv
 	return page, nil
 }
 
-// room is what a page still takes.
+// room is the space left in a page.
 type room struct{ entries, bytes int }
 
 func (r *room) full() bool { return r.entries == 0 || r.bytes <= 0 }
 
-// tailBucket adds to a page what follows a position of one bucket, up to its end or as
-// much as there is room for, and returns the position that was reached.
+// tailBucket adds to a page the entries after a position of one bucket, up to its end or until the
+// page is full. It returns the position that it reached.
 func (b *Backend) tailBucket(ctx context.Context, data *Tx, bucket int, from, end int64, room *room,
 	page *driver.TailPage) (at int64, err error) {
 	at = from
@@ -276,7 +275,7 @@ func (b *Backend) tailBucket(ctx context.Context, data *Tx, bucket int, from, en
 	return at, err
 }
 
-// lastOf is what entries show of their shards' heads.
+// lastOf returns what entries show of their shards' heads.
 func (b *Backend) lastOf(entries []driver.Entry) (s sight) {
 	if !b.showsEarly() {
 		return s

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// keepDepartures is for how many revisions of the roster departures are kept. An
-// older cursor is answered with the full state.
+// keepDepartures is the number of roster revisions for which departures are kept. An older cursor
+// is answered with the full state.
 const keepDepartures = 4096
 
 // session is a member's session. Safe for concurrent use.
@@ -21,8 +21,8 @@ type session struct {
 	b      *Backend
 	id     driver.SessionID
 	node   string
-	acked  atomic.Int64 // highest version of the beat acknowledged (I1)
-	tried  atomic.Int64 // highest version of the beat written, whatever became of it
+	acked  atomic.Int64 // highest acknowledged version of the beat (I1)
+	tried  atomic.Int64 // highest version of the beat sent
 	closed atomic.Bool  // by this process
 	beats  beats
 }
@@ -36,8 +36,8 @@ func (s *session) ID() driver.SessionID { return s.id }
 
 func lost(id driver.SessionID) error { return &driver.SessionLostError{Session: id} }
 
-// writeRoster runs fn in a transaction on the roster, after the identity check.
-// fn gets the roster's revision and returns the one it raised it to, or the same.
+// writeRoster runs fn in a transaction on the roster, after the identity check. fn gets the
+// roster's revision and returns the revision that it set, or the same one.
 func (b *Backend) writeRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx, revision int64) (int64, error)) error {
 	seen := b.rosterAt.Load()
 	var now int64
@@ -87,7 +87,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 		return at + 1, b.insertMember(ctx, roster, m, at+1)
 	})
 	if errors.Is(err, errRaced) && !m.Supersede && ctx.Err() == nil {
-		return b.Join(ctx, m) // each time another one has joined
+		return b.Join(ctx, m) // each time another session has joined
 	}
 	if err != nil {
 		return nil, err
@@ -95,18 +95,18 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	s := &session{b: b, id: m.Session, node: m.Node, beats: beats{changed: make(chan struct{})}}
 	s.acked.Store(1)
 	s.tried.Store(1)
-	if !before.known { // behind the join, which counts whatever becomes of this
+	if !before.known { // after the join, which counts whatever the result of this
 		b.sweepLabels(ctx)
 	}
 	return s, nil
 }
 
-// label is the record of a node label as a join finds it. The write of the join
-// compares it: a write that arrives late finds another record (M3).
+// label is the record of a node label as a join reads it. The write of the join compares it, so a
+// write that arrives late fails (M3).
 type label struct {
 	known    bool
-	session  driver.SessionID // that used it last
-	removals string           // of labels that were not used for long
+	session  driver.SessionID // the last that used it
+	removals string           // of labels long unused
 }
 
 func (b *Backend) readLabel(ctx context.Context, node string) (l label, err error) {
@@ -126,8 +126,8 @@ func (b *Backend) readLabel(ctx context.Context, node string) (l label, err erro
 	return l, err
 }
 
-// checkLabel refuses a join whose session was used before, or whose label changed
-// since it was read.
+// checkLabel refuses a join whose session id was used before, or whose label changed after it was
+// read.
 func (b *Backend) checkLabel(ctx context.Context, roster *Tx, m driver.Member, before label) error {
 	var last driver.SessionID
 	var removed string
@@ -167,7 +167,7 @@ func metaText(meta map[string]string) string {
 	return array(meta)
 }
 
-// notApplied marks the error of a read before anything was written.
+// notApplied marks the error of a read that came before any write.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err
@@ -175,8 +175,8 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: %w: %w", driver.ErrRetry, err)
 }
 
-// checkUnused refuses an id that was used before (M3): by a live member, by the
-// last one under the label, or by one that departed lately.
+// checkUnused refuses a session id that was used before (M3): by a live member, by the label's last
+// session, or by one that departed recently.
 func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver.SessionID) error {
 	alive, _, err := b.alive(ctx, roster, membersPresent, []driver.SessionID{id})
 	if err != nil {
@@ -211,8 +211,8 @@ func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []dr
 	return found, labels, err
 }
 
-// depart removes those of the sessions that exist, and records at which revision,
-// how, and by whom.
+// depart removes the sessions that exist. It records at which revision, how, and by whom they
+// ended.
 func (b *Backend) depart(ctx context.Context, roster *Tx, ids []driver.SessionID, revision int64, how driver.Loss, by driver.SessionID) error {
 	sessions := list(ids, same)
 	for _, step := range []struct {
@@ -298,8 +298,7 @@ func (s *session) evict(ctx context.Context, suspects []driver.Suspect, results 
 	})
 }
 
-// hold proves that the session has a record and, until the transaction ends,
-// keeps it.
+// hold verifies that the session has a record, and keeps the record until the transaction ends.
 func (s *session) hold(ctx context.Context, roster *Tx) error {
 	found, err := roster.row(ctx, memberHold, []any{s.b.name, string(s.id)}, new(string))
 	if err == nil && !found {
@@ -341,10 +340,10 @@ func (s *session) Close(ctx context.Context) error {
 	return err
 }
 
-// scanMember reads a member's row, and says why it is damaged, or nothing. What is
-// read from a store is untrusted: a TTL of 1 ns would have everybody beat without a
-// pause, so that a row with which nobody could have joined is no member's. Metadata
-// that do not decode, or are too many, are left out: they are information only.
+// scanMember reads a member's row. It returns why the row is damaged, or "". Data read from a store
+// is untrusted: with a TTL of 1 ns every member would beat without a pause. So a row with which no
+// session could have joined is no member. Metadata that is too large or does not decode is left
+// out, because it only informs.
 func scanMember(r Row) (m driver.Member, why string, err error) {
 	var ttl int64
 	var meta []byte

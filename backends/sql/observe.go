@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxBeatsAsked bounds the beats of one query.
+// maxBeatsAsked limits the beats of one query.
 const maxBeatsAsked = 100_000
 
 // observed is a position of Observe.
@@ -16,7 +16,7 @@ type observed struct {
 	roster         int64
 }
 
-// Observe blocks until something changed. See driver.Backend.
+// Observe blocks until something changes. See driver.Backend.
 func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
@@ -54,8 +54,7 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 	return view, nil
 }
 
-// look returns what differs from the position, or nil, and the versions of the
-// sessions asked for.
+// look returns the changes since the position, or nil, and the versions of the sessions asked for.
 func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat) (*driver.View,
 	map[driver.SessionID]driver.Version, error) {
 	floor, rosterAt := b.floor.Load(), b.rosterAt.Load()
@@ -114,8 +113,8 @@ func (b *Backend) look(ctx context.Context, since *observed, beats []driver.Beat
 	return view, versions, nil
 }
 
-// lookAtOnce reads in one statement how far the namespace and its roster are, and the
-// versions of the sessions asked for. It finds nothing where one of them is missing.
+// lookAtOnce reads with one statement the revisions of the namespace and its roster, and the
+// versions of the sessions asked for. found is false if one of the rows is missing.
 func (b *Backend) lookAtOnce(ctx context.Context, tx *Tx, floor, rosterAt int64, asked []driver.Beat) (
 	ns namespace, roster int64, versions map[driver.SessionID]driver.Version, found bool, err error) {
 	var id string
@@ -155,7 +154,7 @@ func (b *Backend) beatsOf(ctx context.Context, roster *Tx, asked []driver.Beat) 
 	return versions, err
 }
 
-// newer returns the versions that whoever asked does not know.
+// newer returns the versions that the caller does not know.
 func newer(asked []driver.Beat, versions map[driver.SessionID]driver.Version) []driver.Beat {
 	var changed []driver.Beat
 	for _, a := range asked {
@@ -219,7 +218,7 @@ func (b *Backend) changedShards(ctx context.Context, view *driver.View, at *obse
 	return err
 }
 
-// scanChanged reads a shard that changed, and the head beside its owner.
+// scanChanged reads the owner and the head of a shard that changed.
 func scanChanged(r Row, s *driver.ShardState) error {
 	var head driver.Head
 	var nonce int64
@@ -231,8 +230,7 @@ func scanChanged(r Row, s *driver.ShardState) error {
 	return err
 }
 
-// changedMembers adds who joined and who left since at, and moves at, on one
-// snapshot.
+// changedMembers adds the members that joined and left since at, and moves at, on one snapshot.
 func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *observed, seen int64) error {
 	since := at.roster
 	var members []driver.Member
@@ -273,7 +271,7 @@ func (b *Backend) changedMembers(ctx context.Context, view *driver.View, at *obs
 			if err := r.Scan(&id); err != nil {
 				return err
 			}
-			if driver.CheckSession(id) == nil { // no other was ever a member
+			if driver.CheckSession(id) == nil { // no other id was ever a member's
 				gone = append(gone, id)
 			}
 			return nil

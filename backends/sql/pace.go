@@ -11,49 +11,49 @@ import (
 )
 
 const (
-	// hintPause is the least time between two looks of one poll, so that a busy
-	// writer's hints do not keep its readers busy as well.
+	// hintPause is the least time between two looks of one poll, so that a busy writer's hints do
+	// not keep its readers busy too.
 	hintPause = 500 * time.Microsecond
-	// quietParts is which part of the quiet time behind it a poll waits: a reader of a
-	// store that was quiet for 2 s looks after 100 ms.
+	// quietParts divides the time since the last change to give the time between two looks. A
+	// reader of a store that was quiet for 2 s looks after 100 ms.
 	quietParts = 20
-	// lateParts is by which part of a TTL a heartbeat may be seen late.
+	// lateParts divides the TTL to give the delay with which a heartbeat may be seen.
 	lateParts = 20
-	// usualTTL stands for that of the members where none is known.
+	// usualTTL is assumed while no member's TTL is known.
 	usualTTL = 10 * time.Second
-	// lookPatience is how long a look may take before it is made again, on another
-	// connection: one that was lost in silence answers never. Each in vain doubles it.
+	// lookPatience is how long a look may take before it is repeated on another connection, because
+	// a connection lost in silence never answers. Each failed look doubles it.
 	lookPatience = 4 * time.Second
-	// distrust is for how long hints are not relied on after a change that came
-	// without one, such as by a process that sends none (NoNotify).
+	// distrust is how long readers do not rely on hints after a change that came without one. A
+	// process with NoNotify sends none.
 	distrust = time.Minute
 )
 
-// pace is how often readers look without a hint.
+// pace has the shortest and the longest time between two looks.
 type pace struct{ fast, idle time.Duration }
 
 func newPace(l driver.Limits) pace { return pace{l.PollPeriod, max(l.PollPeriod, l.IdlePollPeriod)} }
 
-// between is d within the bounds.
+// between returns d within the limits.
 func (p pace) between(d time.Duration) time.Duration { return min(max(d, p.fast), p.idle) }
 
-// slow is the longest time between two looks of readers that no hint reaches.
+// slow returns the longest time between two looks of readers that no hint reaches.
 func (p pace) slow(ttl time.Duration) time.Duration { return p.between(ttl / lateParts) }
 
-// net is the time between two looks of readers whom hints reach: longer than the
-// time between two heartbeats, which lead to a look by themselves.
+// net returns the time between two looks of readers that get hints. It is longer than the time
+// between two heartbeats, because heartbeats trigger looks.
 func (p pace) net(ttl time.Duration) time.Duration { return p.between(ttl * 2 / 5) }
 
-// attention is what readers of one kind expect. Safe for concurrent use.
+// attention decides how often readers of one kind look. Safe for concurrent use.
 type attention struct {
 	pace
 	mu      sync.Mutex
-	changed time.Time // the last change, hint or call that changes something
-	untold  time.Time // the last change that came without a hint
+	changed time.Time // the last change, hint, or call that changes something
+	untold  time.Time // the last change without a hint
 	stirred chan struct{}
 }
 
-// expect has readers look often from now on: something is under way.
+// expect makes readers look often from now on, because changes are coming.
 func (a *attention) expect() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,7 +65,7 @@ func (a *attention) expect() {
 	}
 }
 
-// stir returns a channel that is closed when readers that look seldom are to look often.
+// stir returns a channel that is closed when slow readers must look often.
 func (a *attention) stir() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,15 +75,15 @@ func (a *attention) stir() <-chan struct{} {
 	return a.stirred
 }
 
-// doubt has readers poll although hints reach them.
+// doubt makes readers poll although they get hints.
 func (a *attention) doubt() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.untold = time.Now()
 }
 
-// next is the time between two looks: hears says whether hints come, ttl is the
-// shortest of the members, and late says that the heartbeat of one of them is.
+// next returns the time between two looks. hears reports whether hints arrive, ttl is the shortest
+// of the members, and late reports whether a member's heartbeat is late.
 func (a *attention) next(hears bool, ttl time.Duration, late bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,8 +99,8 @@ func (a *attention) next(hears bool, ttl time.Duration, late bool) time.Duration
 	return min(max(now.Sub(a.changed)/quietParts, a.fast), a.slow(ttl))
 }
 
-// peers are the members that Observe reported, and when their heartbeats were seen.
-// Safe for concurrent use.
+// peers are the members that Observe reported, and when it saw their heartbeats. Safe for
+// concurrent use.
 type peers struct {
 	mu   sync.Mutex
 	of   map[driver.SessionID]peer
@@ -110,10 +110,10 @@ type peers struct {
 type peer struct {
 	ttl     time.Duration
 	version driver.Version
-	at      time.Time // of the first look for it that found this version
+	at      time.Time // of the first look that found this version
 }
 
-// learn takes in what a view says of the members.
+// learn takes the members from a view.
 func (p *peers) learn(v *driver.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *peers) learn(v *driver.View) {
 	}
 }
 
-// saw takes in the versions of the sessions asked for.
+// saw takes the versions of the sessions asked for.
 func (p *peers) saw(asked []driver.Beat, versions map[driver.SessionID]driver.Version) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +148,8 @@ func (p *peers) saw(asked []driver.Beat, versions map[driver.SessionID]driver.Ve
 	}
 }
 
-// beats says that a session of this Backend sent a heartbeat, which no hint tells of
-// here: those of other processes ask for it, and seldom others here.
+// beats records a heartbeat of a session of this Backend, for which no hint arrives here. Usually
+// other processes ask for these heartbeats, and rarely readers in this one.
 func (p *peers) beats(id driver.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,8 +169,8 @@ func (p *peers) here() <-chan struct{} {
 	return p.beat
 }
 
-// expected returns the shortest TTL of the members, and whether one of those asked for
-// has been silent for half its TTL. After four the others have left it as it is.
+// expected returns the shortest TTL of the members, and whether a session asked for has been silent
+// for half its TTL. After four TTLs it no longer counts, because the others have left it.
 func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,8 +193,8 @@ func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	return ttl, false
 }
 
-// lastView is what the last Observe left off with, so that a call that goes on there
-// waits at once. Safe for concurrent use.
+// lastView is the state at the end of the last Observe, so that a call that continues from there
+// waits immediately. Safe for concurrent use.
 type lastView struct {
 	mu     sync.Mutex
 	cursor driver.Cursor
@@ -208,7 +208,7 @@ func (l *lastView) set(cursor driver.Cursor, beats map[driver.SessionID]driver.V
 	l.cursor, l.beats, l.from = cursor, maps.Clone(beats), from
 }
 
-// goOn returns where to go on if the query asks for nothing that the last look would
+// goOn returns the state to continue from, if the query asks for nothing that the last look would
 // have reported.
 func (l *lastView) goOn(q driver.ObserveQuery) waiting {
 	l.mu.Lock()
@@ -228,14 +228,13 @@ func (l *lastView) goOn(q driver.ObserveQuery) waiting {
 	return from
 }
 
-// waiting is since when a reader waits, and for which hints. The zero value is a
-// reader that is to look first.
+// waiting is since when a reader waits, and for which hints. With the zero value it looks first.
 type waiting struct {
-	since                time.Time // the last look began
+	since                time.Time // start of the last look
 	changed, beats, here <-chan struct{}
 }
 
-// news is what a look found.
+// news is the result of a look.
 type news int
 
 const (
@@ -244,7 +243,7 @@ const (
 	states
 )
 
-// reader is a call that blocks.
+// reader is a blocking call.
 type reader struct {
 	b     *Backend
 	of    Readers
@@ -254,11 +253,11 @@ type reader struct {
 	look func(ctx context.Context) (news, error)
 }
 
-// poll looks until there are news: after each hint, and without any as often as the
-// pace of its kind says (O2). Anybody may send hints: each that leads to nothing doubles
-// the pause before the next counts, until none came for a poll period.
+// poll looks until there is news: after each hint, and otherwise at the pace of its kind (O2).
+// Any user may send hints. So each useless hint doubles the pause before the next one counts, until
+// none has come for a poll period.
 func (r *reader) poll(ctx context.Context) error {
-	hinted := true // what changed before the first look is no evidence
+	hinted := true // changes before the first look are no evidence
 	patience := lookPatience
 	for pause := hintPause; ; {
 		if err := r.b.store.Check(); err != nil {
@@ -296,7 +295,7 @@ func (r *reader) poll(ctx context.Context) error {
 	}
 }
 
-// wait waits until the next look is due, and reports whether a hint said so.
+// wait waits until the next look is due, and reports whether a hint caused it.
 func (r *reader) wait(ctx context.Context, pause *time.Duration) (hinted bool, err error) {
 	wait := r.from
 	stirred := r.stir()

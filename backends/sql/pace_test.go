@@ -37,8 +37,8 @@ func newWatcher(hears bool) *watcher {
 	return w
 }
 
-// begin polls until the change that happen makes, and returns a function that says how
-// late it was found, and after how many looks.
+// begin polls until the change that happen makes. It returns a function that returns how late the
+// change was found, and after how many looks.
 func (w *watcher) begin(t *testing.T) (found func() (looks int)) {
 	w.found.Store(int64(nothing))
 	w.looks.Store(0)
@@ -54,7 +54,7 @@ func (w *watcher) begin(t *testing.T) (found func() (looks int)) {
 	}
 }
 
-// late is how late a change is found that no hint tells of.
+// late returns how late a change without a hint is found.
 func (w *watcher) late(t *testing.T, after time.Duration) (late time.Duration, looks int) {
 	found := w.begin(t)
 	time.Sleep(after)
@@ -64,7 +64,7 @@ func (w *watcher) late(t *testing.T, after time.Duration) (late time.Duration, l
 	return time.Since(at), looks
 }
 
-// TestLookInVain: a look without an answer is made again, and has longer each time.
+// TestLookInVain: a look without an answer is repeated, and gets more time each time.
 func TestLookInVain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestLookInVain(t *testing.T) {
 	})
 }
 
-// TestPollsSeldom: a reader whom hints reach looks every two fifths of a TTL, and finds
-// what no hint told of; from then on it relies on none, for a while.
+// TestPollsSeldom: a reader that gets hints looks every two fifths of a TTL, and finds a change
+// without a hint. From then on it does not rely on hints for a while.
 func TestPollsSeldom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestPollsSeldom(t *testing.T) {
 	})
 }
 
-// TestPollsByExpectation: a reader whom no hint reaches looks often when something is
-// expected, and twice a second otherwise.
+// TestPollsByExpectation: a reader without hints looks often when changes are expected, and
+// otherwise twice a second.
 func TestPollsByExpectation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,8 +192,8 @@ func TestPollsByExpectation(t *testing.T) {
 	})
 }
 
-// TestGoesOn: a call that asks for what the last one reported waits at once, and is
-// woken by what came in between; one that asks for more looks first.
+// TestGoesOn: a call that asks for what the last one reported waits immediately, and a change in
+// between wakes it. A call that asks for more looks first.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	changed := make(chan struct{})

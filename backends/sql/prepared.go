@@ -23,8 +23,7 @@ type Prepared struct {
 	ready [statementCount]*stdsql.Stmt
 }
 
-// Prepare returns the statements, which are prepared on a *sql.DB or *sql.Conn when
-// they are first used.
+// Prepare returns the statements. Each is prepared on a *sql.DB or *sql.Conn at its first use.
 func Prepare(on preparer, stmts *Statements) *Prepared {
 	return &Prepared{on: on, stmts: stmts}
 }
@@ -56,12 +55,12 @@ func (p *Prepared) Close() error {
 	return errors.Join(errs...)
 }
 
-// NewTx returns a Tx that runs statements where they were prepared, or in the
-// transaction in, if it is not nil, of the pool on which they were prepared.
+// NewTx returns a Tx that runs statements on the connection or pool that prepared them. If in is
+// not nil, it runs them in that transaction of the pool.
 func NewTx(p *Prepared, in *stdsql.Tx) *Tx { return RunOn(preparedRunner{p, in}, p.stmts) }
 
-// preparedRunner is a Runner on database/sql, which has no way to send several
-// statements at once: it runs each when it is queued.
+// preparedRunner is a Runner on database/sql, which cannot send several statements together. So it
+// runs each when it is queued.
 type preparedRunner struct {
 	p  *Prepared
 	in *stdsql.Tx

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// probe proves on a scratch row that conditional writes are honoured, and that
-// rows matched are counted rather than rows changed (P1).
+// probe proves on a scratch row that the store honours conditional writes, and that it counts the
+// rows matched rather than the rows changed (P1).
 func (b *Backend) probe(ctx context.Context) error {
 	id := rand.Text()
 	steps := []struct {

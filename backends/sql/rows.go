@@ -11,10 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A transaction that is stopped between two statements keeps its locks. It must delay
-// only its own shards and session. So claims and evictions leave locked rows out, look
-// again for a moment, in which an ordinary transaction ends, and then answer ErrRetry
-// for what is still locked.
+// A transaction that is suspended between two statements keeps its locks. It must delay only its
+// own shards and session. So claims and evictions skip locked rows. They repeat this for as long as
+// an ordinary transaction takes, and then answer ErrRetry for rows that are still locked.
 const (
 	lockTries = 40
 	lockPause = 2 * time.Millisecond
@@ -24,7 +23,7 @@ func errBusy(what, name string) error {
 	return fmt.Errorf("tenure: %s %q: %w: another transaction has its row locked", what, name, driver.ErrRetry)
 }
 
-// untilLocked calls lock until it leaves nothing to be locked.
+// untilLocked calls lock until no row is left to lock, or the tries are used up.
 func untilLocked(ctx context.Context, lock func() (left int, err error)) error {
 	var timer *time.Timer
 	for try := 1; ; try++ {
@@ -46,8 +45,8 @@ func untilLocked(ctx context.Context, lock func() (left int, err error)) error {
 	}
 }
 
-// readShards reads the shards' rows, and locks them as the statement does. They
-// are locked in order, so that no two transactions wait for each other.
+// readShards reads the shards' rows, and locks them as the statement does. It locks in order, so
+// that no two transactions wait for each other.
 func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names []string) (map[driver.ShardID]record, error) {
 	records := make(map[driver.ShardID]record, len(names))
 	err := b.askShards(ctx, data, how, names, records)
@@ -57,7 +56,7 @@ func (b *Backend) readShards(ctx context.Context, data *Tx, how Statement, names
 	return records, err
 }
 
-// askShards queues the read of readShards, whose records come once the queue has run.
+// askShards queues the read of readShards. The records are set once the queue has run.
 func (b *Backend) askShards(ctx context.Context, data *Tx, how Statement, names []string, records map[driver.ShardID]record) error {
 	if !slices.IsSorted(names) {
 		names = slices.Sorted(slices.Values(names))
@@ -75,8 +74,8 @@ func (b *Backend) askShards(ctx context.Context, data *Tx, how Statement, names 
 	})
 }
 
-// judge says why the row cannot be used, while no token above floor was granted. One
-// without a valid owner names nobody.
+// judge sets why the row cannot be used. No token above floor was granted. An invalid owner is
+// cleared.
 func (r *record) judge(floor int64) {
 	if why := checkOwner(r.owner, r.granted, floor); why != "" {
 		r.owner, r.why = driver.Owner{}, cmp.Or(r.why, why)
@@ -85,7 +84,7 @@ func (r *record) judge(floor int64) {
 	}
 }
 
-// claimShards locks and reads the rows that exist and that it can lock.
+// claimShards locks and reads the rows that exist and that no other transaction has locked.
 func (b *Backend) claimShards(ctx context.Context, data *Tx, names []string) (map[driver.ShardID]record, error) {
 	records := make(map[driver.ShardID]record, len(names))
 	if len(names) == 0 {
@@ -111,8 +110,8 @@ func join[K comparable, V any](to, from map[K]V, err error) error {
 	return err
 }
 
-// readRest reads, without locks, those of the rows that were not locked. Absent
-// ones stay so while the namespace's row is locked.
+// readRest reads, without locks, the rows that were not locked. Missing rows stay missing while the
+// namespace's row is locked.
 func (b *Backend) readRest(ctx context.Context, data *Tx, names []string, locked map[driver.ShardID]record) (map[driver.ShardID]record, error) {
 	if len(locked) == len(names) {
 		return nil, nil
@@ -126,8 +125,8 @@ func (b *Backend) readRest(ctx context.Context, data *Tx, names []string, locked
 	return b.readShards(ctx, data, shardsRead, rest)
 }
 
-// lockMembers locks members to be removed and returns their versions, and those
-// that another transaction keeps locked.
+// lockMembers locks members to be removed. It returns their versions, and the members that another
+// transaction keeps locked.
 func (b *Backend) lockMembers(ctx context.Context, roster *Tx, of []driver.Beat) (versions map[driver.SessionID]driver.Version, busy map[driver.SessionID]bool, err error) {
 	versions = make(map[driver.SessionID]driver.Version, len(of))
 	rest := slices.Clone(of)

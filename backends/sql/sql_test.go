@@ -46,7 +46,8 @@ func TestCompile(t *testing.T) {
 	if got := s.compiled[itemsPut]; got.rows != 1 || s.bind(itemsPut, []any{"ns", "s", "k", 1, "bytes"})[0] != "bytes" {
 		t.Errorf("a statement of columns is %+v", got)
 	}
-	// with is the file with another text of a statement; without one if it is empty.
+	// with returns the file with another text of a statement, or without the statement if text is
+	// empty.
 	with := func(name, text string) string {
 		head := "-- name: " + name + "\n"
 		before, after, _ := strings.Cut(file.String(), head)
@@ -111,8 +112,8 @@ func (q *queued) Queue(_ context.Context, s Statement, args []any, _ func(Row) e
 	return nil
 }
 
-// TestRowsOfABatch: each way in which a text takes rows gets all of them, and the statement
-// for few or for one is used where the rows fit.
+// TestRowsOfABatch: each form of a text gets all rows, and the statement for few rows or for one is
+// used if the rows fit.
 func TestRowsOfABatch(t *testing.T) {
 	t.Parallel()
 	const eachRows = 64
@@ -288,7 +289,7 @@ func TestInBatches(t *testing.T) {
 	}
 }
 
-// hinted is a store that does nothing but hint.
+// hinted is a store that only sends hints.
 type hinted struct {
 	Store
 	hears atomic.Bool
@@ -313,13 +314,13 @@ func (h *hinted) broadcast() {
 	h.hint = make(chan struct{})
 }
 
-// TestPollHints: hints without a change cost few looks, however many they are, and one
-// with a change behind it is looked after at once, or within the poll period.
+// TestPollHints: hints without a change cost few looks, however many they are. A hint for a change
+// leads to a look immediately, or within the poll period.
 func TestPollHints(t *testing.T) {
 	t.Parallel()
 	const (
 		period = 50 * time.Millisecond
-		most   = 8 // hints that count, each after twice the pause of the one before
+		most   = 8 // hints that count, each after twice the pause of the previous one
 	)
 	// wait returns how many looks a poll took, and how late it saw a change.
 	wait := func(t *testing.T, hints func(*hinted) (changed time.Time)) (looks int, late time.Duration) {
@@ -377,7 +378,7 @@ func TestPollHints(t *testing.T) {
 	})
 }
 
-// cells is a row as it might be in a table of logs.
+// cells is any row of a table of logs.
 type cells struct {
 	first, last int64
 	cuts        string
@@ -392,7 +393,7 @@ func (c cells) Scan(dest ...any) error {
 	return nil
 }
 
-// FuzzChunk cuts what may be in a row: every entry, and all of the payloads.
+// FuzzChunk cuts any row into all of its entries, and into all of the payloads.
 func FuzzChunk(f *testing.F) {
 	f.Add(int64(3), int64(4), "[0,1,3]", []byte("abb"))
 	f.Add(int64(3), int64(3), "[0,0]", []byte(nil))

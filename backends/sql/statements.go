@@ -16,8 +16,7 @@ import (
 // Statement names one statement of a dialect's file.
 type Statement int
 
-// The statements every dialect has. What each must do is described where the
-// parameters are listed, in the catalogue.
+// The statements of every dialect. The catalogue lists their parameters and describes their effect.
 const (
 	namespaceInsert Statement = iota
 	namespaceRead
@@ -108,60 +107,58 @@ const (
 	statementCount
 )
 
-// catalogue lists each statement's name and parameters, in the order in which
-// this package passes them. A parameter that is a list is one JSON array of
-// strings unless said otherwise. A statement with columns is for a batch of rows. A
-// dialect's text takes them in one of three ways, which Compile tells.
+// catalogue lists each statement's name and parameters, in the order in which this package passes
+// them. A list parameter is one JSON array of strings, except where noted. A statement with columns
+// is for a batch of rows. A dialect's text takes the rows in one of three ways: see Compile.
 var catalogue = [statementCount]struct {
 	name    string
 	params  []string
 	columns []string
 }{
 	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}, nil},
-	// Both return the identity, the base, the revision, the highest revision of a shard's
-	// row that was removed (R2), the incarnation on record, and the one under which the
-	// statement runs; '' where the store has none (I2).
+	// Both return the identity, the base, the revision, the highest revision of a removed shard's
+	// row (R2), the recorded incarnation, and the current one; '' for a store without incarnations
+	// (I2).
 	namespaceRead:   {"namespace_read", []string{"namespace"}, nil},
 	namespaceLock:   {"namespace_lock", []string{"namespace"}, nil},
 	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}, nil},
 	namespaceRebase: {"namespace_rebase", []string{"namespace", "base"}, nil},
 	namespaceTrim:   {"namespace_trim", []string{"namespace", "trimmed"}, nil},
-	// The server's clock, in microseconds since 1970. It and the three that lift are
-	// optional: for a store that has an incarnation (I2).
+	// The server's clock, in microseconds since 1970. This statement and the three that lift are
+	// optional. A store with an incarnation needs them (I2).
 	clockRead:     {"clock_read", nil, nil},
 	namespaceLift: {"namespace_lift", []string{"namespace", "base", "revision", "incarnation"}, nil},
 	tailInsert:    {"tail_insert", []string{"namespace", "bucket"}, nil},
 	tailsRead:     {"tails_read", []string{"namespace"}, nil},
-	// Optional: locks counters in the order of the rows, for a dialect whose tails_move
-	// does not.
+	// Optional. Locks counters in the order of the rows, for a dialect whose tails_move does not.
 	tailsLock: {"tails_lock", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// Locks counters until the transaction ends, last of all rows and in the order of
-	// the rows; raises each by the number of entries that logs_insert will add; and notes
-	// the last position that logs_trim will remove, if it is greater than the one noted.
+	// Locks counters until the transaction ends, last of all rows and in the order of the rows.
+	// Raises each by the number of entries that logs_insert will add. Notes the last position that
+	// logs_trim will remove, if it is greater than the noted one.
 	tailsMove: {"tails_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// Optional, as head_write and log_insert: the same for a batch of one row, where
-	// reading rows from JSON takes long.
+	// Optional, as are head_write and log_insert: the same for a batch of one row, for databases
+	// that read rows from JSON slowly.
 	tailMove: {"tail_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// The five that read shards return the same columns. The first four lock the
-	// rows in the order of their names: to change the owner, leaving out rows that
-	// another transaction has locked; to change the owner; to change the head,
-	// which may leave room for fence_touch beside it; and to change the head, leaving
-	// out rows that another transaction has locked.
+	// The five that read shards return the same columns. The first four lock the rows in the order
+	// of their names. The first is for a change of the owner and skips rows that another
+	// transaction has locked. The second is for a change of the owner and waits. The third is for a
+	// change of the head, and may allow fence_touch beside it. The fourth is for a change of the
+	// head and skips locked rows.
 	shardsClaim: {"shards_claim", []string{"namespace", "shards"}, nil},
 	shardsLock:  {"shards_lock", []string{"namespace", "shards"}, nil},
 	shardsHold:  {"shards_hold", []string{"namespace", "shards"}, nil},
 	shardsTry:   {"shards_try", []string{"namespace", "shards"}, nil},
 	shardsRead:  {"shards_read", []string{"namespace", "shards"}, nil},
-	// Grants shards that have no row, and shards that have one. from is the token that
-	// they are granted from; for the second, -1 stands for each row's.
-	// note goes before the row's grants, which are cut at 200 bytes.
+	// Grants shards without a row, and shards with one. from is the token before the grant. For the
+	// second statement, -1 means the token of each row. note is prepended to the row's grants,
+	// which are cut at 200 bytes.
 	shardsInsert:  {"shards_insert", []string{"namespace", "shards", "session", "token", "from", "revision", "note"}, nil},
 	shardsGrant:   {"shards_grant", []string{"namespace", "shards", "session", "token", "from", "revision", "note"}, nil},
 	shardsLift:    {"shards_lift", []string{"namespace", "token", "revision"}, nil},
 	shardsRelease: {"shards_release", []string{"namespace", "shards", "revision", "note"}, nil},
-	// Returns the name, the token and the revision of shards with names from low to below
-	// high that are free and have no head: of all but the newest keep, and of at most limit.
-	// It locks nothing. The other removes rows, which are locked.
+	// Returns the name, the token and the revision of free shards without a head, whose names are
+	// from low to below high. It leaves out the newest keep, and returns at most limit. It locks
+	// nothing. The other statement removes rows that are locked.
 	locksFree:    {"locks_free", []string{"namespace", "low", "high", "keep", "limit"}, nil},
 	shardsDelete: {"shards_delete", []string{"namespace", "shards"}, nil},
 	shardsAll:    {"shards_all", []string{"namespace"}, nil},
@@ -170,8 +167,8 @@ var catalogue = [statementCount]struct {
 	grantsRead:   {"grants_read", []string{"namespace", "shard"}, nil},
 	headRead:     {"head_read", []string{"namespace", "shard"}, nil},
 	headsAll:     {"heads_all", []string{"namespace"}, nil},
-	// The rows exist and are locked. Optional: the same for few, and for one. That for few
-	// may do without the number, which is the next one, and the token, which is the row's.
+	// The rows exist and are locked. Optional: the same for few rows, and for one. The statement
+	// for few may omit the number, which is the next one, and the token, which is the row's.
 	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headsFew:   {"heads_few", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headWrite:  {"head_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
@@ -179,54 +176,52 @@ var catalogue = [statementCount]struct {
 	itemsVersions: {"items_versions", []string{"namespace"}, []string{"shard", "key"}},
 	itemsPut:      {"items_put", []string{"namespace"}, []string{"shard", "key", "version", "bytes"}},
 	itemsDelete:   {"items_delete", []string{"namespace"}, []string{"shard", "key"}},
-	// Both return how many bytes a value has before it.
+	// Both return the length of a value, in bytes, before the value.
 	itemRead: {"item_read", []string{"namespace", "shard", "key"}, nil},
-	// high is the first key after the range, and empty for no bound.
+	// high is the first key after the range, or empty for no limit.
 	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit", "largest"}, nil},
-	// Adds commits, each with the entries first to last of its shard, in a row. cuts: an
-	// array of the offsets in bytes at which each begins, and of the end. The position is
-	// so much back from the one that tails_move made room for; without a counter the
-	// statement must fail.
+	// Adds commits, one row each, with the entries first to last of a shard. cuts is an array of
+	// the offsets in bytes at which the entries begin, and of the end. back is the distance of the
+	// position from the one that tails_move set. Without a counter the statement must fail.
 	logsInsert: {"logs_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
 	logInsert:  {"log_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
-	// Optional: one commit that only appends, decided and written by one statement,
-	// whose row is locked before it is decided upon. It returns the namespace's floor,
-	// which must be at least seen, and the head's seq and oldest as it left them; or
-	// nothing, if it wrote nothing.
+	// Optional: decides and writes one commit that only appends, and locks its row before it
+	// decides. It returns the namespace's floor, which must be at least seen, and the new seq and
+	// oldest of the head. If it writes nothing, it returns no row.
 	logAppend: {"log_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count",
 		"cuts", "payloads"}, nil},
-	// Optional: the same for commits of several shards. It locks the shards in the order
-	// given, each for at most patience (milliseconds), and returns for each commit that it
-	// wrote the floor, the shard, seq and oldest. Lists are the driver's arrays, up to
-	// payloads with an element for each commit: counts are its entries, places its bucket,
-	// and backs how many positions it is back from the counter's. Buckets are in order, and
-	// rise by totals also where a commit is not written.
+	// Optional: the same for commits of several shards. It locks the shards in the given order,
+	// each for at most patience (milliseconds). For each commit that it wrote it returns the floor,
+	// the shard, seq and oldest. Lists are the driver's arrays. Up to payloads they have an element
+	// for each commit. counts are its entries, places its bucket, and backs its distance from the
+	// counter's position. Buckets are in order. They rise by totals even if a commit is not
+	// written.
 	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "patience", "shards", "sessions", "tokens", "numbers", "nonces",
 		"counts", "places", "backs", "cuts", "payloads", "buckets", "totals"}, nil},
-	// Both return the same columns: the rows, in order, that have the entries,
-	// or positions, after to through. Rows may be left out at the end, so that the
-	// payloads of those before the last have less than the number of bytes; a dialect
-	// that makes rows as they are read need not. Before the payloads they have their
-	// number of bytes.
+	// Both return the same columns: in order, the rows that have the entries, or positions, after
+	// to through. Rows may be left out at the end, so that the payloads of the rows before the last
+	// have fewer than bytes. A dialect that makes rows while they are read need not leave any out.
+	// The payloads' length in bytes precedes them.
 	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through", "bytes"}, nil},
 	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through", "bytes"}, nil},
-	// Returns the shard, and the position of the last of the rows that logs_trim removes;
-	// nothing, or 0, where there is none.
+	// Returns the shard, and the position of the last row that logs_trim removes; nothing, or 0,
+	// without one.
 	logsPositions: {"logs_positions", []string{"namespace"}, []string{"shard", "through"}},
-	// Removes the rows all of whose entries are at or before through.
+	// Removes the rows with no entry after through.
 	logsTrim: {"logs_trim", []string{"namespace"}, []string{"shard", "through"}},
-	// Returns a row if the lease is current, the namespace's floor at least seen, and the
-	// incarnation the recorded one, and keeps the lease so until the transaction ends.
+	// Returns a row if the lease is current, the namespace's floor is at least seen, and the
+	// incarnation is the recorded one. It keeps the lease current until the transaction ends.
 	fenceTouch: {"fence_touch", []string{"namespace", "shard", "session", "token", "store_id", "seen"}, nil},
-	// This and members_change are optional, and run before fence_touch and members_hold on a server that certifies
-	// writes: each changes the rows, so that no transaction commits beside it that changes or removes them.
+	// This and members_change are optional. They run before fence_touch and members_hold on a
+	// server that certifies writes. Each changes the rows, so that no concurrent transaction that
+	// changes or removes them commits.
 	fenceChange: {"fence_change", []string{"namespace", "shard", "session", "token"}, nil},
 	probeInsert: {"probe_insert", []string{"id"}, nil},
 	probeUpdate: {"probe_update", []string{"id", "version", "seen"}, nil},
 	probeDelete: {"probe_delete", []string{"id"}, nil},
-	// Optional: for a database that shows commits before they are durable. Each is run
-	// outside any transaction. The first changes a row, if there is one, or returns one if it
-	// needs none; the second makes it, if there is none.
+	// Optional: for a database that shows commits before they are durable. Both run outside any
+	// transaction. The first changes a row, and returns a row without changing it if it needs no
+	// change. The second inserts a missing row.
 	barrierWrite:  {"barrier_write", []string{"id"}, nil},
 	barrierInsert: {"barrier_insert", []string{"id"}, nil},
 	rosterInsert:  {"roster_insert", []string{"namespace", "store_id"}, nil},
@@ -235,11 +230,11 @@ var catalogue = [statementCount]struct {
 	rosterLock:  {"roster_lock", []string{"namespace"}, nil},
 	rosterRaise: {"roster_raise", []string{"namespace", "revision"}, nil},
 	nodeRead:    {"node_read", []string{"namespace", "node"}, nil},
-	// Makes or changes the row. Rows whose names begin with "!", which no label may,
-	// are this package's: the three below leave them out.
+	// Inserts or changes the row. Rows with names that begin with "!", which no label can have,
+	// belong to this package. The three statements below leave them out.
 	nodeWrite: {"node_write", []string{"namespace", "node", "session"}, nil},
 	nodesAll:  {"nodes_all", []string{"namespace"}, nil},
-	// At most so many, in the order of their names, whose session is no member.
+	// At most limit labels whose session is no member, in the order of their names.
 	nodesIdle:   {"nodes_idle", []string{"namespace", "limit"}, nil},
 	nodesDelete: {"nodes_delete", []string{"namespace", "nodes"}, nil},
 	memberNode:  {"member_node", []string{"namespace", "session"}, nil},
@@ -249,28 +244,29 @@ var catalogue = [statementCount]struct {
 	memberHold:    {"member_hold", []string{"namespace", "session"}, nil},
 	membersHold:   {"members_hold", []string{"namespace", "sessions"}, nil},
 	membersChange: {"members_change", []string{"namespace", "sessions"}, nil},
-	// Locks a member's row to be updated, unless another transaction has locked it, and
-	// returns the columns of members_all.
+	// Locks a member's row for an update, unless another transaction has locked it. Returns the
+	// columns of members_all.
 	memberLock: {"member_lock", []string{"namespace", "session"}, nil},
 	memberUpdate: {"member_update", []string{"namespace", "session", "priority", "weight", "meta", "draining",
 		"updates", "revision"}, nil},
 	membersPresent: {"members_present", []string{"namespace", "sessions"}, nil},
-	// Locks members and their beats, leaving out those that another transaction has
-	// locked, and returns sessions and versions.
+	// Locks members and their beats, except those that another transaction has locked. Returns
+	// sessions and versions.
 	membersLock:   {"members_lock", []string{"namespace", "sessions"}, nil},
 	membersAll:    {"members_all", []string{"namespace"}, nil},
 	membersSince:  {"members_since", []string{"namespace", "revision"}, nil},
 	membersDelete: {"members_delete", []string{"namespace", "sessions"}, nil},
 	beatInsert:    {"beat_insert", []string{"namespace", "session"}, nil},
-	// Both lock the row and return its version; the first, which is optional where a lock
-	// never outlives a commit's flush, leaves out a row that another transaction has locked.
+	// Both lock the row and return its version. The first skips a row that another transaction has
+	// locked. It is optional for a database whose locks never outlive a commit's flush.
 	beatTry:   {"beat_try", []string{"namespace", "session"}, nil},
 	beatLock:  {"beat_lock", []string{"namespace", "session"}, nil},
 	beatWrite: {"beat_write", []string{"namespace", "session", "version"}, nil},
 	beatsLift: {"beats_lift", []string{"namespace", "by"}, nil},
 	beatsRead: {"beats_read", []string{"namespace", "sessions"}, nil},
-	// Optional, where one statement is sent at a time: namespaceRead, rosterRead without
-	// the incarnation and beatsRead in one, a row per session or one without any.
+	// Optional, for a server to which one statement is sent at a time: namespaceRead, rosterRead
+	// without the incarnation, and beatsRead in one. It returns a row per session, or one without
+	// any.
 	lookRead:         {"look_read", []string{"namespace", "sessions"}, nil},
 	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}, nil},
 	departureRead:    {"departure_read", []string{"namespace", "session"}, nil},
@@ -279,21 +275,21 @@ var catalogue = [statementCount]struct {
 	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}, nil},
 }
 
-// Statements are a dialect's statements, ready to be prepared. Immutable but for Certify, safe
-// for concurrent use.
+// Statements are a dialect's statements, ready to be prepared. They are immutable except for
+// Certify, and safe for concurrent use.
 type Statements struct {
 	compiled  [statementCount]compiled
-	prefix    string // of the tables, with a schema's or database's name, if any
+	prefix    string // prefix of the tables, with the name of a schema or database, if any
 	certified bool   // see Certify
 }
 
 type compiled struct {
 	text string
-	args []int // for each placeholder, the index of the parameter it stands for
-	rows int   // of a batch that one execution takes; 0: all, as JSON
+	args []int // index of the parameter for each placeholder
+	rows int   // rows of a batch per execution; 0: all, as JSON
 }
 
-// common are the statements that no dialect has to say in its own words.
+// common are the statements that a dialect need not define.
 //
 //go:embed statements.sql
 var common string
@@ -301,7 +297,7 @@ var common string
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+(?: [a-z_]+)*)\s*$`)
 	parameter = regexp.MustCompile(`\beach\([0-9]+, :[a-z_]+\)|(^|[^:a-z_]):([a-z_]+)`)
-	// What a statement for all rows of a batch has, and one for n.
+	// What the text of a statement contains: for all rows of a batch, and for n rows.
 	rowsParameter = regexp.MustCompile(`(^|[^:a-z_]):rows\b`)
 	eachParameter = regexp.MustCompile(`\beach\(([0-9]+), :`)
 	// A prefix may follow the quoted name of a schema or database.
@@ -309,10 +305,10 @@ var (
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
 )
 
-// tooWide stands for text that is too wide. No name, and nothing in JSON, is that.
+// tooWide stands for text that is too wide. It is no name and no JSON.
 const tooWide = "!"
 
-// bound expands bounded(column). Bytes that are too wide are NULL.
+// bound expands bounded(column), in which bytes that are too wide become NULL.
 func bound(text string) (string, error) {
 	var unknown []error
 	text = bounded.ReplaceAllStringFunc(text, func(call string) string {
@@ -343,10 +339,10 @@ func (s Statement) optional() bool {
 	}
 }
 
-// lacks reports whether a dialect's text may do without a parameter.
+// lacks reports whether a dialect's text may omit a parameter.
 func (s Statement) lacks(param string) bool {
 	switch s {
-	case logsRead, logsTail: // where rows are made as they are read
+	case logsRead, logsTail: // for dialects that make rows while they are read
 		return param == "bytes"
 	case tailsLock:
 		return param == "count" || param == "trimmed"
@@ -357,7 +353,7 @@ func (s Statement) lacks(param string) bool {
 	}
 }
 
-// parameters lists what a text is given, for an error.
+// parameters lists the parameters of a text, for an error.
 func (s Statement) parameters() string {
 	spec := catalogue[s]
 	list := ":" + strings.Join(spec.params, ", :")
@@ -367,25 +363,24 @@ func (s Statement) parameters() string {
 	return list
 }
 
-// Compile reads a dialect's file: sections that begin with "-- name: x", each one
-// statement with :parameters, or with "-- name: x y", the same one for both. The catalogue, in this package's statements.go, lists
-// the statements, their parameters, and what each must do. Those of this package's
-// statements.sql serve where the dialect has none of that name. An error names all that is
-// missing.
+// Compile reads a dialect's file. A section begins with "-- name: x" and has one statement with
+// :parameters. A section that begins with "-- name: x y" defines two equal statements. The
+// catalogue, in this package's statements.go, lists the statements, their parameters and their
+// effects. If the dialect lacks a statement, the one in this package's statements.sql is used. An
+// error names everything that is missing.
 //
-//   - placeholder gives the text of the i-th placeholder of a statement, counted from
-//     1. Each occurrence of a parameter gets its own, so "$n" does not repeat.
-//   - Names of tables and indexes begin with "tenure_", which the prefix replaces. The
-//     prefix may begin with the quoted name of a schema and a dot.
-//   - A statement for a batch of rows has the parameter :rows, one JSON array of
-//     arrays with bytes in base64, and runs once; or it has the columns as parameters,
-//     and runs once for each row; or it has each(n, :column), which becomes n
-//     placeholders with ", " between, and runs once for n rows: fewer are filled up
-//     with the last.
-//   - bounded(column) becomes "CASE WHEN octet_length(column) <= its width THEN column
-//     ... END", so that a value that is too wide never leaves the database. A dialect
-//     whose database has no octet_length has every statement with bounded itself, and
-//     replaces it before it calls Compile.
+//   - placeholder returns the text of a statement's placeholder number i, which begins with 1. Each
+//     occurrence of a parameter gets a separate one, so "$n" does not repeat.
+//   - Names of tables and indexes begin with "tenure_", which the prefix replaces. The prefix may
+//     begin with the quoted name of a schema and a dot.
+//   - A statement for a batch of rows has one of three forms. With the parameter :rows, one JSON
+//     array of arrays with bytes in base64, it runs once. With the columns as parameters it runs
+//     once for each row. With each(n, :column), which becomes n placeholders with ", " between, it
+//     runs once for n rows, and the last row fills up a smaller batch.
+//   - bounded(column) becomes "CASE WHEN octet_length(column) <= its width THEN column ... END", so
+//     that a value that is too wide never leaves the database. If a dialect's database has no
+//     octet_length, the dialect defines every statement with bounded, and replaces bounded before
+//     it calls Compile.
 func Compile(file, prefix string, placeholder func(i int) string) (*Statements, error) {
 	if !qualified.MatchString(prefix) {
 		return nil, invalid("table prefix %.100q: use lower-case letters, digits and \"_\", at most 32 bytes, a letter first", prefix)
@@ -424,7 +419,7 @@ func Compile(file, prefix string, placeholder func(i int) string) (*Statements, 
 	return s, nil
 }
 
-// sections cuts a dialect's file.
+// sections returns the sections of a dialect's file by name.
 func sections(file string) map[string]string {
 	texts := make(map[string]string)
 	marks := section.FindAllStringSubmatchIndex(file, -1)
@@ -491,8 +486,9 @@ func (s Statement) compile(text, prefix string, placeholder func(int) string) (c
 	return c, errors.Join(wrong...)
 }
 
-// Certify is for a server that certifies writes, where a lock of one node is nothing to another one: decisions then
-// change what rivals change too. It puts another text for old in all statements. Call it before their first use.
+// Certify is for a server that certifies writes, on which a lock of one node has no effect on
+// another. Decisions then also change the rows that rivals change. Certify replaces old by text in
+// all statements. It is called before their first use.
 func (s *Statements) Certify(old, text string) {
 	s.certified = true
 	for i := range s.compiled {
@@ -500,15 +496,15 @@ func (s *Statements) Certify(old, text string) {
 	}
 }
 
-// has reports whether the dialect has an optional statement, and it is to be used.
+// has reports whether the dialect has an optional statement that is to be used.
 func (s *Statements) has(of Statement) bool {
 	return s.compiled[of].text != "" && (s.certified || of != fenceChange && of != membersChange)
 }
 
-// Text is the statement as it is sent, with the dialect's placeholders.
+// Text returns the statement as it is sent, with the dialect's placeholders.
 func (s *Statements) Text(of Statement) string { return s.compiled[of].text }
 
-// bind puts the parameters in the order of the statement's placeholders.
+// bind returns the parameters in the order of the statement's placeholders.
 func (s *Statements) bind(of Statement, params []any) []any {
 	c := &s.compiled[of]
 	args := make([]any, len(c.args))
@@ -518,7 +514,7 @@ func (s *Statements) bind(of Statement, params []any) []any {
 	return args
 }
 
-// forRows is the statement for a batch of n rows: a dialect may have one for fewer.
+// forRows returns the statement for a batch of n rows. A dialect may have one for fewer.
 func (s *Statements) forRows(of Statement, n int) Statement {
 	fits := func(fewer Statement) bool { return n <= s.compiled[fewer].rows }
 	switch {
@@ -534,7 +530,7 @@ func (s *Statements) forRows(of Statement, n int) Statement {
 	return of
 }
 
-// wakes says who waits for what the statement moves.
+// wakes returns the readers that wait for the statement's changes.
 func (s Statement) wakes() Readers {
 	switch s {
 	case namespaceRaise, namespaceRebase, namespaceLift, rosterRaise:

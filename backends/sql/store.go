@@ -2,31 +2,29 @@ package sql
 
 import "context"
 
-// Store runs the shared code's transactions on one database product. All methods
-// are safe for concurrent use.
+// Store runs the transactions of this package on one database product. All methods are safe for
+// concurrent use.
 //
-// A function given to a method may be run again after a failure that certainly
-// applied nothing, and uses only the context handed to it. If it returns an
-// error, the transaction is rolled back and that error returned; an error of the
-// database is classified first (rule E1): ErrRetry if the transaction was
-// certainly not applied, no sentinel if that is unknown. The caller's context
-// ends a wait promptly (X1): as ErrRetry if the transaction had not begun, else
-// unknown.
+// A Store may run a function again after a failure that certainly applied nothing. The function
+// uses only the context that it gets. If the function returns an error, the Store rolls back the
+// transaction and returns that error. It first classifies an error of the database (rule E1):
+// ErrRetry if the transaction was certainly not applied, no sentinel if the outcome is unknown. If
+// the caller's context ends, the method returns promptly (X1), with ErrRetry if the transaction had
+// not begun, and otherwise with an unknown outcome.
 type Store interface {
 	// WriteData runs fn in a write transaction on the data tables.
 	WriteData(ctx context.Context, fn func(ctx context.Context, data *Tx) error) error
 
-	// WriteRoster runs fn in a write transaction on the roster's tables. It does
-	// not wait behind WriteData (E4).
+	// WriteRoster runs fn in a write transaction on the roster's tables. It does not wait for
+	// WriteData (E4).
 	WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// WriteBeat is WriteRoster for a heartbeat. What it wrote need not survive a crash that
-	// ends all members as well.
+	// WriteBeat is WriteRoster for a heartbeat. A crash that also ends all members may undo its
+	// writes.
 	WriteBeat(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// WriteOwners runs fn in a write transaction on the data tables. From the call
-	// of roster until the transaction has committed, the rows that fn reads in the
-	// roster do not change (A1). fn writes nothing there.
+	// WriteOwners runs fn in a write transaction on the data tables. Between the call of roster and
+	// the commit, the rows that fn reads in the roster do not change (A1). fn writes nothing there.
 	WriteOwners(ctx context.Context, fn func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error) error
 
 	// ReadData runs fn on one snapshot of the data tables.
@@ -35,40 +33,39 @@ type Store interface {
 	// ReadRoster runs fn on one snapshot of the roster's tables.
 	ReadRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// Read runs fn, which makes single reads outside any transaction: each sees
-	// what was committed before it (Get, List, and the looks of a poll). A barrier's
-	// write, too, is a transaction by itself.
+	// Read runs fn, which makes single reads outside any transaction. Each sees what was committed
+	// before it. Get, List, the looks of a poll, and a barrier's write, which is a transaction
+	// alone, use it.
 	Read(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
-	// Ping is Read for a single small read, which does not wait behind other calls
-	// (E4).
+	// Ping is Read for a single small read. It does not wait for other calls (E4).
 	Ping(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
-	// Check says whether the store is still the one that was opened, as far as
-	// that can be told without asking the database (I1).
+	// Check returns an error if the store is not the one that was opened, as far as it can find out
+	// without a query (I1).
 	Check() error
 
-	// Classify wraps an error of the database, met in a transaction that is not
-	// the store's own and that its owner rolls back, as Store describes.
+	// Classify wraps a database error, as Store describes. The error is of a transaction that
+	// another library owns and rolls back.
 	Classify(err error) error
 
-	// Changed returns a channel that is closed at a hint that something changed for
-	// readers of the kind given; for Watchers, in another process. There need not be
-	// hints: readers poll as well.
+	// Changed returns a channel that is closed at a hint that something changed for the given
+	// readers. For Watchers the change is in another process. Hints are optional, because readers
+	// poll as well.
 	Changed(of Readers) <-chan struct{}
 
-	// Hears reports whether hints tell of the changes that other processes make. A
-	// store that stops hearing finds out within Limits.IdlePollPeriod, reports false
-	// from then on, and hints to all readers.
+	// Hears reports whether hints arrive for the changes of other processes. A store that no longer
+	// hears finds out within Limits.IdlePollPeriod. It then reports false and sends a hint to all
+	// readers.
 	Hears() bool
 
-	// Close ends everything that is blocked, with ErrClosed, and leaves nothing
-	// behind (E3).
+	// Close ends all blocked calls with ErrClosed, and leaves no goroutine or connection behind
+	// (E3).
 	Close() error
 }
 
-// Readers are kinds of blocked calls. A commit of entries, of which there can be
-// thousands a second, wakes no Observe (O3).
+// Readers are kinds of blocked calls. The entries of commits, thousands a second, wake no Observe
+// (O3).
 type Readers uint8
 
 // The kinds, which can be combined.
@@ -79,5 +76,5 @@ const (
 	Watchers
 )
 
-// Everybody is readers of all kinds.
+// Everybody has readers of all kinds.
 const Everybody = Observers | Tailers | Watchers

@@ -11,22 +11,20 @@ type Row interface {
 	Scan(dest ...any) error
 }
 
-// Runner runs statements on one connection, in a transaction or, for single
-// reads, without one. Args are in the order of the statement's placeholders.
-// Used by one goroutine at a time.
+// Runner runs statements on one connection, in a transaction or, for single reads, without one.
+// args are in the order of the statement's placeholders. One goroutine at a time uses a Runner.
 type Runner interface {
 	// Exec runs a statement and returns the number of rows it matched.
 	Exec(ctx context.Context, s Statement, args []any) (int64, error)
 
-	// Query calls each for every row. Each may return ErrEnough to end it early.
+	// Query calls each for every row. If each returns ErrEnough, Query ends early.
 	Query(ctx context.Context, s Statement, args []any, each func(Row) error) error
 
-	// Queue is Query, or with a nil each Exec, for a statement whose result is not
-	// needed at once: it runs with the next one that is not queued, with Flush or
-	// with the commit, in order.
+	// Queue is Query, or Exec if each is nil, for a statement whose result can wait. The statement
+	// runs, in order, with the next one that is not queued, with Flush, or with the commit.
 	Queue(ctx context.Context, s Statement, args []any, each func(Row) error) error
 
-	// Flush runs what is queued.
+	// Flush runs the queued statements.
 	Flush(ctx context.Context) error
 }
 
@@ -44,7 +42,7 @@ type Tx struct {
 // RunOn returns a Tx that runs statements on a runner.
 func RunOn(on Runner, stmts *Statements) *Tx { return &Tx{on: on, stmts: stmts} }
 
-// Woke says who waits for what the statements so far have moved.
+// Woke returns the readers that wait for the changes of the statements so far.
 func (t *Tx) Woke() Readers { return t.woke }
 
 // exec runs a statement and returns the number of rows it matched.
@@ -64,8 +62,8 @@ func (t *Tx) writeRows(ctx context.Context, s Statement, rows [][]any, params ..
 	return t.queueRows(ctx, s, rows, nil, params...)
 }
 
-// queueRows queues a statement for the rows of a batch, if there are any. Each gets its
-// results, once the queue has run; nil for a statement that has none.
+// queueRows queues a statement for the rows of a batch, if there are any. each gets the results
+// once the queue has run; nil for a statement without results.
 func (t *Tx) queueRows(ctx context.Context, s Statement, rows [][]any, each func(Row) error, params ...any) error {
 	if len(rows) == 0 {
 		return nil
@@ -88,7 +86,7 @@ func (t *Tx) queueRows(ctx context.Context, s Statement, rows [][]any, each func
 	return nil
 }
 
-// queue queues a statement whose rows say what it moved.
+// queue queues a statement that returns the shards it moved.
 func (t *Tx) queue(ctx context.Context, s Statement, params []any, each func(Row) error) error {
 	return t.on.Queue(ctx, s, t.stmts.bind(s, params), func(r Row) error {
 		t.woke |= s.wakes()
@@ -96,8 +94,8 @@ func (t *Tx) queue(ctx context.Context, s Statement, params []any, each func(Row
 	})
 }
 
-// ask queues a statement that reads at most one row into dest, and returns
-// whether there was one, which is known once the queue has run.
+// ask queues a statement that reads at most one row into dest. The returned bool is set, once the
+// queue has run, if there was one.
 func (t *Tx) ask(ctx context.Context, s Statement, params []any, dest ...any) (*bool, error) {
 	found := new(bool)
 	err := t.queue(ctx, s, params, func(r Row) error {
@@ -122,5 +120,5 @@ func (t *Tx) rows(ctx context.Context, s Statement, params []any, each func(Row)
 	return t.on.Query(ctx, s, t.stmts.bind(s, params), each)
 }
 
-// flush runs what was queued.
+// flush runs the queued statements.
 func (t *Tx) flush(ctx context.Context) error { return t.on.Flush(ctx) }

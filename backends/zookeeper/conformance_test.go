@@ -213,7 +213,7 @@ func (s *suiteStore) conformance(
 			return b, wire, err
 		},
 		Calls: s.count.calls,
-		// Change logs are all the history there is.
+		// The change logs are the whole history.
 		Compact: func(context.Context) error { return s.removeBelow(node + "/!feed") },
 		Wipe:    func(context.Context) error { return s.removeBelow(node) },
 		Snapshot: func(context.Context) (func(context.Context) error, error) {
@@ -326,7 +326,8 @@ func (s *suiteStore) below(node string) ([]string, error) {
 	return all, nil
 }
 
-// removeBelow removes the nodes below a node, and those that others put there meanwhile.
+// removeBelow removes the nodes below a node, and those that others create there during the
+// removal.
 func (s *suiteStore) removeBelow(node string) error {
 	for {
 		all, err := s.below(node)
@@ -419,7 +420,7 @@ func (l lying) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcom
 	return l.Store.Apply(ctx, c)
 }
 
-// frame is the length of a packet.
+// frame returns the length of a packet.
 func frame(b []byte) int {
 	if len(b) < 4 {
 		return 0

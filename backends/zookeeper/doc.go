@@ -1,6 +1,7 @@
 // Package zookeeper is a backend on a ZooKeeper ensemble, 3.5.3 or later.
 //
-//	b, err := zookeeper.Open(ctx, []string{"zk-0:2181", "zk-1:2181", "zk-2:2181"}, "orders", &zookeeper.Options{TLS: tlsConfig})
+//	b, err := zookeeper.Open(ctx, []string{"zk-0:2181", "zk-1:2181", "zk-2:2181"}, "orders",
+//		&zookeeper.Options{TLS: tlsConfig})
 //
 // Package kv does the work; this package is its store, with permanent nodes only.
 // It relies on no ephemeral node, no sequence suffix and no session of the client. An
@@ -14,7 +15,7 @@
 //     namespace that was removed and created again.
 //   - A batch is one Multi, all or nothing. If it is refused, the compared records are
 //     read on the same connection. Transactions that cannot be applied are answered from
-//     that read, and the others are sent again. Several batches are in flight at once.
+//     that read, and the others are sent again. Several batches are in flight.
 //   - A change log of package changelog has the versions of the records that another
 //     process wrote, in lines that this package adds. So the successor of a hand-over
 //     commits without a read.

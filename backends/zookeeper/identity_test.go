@@ -17,7 +17,7 @@ func TestIdentityTampered(t *testing.T) {
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	admin := client(t, server)
 	user := server.User()
-	// Only the user that makes a directory may write there.
+	// Only the user that creates a directory may write there.
 	root := func(namespace string) string { return "/" + strings.ReplaceAll(namespace, "/", "-") }
 	node := func(namespace string) string { return root(namespace) + "/" + namespace + "/!id" }
 	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {

@@ -64,7 +64,7 @@ func (s *Settings) options() (*Options, error) {
 	return o, nil
 }
 
-// readPassword reads the file of a password of digest authentication.
+// readPassword reads the file with a password of digest authentication.
 func readPassword(path string) (Secret, error) {
 	text, err := driver.ReadSecret(path)
 	if err == nil && (text == "" || strings.Contains(text, ":")) {

@@ -30,13 +30,13 @@ type Options struct {
 	Root string `json:"root" yaml:"root"`
 
 	// User and Password are for digest authentication. With them only this user and
-	// the administrators have rights to new nodes; otherwise everybody has. Neither may
+	// the administrators have rights to new nodes; otherwise every user has. Neither may
 	// contain a colon. The protocol sends the password in clear text, so it needs TLS.
 	User     string `json:"user" yaml:"user"`
 	Password Secret `json:"password" yaml:"password"`
 
 	// Admins have all rights to nodes created from now on. Each is a "scheme:id", such
-	// as "digest:admin:hash" or "x509:CN=admin". With Admins nobody else may change
+	// as "digest:admin:hash" or "x509:CN=admin". With Admins no other user may change
 	// ACLs or remove a permanent record, such as a shard's.
 	Admins []string `json:"admins" yaml:"admins"`
 

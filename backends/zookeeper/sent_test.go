@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestHandOverReads: the successor of a hand-over commits without a read, again and again.
+// TestHandOverReads: the successor of a hand-over commits without a read, repeatedly.
 func TestHandOverReads(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -88,8 +88,8 @@ func TestSentStats(t *testing.T) {
 	s.learnSent("ns/!feed/state-x-1", found{sent: make([]byte, changelog.MaxPiggybackBytes+1), stat: stat{rev: 9}})
 }
 
-// TestForeignRecords: a member writes a change log with a stat that names no record, and
-// makes nodes whose names are no keys. The others read on.
+// TestForeignRecords: a member writes a change log with a stat that names no record, and creates
+// nodes whose names are no keys. The others continue to read.
 func TestForeignRecords(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)

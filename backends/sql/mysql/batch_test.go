@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestBatchStatements: a batch is as many statements for 4 shards as for 256.
+// TestBatchStatements: a batch has as many statements for 4 shards as for 256.
 func TestBatchStatements(t *testing.T) {
 	t.Parallel()
 	o, err := (&Options{Migrate: true, Create: true, MaxConns: 1}).withDefaults()

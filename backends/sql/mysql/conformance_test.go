@@ -58,7 +58,7 @@ func TestConformanceRestart(t *testing.T) {
 }
 
 // harness runs the suite with backends that use dsn. Its own access to the database
-// is direct. Each case has a namespace of its own.
+// is direct. Each case has its own namespace.
 // Other DSNs are other doors to the database.
 func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers.DSN) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
@@ -76,7 +76,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 	if err := db.QueryRowContext(t.Context(), "SELECT version()").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
-	version, _, _ = strings.Cut(version, " ") // without what the distribution adds
+	version, _, _ = strings.Cut(version, " ") // without the distribution's addition
 	var doors []*stdsql.DB
 	for _, other := range others {
 		doors = append(doors, setup.DB(t, other))
@@ -109,7 +109,8 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 	}
 }
 
-// certified is a guard of transactions that are refused when they commit, and say that they may be tried again.
+// certified returns a guard of transactions that may be refused when they commit, with an error
+// that allows a retry.
 func certified(g conformance.Guard) conformance.Guard {
 	begin := g.Begin
 	g.Begin = func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
@@ -128,8 +129,7 @@ func certified(g conformance.Guard) conformance.Guard {
 	return g
 }
 
-// unbound takes the schema's checks away, and gives columns wider types, as an
-// administrator may.
+// unbound removes the schema's checks, and gives columns wider types, as an administrator may.
 func unbound(t *testing.T, db *stdsql.DB) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT CONCAT('ALTER TABLE ', table_name, ' DROP CONSTRAINT ', constraint_name)
@@ -162,7 +162,7 @@ FROM information_schema.table_constraints WHERE table_schema = database() AND co
 	}
 }
 
-// TestBounds: the schema takes the largest of everything, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and nothing beyond.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -170,7 +170,7 @@ func TestBounds(t *testing.T) {
 	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
 }
 
-// TestWideRows is not parallel: it counts what is allocated.
+// TestWideRows is not parallel, because it counts allocations.
 func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestKilledAtCommit ends the connection 200 times from the server's side while it
-// commits or is about to.
+// TestKilledAtCommit ends the connection 200 times from the server's side, while it commits or just
+// before.
 func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
@@ -86,14 +86,14 @@ func TestPings(t *testing.T) {
 	sqlfault.CheckPings(t, b, st, readConns)
 }
 
-// TestPageBytes: what a page leaves of a log is not sent.
+// TestPageBytes: the rest of a log beyond a page is not sent.
 func TestPageBytes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestReadOnly: nothing is granted or committed meanwhile, nobody is lost, and
+// TestReadOnly: on a read-only server nothing is granted or committed, no session is lost, and
 // everything can be read.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
@@ -128,8 +128,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestStoppedTransaction: one that is left open stands in the way of its own shards
-// and session only.
+// TestStoppedTransaction: an open transaction delays only its own shards and session.
 func TestStoppedTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -201,7 +200,7 @@ func awaitLockWait(t *testing.T, dsn servers.DSN) {
 	t.Helper()
 	admin := setup.DB(t, pool.Get(t, servers.MariaDB, nil).Admin())
 	ample.Wait(t, "no statement waits for a lock", func() bool {
-		// InnoDB renews that table only when nobody has read it for 100 ms.
+		// InnoDB renews that table only when it was not read for 100 ms.
 		time.Sleep(150 * time.Millisecond)
 		var waiting int
 		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
@@ -213,8 +212,7 @@ ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, d
 	})
 }
 
-// TestTooSlow: a call ends with its context although a lock is not to be had, and
-// heartbeats go on meanwhile.
+// TestTooSlow: a call ends with its context although a lock is taken, and heartbeats continue.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -312,7 +310,7 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, b, b, calls)
 }
 
-// TestHeartbeatTable beats for 200 members and looks at what that left behind.
+// TestHeartbeatTable beats for 200 members and checks what is left in the table.
 func TestHeartbeatTable(t *testing.T) {
 	t.Parallel()
 	pages := heartbeats(t, pool.Get(t, servers.MariaDB, nil).Database(t), 200, 20)

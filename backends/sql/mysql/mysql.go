@@ -12,17 +12,16 @@ import (
 // Name is the backend's name in Info and of its Opener.
 const Name = "mysql"
 
-// buckets is how many counters order the logs of a new namespace: a commit holds
-// one until it is durable.
+// buckets is the number of counters that order the logs of a new namespace. A commit holds one
+// until it is durable.
 const buckets = 16
 
 //go:embed schema statements.sql
 var files embed.FS
 
-// Backend is a namespace in a MariaDB or MySQL database. It implements
-// driver.Backend; safe for concurrent use. Its FenceTx works on any connection to
-// the same server or cluster, whatever its default database. There a fence waits for
-// commits of its shard, and they for it.
+// Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend. Safe for
+// concurrent use. Its FenceTx works on any connection to the same server or cluster, whatever its
+// default database. A fence there and the commits of its shard wait for each other.
 type Backend struct {
 	*sql.Backend
 	my *store
@@ -31,8 +30,8 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // Open opens the namespace in the database that dsn names, in the form of
-// github.com/go-sql-driver/mysql. The context bounds the opening only. nil options
-// work. An error says in one line what to change.
+// github.com/go-sql-driver/mysql. The context limits the opening only. o may be nil. An error says
+// in one line what to change.
 func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {

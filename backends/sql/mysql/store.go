@@ -14,31 +14,29 @@ import (
 )
 
 const (
-	// Connections beside those for the application's writes. On a slow disk there are six
-	// heartbeats at once, and a batch of each other kind, which share a flush.
+	// Connections besides those for the application's writes. On a slow disk six heartbeats are
+	// pending, and a batch of each other kind. They share a flush.
 	rosterConns = 8
-	// Where heartbeats overlapped, the surplus of their connections is closed again: if all are lost
-	// in silence, each costs a heartbeat, and more than a few cost the lease.
+	// After overlapping heartbeats the surplus of their connections is closed. If all connections
+	// are lost in silence, each kept one costs a heartbeat, and more than a few cost the lease.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
-	// idleLimit ends, on MariaDB, a transaction of a process that was stopped in
-	// it, and lockLimit a wait for a lock, whose caller may be gone. In seconds.
+	// On MariaDB, idleLimit ends the transaction of a process that was suspended in it. lockLimit
+	// ends a wait for a lock, whose caller may be gone. In seconds.
 	idleLimit = 2
 	lockLimit = 2
-	// sessionLimit ends a connection of MySQL, which has no limit for transactions.
-	// In seconds.
+	// sessionLimit ends a connection of MySQL, which cannot limit transactions. In seconds.
 	sessionLimit = 10
-	// certifyTries is how often a transaction begins that another node's changes abort.
+	// certifyTries is the number of attempts at a transaction that another node's changes abort.
 	certifyTries = 20
-	// serverID is the incarnation in all statements (I2), in place of which a node of Galera has clusterID: each node
-	// has its own server_id, and all have one history.
+	// serverID is the incarnation in all statements (I2). On a node of Galera, clusterID replaces
+	// it, because each node has its own server_id and all have one history.
 	serverID  = "@@global.server_id"
 	clusterID = "(SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_state_uuid')"
 )
 
-// store runs the shared code's transactions, each on a connection of the connections it
-// belongs to.
+// store runs transactions, each on a connection for its purpose.
 type store struct {
 	data, roster, reads, pings *connections
 	certifies                  bool // see certifies
@@ -63,8 +61,8 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 	}
 	write := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "SET SESSION autocommit = 0"}
-	// Each single read has a snapshot of its own, each transaction one for all.
-	// A barrier's write is one of them.
+	// Each single read has its own snapshot; a transaction has one for all its reads. A barrier's
+	// write is a single read.
 	read := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "SET SESSION autocommit = 1"}
 	s := &store{life: dialect.NewLife(), certifies: on.certifies}
@@ -87,7 +85,7 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 	return s, err
 }
 
-// transaction runs fn in a write transaction, which its first statement begins.
+// transaction runs fn in a write transaction. fn's first statement begins it.
 func (s *store) transaction(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
@@ -104,12 +102,12 @@ func (s *store) again(call func() error) error {
 		if n := number(err); !s.certifies || n != errDeadlock && n != errNoSavepoint || try == certifyTries {
 			return err
 		}
-		time.Sleep(rand.N(time.Duration(try) * time.Millisecond)) // the rivals do so as well
+		time.Sleep(rand.N(time.Duration(try) * time.Millisecond)) // because the rivals repeat theirs too
 	}
 }
 
-// begin is one attempt at a transaction. MariaDB may not report that another node's changes aborted the transaction
-// between two statements, and begins another one: then it has no savepoint.
+// begin makes one attempt at a transaction. If another node's changes abort the transaction between
+// two statements, MariaDB may begin a new one without an error. That one lacks the savepoint.
 func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
 	return on.with(ctx, func(l *connection) (bool, error) {
 		tx := sql.NewTx(l.prep, nil)
@@ -175,8 +173,7 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
 }
 
-// reading runs fn on a connection of those given, on one snapshot or on one for each
-// statement.
+// reading runs fn on one of the connections, on one snapshot, or on one per statement.
 func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
@@ -219,7 +216,7 @@ func (s *store) Classify(err error) error { return notApplied(err) }
 
 func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
 
-// Hears is false: the database has no notifications.
+// Hears returns false, because the database has no notifications.
 func (s *store) Hears() bool { return false }
 
 func (s *store) Close() error {

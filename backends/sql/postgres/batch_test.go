@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// counter counts statements, but for the one that is due by time.
+// counter counts statements, except commitsWait, which is sent by the clock.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -34,7 +34,7 @@ func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBat
 }
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// TestBatchStatements: a batch is as many statements for 4 shards as for 256.
+// TestBatchStatements: a batch has as many statements for 4 shards as for 256.
 func TestBatchStatements(t *testing.T) {
 	t.Parallel()
 	o, err := (&Options{Migrate: true, Create: true, MaxConns: 1}).withDefaults()
@@ -84,8 +84,8 @@ func TestLockedRow(t *testing.T) {
 	}
 }
 
-// TestBatchBesideFence: a transaction that has proven a lease keeps no write of a batch
-// waiting, nor out of it.
+// TestBatchBesideFence: a transaction with a checked lease neither delays a write of a batch nor
+// makes the batch skip it.
 func TestBatchBesideFence(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)

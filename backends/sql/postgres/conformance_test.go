@@ -79,7 +79,7 @@ func TestConformanceRestart(t *testing.T) {
 }
 
 // harness runs the suite with backends that use dsn. Its own access to the database
-// is direct. Each case has a namespace of its own.
+// is direct. Each case has its own namespace.
 func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	if err := db.QueryRowContext(t.Context(), "SHOW server_version").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
-	version, _, _ = strings.Cut(version, " ") // without what the distribution adds
+	version, _, _ = strings.Cut(version, " ") // without the distribution's addition
 	var cases atomic.Int64
 	return conformance.Harness{
 		Name:    Name,
@@ -116,7 +116,8 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	}
 }
 
-// unbound takes the schema's checks away, as an administrator may, and as in tables of before them.
+// unbound removes the schema's checks, as an administrator may. Tables from before the checks lack
+// them too.
 func unbound(t *testing.T, db *stdsql.DB) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `DO $$ DECLARE c record; BEGIN
@@ -127,7 +128,7 @@ func unbound(t *testing.T, db *stdsql.DB) {
 	}
 }
 
-// TestBounds: the schema takes the largest of everything, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and nothing beyond.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -135,7 +136,7 @@ func TestBounds(t *testing.T) {
 	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, wide)
 }
 
-// TestWideRows is not parallel: it counts what is allocated.
+// TestWideRows is not parallel, because it counts allocations.
 func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
@@ -195,7 +196,7 @@ func beginPgx(ctx context.Context, db *stdsql.DB, b driver.Backend) (*sqlfault.G
 	ended := func(end func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return errors.Join(end(ctx), conn.Close()) }
 	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // in any case, and twice if it was committed
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // always, and a second time after a commit
 	return &sqlfault.GuardedTx{
 		Fence: func(ctx context.Context, fence driver.Fence) error { return b.(*Backend).FencePgx(ctx, tx, fence) },
 		Exec: func(ctx context.Context, statement string) error {

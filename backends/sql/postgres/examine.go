@@ -12,8 +12,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// examination reads what Examine judges. $1 begins the names of the tables. Columns are
-// enough for all rights but DELETE, as the two roles have them.
+// examination reads what Examine judges. $1 begins the names of the tables. Rights on columns
+// suffice, as the two roles have them, except for DELETE.
 const examination = `SELECT clock_timestamp(), current_user, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
   COALESCE((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1 || 'shards')), false),
   current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
@@ -55,12 +55,12 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return append(x.findings(), driver.ClockFinding(before, server, time.Now())), nil
 }
 
-// examined is what the database said.
+// examined is the database's answer.
 type examined struct {
 	role                                string
 	super, owner                        bool
 	fsync, pages, synchronous, standbys string
-	hidden                              string // tables
+	hidden                              string // names of tables
 	missing                             []string
 }
 

@@ -24,8 +24,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestKilledAtCommit ends the server's process behind a connection 200 times while
-// it commits, which takes long here.
+// TestKilledAtCommit ends the server's process of a connection 200 times while it commits, which
+// takes long here.
 func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{Config: []string{"commit_delay = 3000", "commit_siblings = 0"}})
@@ -88,15 +88,14 @@ func TestPings(t *testing.T) {
 	sqlfault.CheckPings(t, b, st, readConns)
 }
 
-// TestPageBytes: what a page leaves of a log is not sent.
+// TestPageBytes: the rest of a log beyond a page is not sent.
 func TestPageBytes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestStoppedTransaction: one that is left open stands in the way of its own shards
-// and session only.
+// TestStoppedTransaction: an open transaction delays only its own shards and session.
 func TestStoppedTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -123,15 +122,15 @@ func TestStoppedTransaction(t *testing.T) {
 	}
 }
 
-// TestDeadlock provokes one with a commit that waits for an item, while it holds the
-// row of its shard: the commit writes nothing, and says so.
+// TestDeadlock causes a deadlock with a commit that waits for an item while it holds its shard's
+// row. The commit writes nothing, and reports that.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
-	// A connection looks for a deadlock once, so long after it began to wait: by then the other
-	// one has to wait as well, on a busy machine too.
+	// A connection looks for a deadlock once, this long after it began to wait. By then the other
+	// one must wait too, even on a busy machine.
 	if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET deadlock_timeout = '8s'", dsn.Name())); err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +162,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestTooSlow: a call ends with its context although a lock is not to be had, and
-// leaves nothing behind that waits.
+// TestTooSlow: a call ends with its context although a lock is taken, and leaves nothing that
+// waits.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -187,7 +186,7 @@ func TestTooSlow(t *testing.T) {
 			ended <- err
 		}()
 		awaitWaiting(t, setup.DB(t, dsn), 1)
-		giveUp(driver.ErrSessionLost) // why the caller gives up says nothing of the outcome (E1)
+		giveUp(driver.ErrSessionLost) // the caller's reason does not show the outcome (E1)
 		err := <-ended
 		if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrSessionLost) || driver.Unknown(err) != c.unknown || !c.unknown && !errors.Is(err, driver.ErrRetry) {
 			t.Errorf("commit %s behind a lock: %v", what, err)
@@ -203,25 +202,25 @@ func TestTooSlow(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 }
 
-// TestHeartbeatsAreHOT beats for many members and looks at what that left behind.
+// TestHeartbeatsAreHOT beats for many members and checks what is left in the table.
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
-	// A server of its own: the other tests' open transactions would keep old versions.
+	// A separate server, because other tests' open transactions would keep old versions.
 	server := servers.New(t, servers.Postgres, nil)
 	members := share.Of(t, "members", 200, 50)
-	pages, hot := heartbeats(t, server.Database(t), members, 60) // while the table finds its size, some are not HOT
+	pages, hot := heartbeats(t, server.Database(t), members, 60) // until the table has its size, some are not HOT
 	t.Logf("60 heartbeats of each of %d members: %d pages, %.1f %% HOT", members, pages, hot)
 	if pages > 20 || hot < 90 {
 		t.Errorf("%d pages and %.1f %% HOT, want at most 20 and at least 90", pages, hot)
 	}
 }
 
-// heartbeats returns the pages of the table afterwards, and the percentage of
-// updates that touched no index.
+// heartbeats returns the number of the table's pages afterwards, and the percentage of updates that
+// changed no index.
 func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int, hot float64) {
 	b := open(t, dsn, Options{NoNotify: true})
 	sqlfault.Heartbeats(t, b, members, rounds)
-	if err := b.Close(); err != nil { // the server's statistics come with the end of a session
+	if err := b.Close(); err != nil { // the server updates its statistics at the end of a session
 		t.Fatal(err)
 	}
 	db := setup.DB(t, dsn)
@@ -253,8 +252,8 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
-// unlimited lets transactions of this process be idle for as long as a busy machine does not
-// run it: else the server ends them, as those of a process that was stopped.
+// unlimited lets transactions of this process be idle while a busy machine does not run it.
+// Otherwise the server ends them, like those of a suspended process.
 func unlimited(t *testing.T, s *store) {
 	t.Helper()
 	for _, pool := range []*pgxpool.Pool{s.data, s.roster} {
@@ -263,7 +262,7 @@ func unlimited(t *testing.T, s *store) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Release() // and not before: each is another one
+			defer conn.Release() // at the end, so that each is a different one
 			if _, err := conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = 0"); err != nil {
 				t.Fatal(err)
 			}
@@ -285,8 +284,8 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, writer, reader, calls)
 }
 
-// TestNotifyFlood: a role without any grant sends notifications as fast as it can. They cause
-// a member few reads, and a hand-over goes through meanwhile.
+// TestNotifyFlood: a role without any grant sends notifications as fast as it can. They cause a
+// member few reads, and a hand-over succeeds.
 func TestNotifyFlood(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
@@ -312,8 +311,8 @@ func TestNotifyFlood(t *testing.T) {
 
 	const (
 		lasts  = 2 * time.Second
-		enough = 5000 // notifications, at least
-		most   = 40   // reads
+		enough = 5000 // least number of notifications
+		most   = 40   // largest number of reads
 	)
 	stop, flooded := make(chan struct{}), make(chan error, 1)
 	var sent atomic.Int64
@@ -368,7 +367,7 @@ func TestNotifyFlood(t *testing.T) {
 	}
 }
 
-// TestHints: a notification wakes the readers that it names, or everybody if it names none.
+// TestHints: a notification wakes the readers that it names, or all readers if it names none.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	h := &link{self: "ME", of: "a/b"}
@@ -394,7 +393,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// FuzzHeard hears whatever a role may send: it wakes readers, or nobody.
+// FuzzHeard hears any message of a role. It wakes readers, or none.
 func FuzzHeard(f *testing.F) {
 	h := &link{self: "ME", of: "a/b"}
 	for _, message := range []string{"YOU.observers a/b", "YOU.tailers a/b", "YOU.watchers a/b", "YOU a/b", "ME a/b", "a/b", ". a/b", "YOU.observers", " a/b", "", "\x00 a/b"} {
@@ -410,8 +409,8 @@ func FuzzHeard(f *testing.F) {
 	})
 }
 
-// TestReadOnlyByDefault: transactions state what they are, so a default that was
-// changed at run time stops nobody.
+// TestReadOnlyByDefault: transactions set their own mode, so a default that is changed at run time
+// stops no member.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -427,7 +426,7 @@ func TestReadOnlyByDefault(t *testing.T) {
 		if err == nil && res[0].Err == nil {
 			break
 		}
-		var ended *pgconn.PgError // of the connections that were
+		var ended *pgconn.PgError // of the former connections
 		if !errors.As(err, &ended) || ended.Code != "57P01" {
 			t.Fatal(res, err)
 		}
@@ -438,9 +437,9 @@ func TestReadOnlyByDefault(t *testing.T) {
 	}
 }
 
-// TestStandby: on a server that comes back as a standby nothing is granted or
-// committed, and the error says why; nobody is lost, and everything can be read. When
-// it is promoted sessions go on, and leases under new tokens (I2).
+// TestStandby: on a server that comes back as a standby nothing is granted or committed, and the
+// error has the reason. No session is lost, and everything can be read. After its promotion
+// sessions continue, with leases under new tokens (I2).
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)
@@ -460,7 +459,7 @@ func TestStandby(t *testing.T) {
 	}
 	refused := func(what string, call func() error) {
 		t.Helper()
-		for { // what was in flight at the restart, and connections that ended with it, come first
+		for { // calls in flight at the restart, and connections that ended with it, come first
 			err := call()
 			if err == nil || driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry) {
 				t.Fatalf("%s: %v, want ErrRetry", what, err)
@@ -478,7 +477,7 @@ func TestStandby(t *testing.T) {
 		return err
 	})
 	refused("heartbeat", func() error { return s.Beat(t.Context()) })
-	for try := range readConns + 1 { // the connections for reads ended with the restart, too
+	for try := range readConns + 1 { // the connections for reads also ended with the restart
 		_, err := b.Observe(t.Context(), driver.ObserveQuery{})
 		if err == nil {
 			break
@@ -491,7 +490,7 @@ func TestStandby(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SELECT pg_promote()")
-	for { // connections that ended, and the calls that find another history, come first
+	for { // ended connections, and calls that find another history, come first
 		err := s.Beat(t.Context())
 		if err == nil {
 			break

@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, and no caller waits
+// in vain.
 func TestPasswordGoexit(t *testing.T) {
 	t.Parallel()
 	b, err := Open(t.Context(), "postgres://u@127.0.0.1:1/d", "app", &Options{Password: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }})

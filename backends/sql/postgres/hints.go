@@ -11,13 +11,13 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 )
 
-// link carries hints by NOTIFY, which takes a lock of the whole server when it
-// commits: no transaction that matters does.
+// link carries hints by NOTIFY. NOTIFY locks the whole server when it commits, so it runs in no
+// transaction that matters.
 type link struct {
 	s       *store
 	connect func(context.Context) (*pgx.Conn, error)
 	channel string // an identifier
-	self    string // tells one's own from those of others
+	self    string // tells this process's hints from others
 	of      string // the namespace
 }
 
@@ -27,7 +27,7 @@ func newLink(s *store, connect func(context.Context) (*pgx.Conn, error), channel
 	return &link{s: s, connect: connect, channel: channel, self: rand.Text(), of: namespace}
 }
 
-// Send notifies everybody who listens.
+// Send notifies all listeners.
 func (l *link) Send(ctx context.Context, to sql.Readers) error {
 	_, err := l.s.reads.Exec(ctx, "SELECT pg_notify($1, $2)", l.channel, l.message(to))
 	return err
@@ -57,11 +57,11 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)
 	}
 }
 
-// message is "process.readers namespace", without the readers if it is for all of
-// them, and without a namespace if it is for nobody.
+// message returns "process.readers namespace". It omits the readers if the hint is for all of them,
+// and the namespace if it is for none.
 func (l *link) message(to sql.Readers) string {
 	switch to &^ sql.Watchers {
-	case sql.Observers: // who see heartbeats as well
+	case sql.Observers: // observers see heartbeats too
 		return l.self + ".observers " + l.of
 	case sql.Tailers:
 		if to == sql.Tailers {
@@ -77,7 +77,7 @@ func (l *link) message(to sql.Readers) string {
 	return l.self + " " + l.of
 }
 
-// heard says which readers a message wakes.
+// heard returns the readers that a message wakes.
 func (l *link) heard(message string) sql.Readers {
 	from, of, _ := strings.Cut(message, " ")
 	self, readers, _ := strings.Cut(from, ".")

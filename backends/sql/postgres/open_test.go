@@ -79,8 +79,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestLockLimits: the server ends transactions of a process that is stopped or cut
-// off.
+// TestLockLimits: the server ends transactions of a process that is suspended or cut off.
 func TestLockLimits(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -260,7 +259,7 @@ func TestRunTimeRole(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal with code %s", text, err, code)
 		}
 	}
-	// The page says what the role can do, in namespaces other than its own as well.
+	// The page lists what the role can do, in other namespaces too.
 	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
 		possible := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 		if res, err := possible.ExecContext(t.Context(), text); err != nil {
@@ -272,7 +271,7 @@ func TestRunTimeRole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A role that may not remove labels or locks: they stay, and nothing else is different.
+	// If a role may not remove labels or locks, they stay, and nothing else changes.
 	sqlfault.Exec(t, setup.DB(t, server.Admin().Database(dsn.Name())), "REVOKE DELETE ON public.tenure_nodes, public.tenure_shards FROM "+app.User())
 	sqlfault.Labels(t, b)
 	sqlfault.Locks(t, sqlfault.Join(t, b, "locks"), "stay", 5, func() {})
@@ -309,7 +308,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
-	for _, mode := range []string{"verify-ca", "require"} { // which mean the same with a CA: whatever it signed
+	for _, mode := range []string{"verify-ca", "require"} { // with a CA both accept every server that it has signed
 		_, err := Open(t.Context(), "postgres://u@db.example/d?sslmode="+mode+"&sslrootcert="+server.CAFile(), "app", nil)
 		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "verify-full") {
 			t.Errorf("sslmode=%s to another host: %v", mode, err)
@@ -317,7 +316,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestPasswordOfEachConnection: a password that changes is asked for again.
+// TestPasswordOfEachConnection: a changed password is read again.
 func TestPasswordOfEachConnection(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -344,7 +343,7 @@ func TestChunks(t *testing.T) {
 	sqlfault.CheckChunks(t, open(t, dsn, Options{}), setup.DB(t, dsn))
 }
 
-// TestOlderTables: a namespace from before the incarnation was recorded goes on.
+// TestOlderTables: a namespace from before incarnations were recorded continues.
 func TestOlderTables(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -356,8 +355,8 @@ func TestOlderTables(t *testing.T) {
 	sqlfault.CheckOlderTables(t, simple, string(schema), "tenure_", func() sqlfault.Floored { return open(t, dsn, Options{}) })
 }
 
-// TestNoIncarnation: a server that keeps its timeline to itself is refused, unless
-// that is what was asked for.
+// TestNoIncarnation: a server that does not report its timeline is refused, unless the options
+// accept it.
 func TestNoIncarnation(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
@@ -370,7 +369,7 @@ func TestNoIncarnation(t *testing.T) {
 	sqlfault.Join(t, open(t, dsn, Options{NoIncarnation: true}), "n1")
 }
 
-// TestConnectionSettings: a role's own settings of a connection do not keep Open from working.
+// TestConnectionSettings: a role's own connection settings do not make Open fail.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -386,7 +385,8 @@ func TestConnectionSettings(t *testing.T) {
 	}
 }
 
-// TestForgottenPooler: Open names the option that a pooler needs, also where the pooler ignores what it does not know.
+// TestForgottenPooler: Open names the option that a pooler needs, even if the pooler ignores
+// unknown settings.
 func TestForgottenPooler(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
@@ -404,7 +404,7 @@ func TestForgottenPooler(t *testing.T) {
 	}
 }
 
-// TestTooFewConnections: an error says how many connections a process needs.
+// TestTooFewConnections: the error names the number of connections that a process needs.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)

@@ -19,27 +19,26 @@ import (
 // Name is the backend's name in Info and of its Opener.
 const Name = "postgres"
 
-// buckets is how many counters order the logs of a new namespace: a commit holds
-// one until it is durable.
+// buckets is the number of counters that order the logs of a new namespace. A commit holds one
+// until it is durable.
 const buckets = 16
 
-// FenceIdleTimeout is after how long the server ends a transaction in which
-// FenceTx or FencePgx was called and that sends no further statement. A stopped
-// process would otherwise keep its shard from being taken.
+// FenceIdleTimeout is the time after which the server ends a transaction that called FenceTx or
+// FencePgx and sends no further statement. Otherwise a suspended process would keep its shard.
 const FenceIdleTimeout = 5 * time.Second
 
-// incarnation tells one history of a server from another (I2): a promotion and a
-// recovery to a point in time begin a new timeline, and another server has another
-// identifier. pg_control_checkpoint has the timeline of the last checkpoint only, which
-// is the former one right after a promotion.
+// incarnation tells one history of a server from another (I2). A promotion and a recovery to a
+// point in time begin a new timeline. Another server has another identifier. pg_control_checkpoint
+// would not do: it has the timeline of the last checkpoint, which right after a promotion is the
+// former one.
 const incarnation = "CASE WHEN pg_is_in_recovery() THEN '' ELSE " +
 	"(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 
 //go:embed schema statements.sql
 var files embed.FS
 
-// Backend is a namespace in a PostgreSQL database. It implements driver.Backend;
-// safe for concurrent use.
+// Backend is a namespace in a PostgreSQL database. It implements driver.Backend. Safe for
+// concurrent use.
 type Backend struct {
 	*sql.Backend
 	pg     *store
@@ -48,9 +47,8 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database that dsn names, a URL or keywords as
-// for libpq. The context bounds the opening only. nil options work. An error says
-// in one line what to change.
+// Open opens the namespace in the database that dsn names, a URL or keywords as for libpq. The
+// context limits the opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -102,21 +100,20 @@ func config(namespace string, o *Options, st *store, stmts *sql.Statements) sql.
 	}
 }
 
-// limitIdle lowers the time-out of the transaction it runs in to FenceIdleTimeout.
+// limitIdle returns a statement that lowers the time-out of its transaction to FenceIdleTimeout.
 func limitIdle() string {
 	return fmt.Sprintf(`SELECT set_config('idle_in_transaction_session_timeout', '%d', true)
 WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '%[1]d ms'`,
 		FenceIdleTimeout.Milliseconds())
 }
 
-// FenceTx checks a lease inside the caller's own transaction on the same
-// database, with any driver that knows $1: it locks the shard's row until that
-// transaction ends, so that what it writes takes effect if and only if the fence
-// is the shard's current grant when it commits (F1). Otherwise the error is a
-// *driver.FencedError with the owner as it is, and the caller must roll back.
-// ErrRetry means that the transaction cannot go on and may be tried again from its
-// start. Fences of one lease do not wait for each other, nor for commits. The
-// server ends the transaction if it idles for FenceIdleTimeout.
+// FenceTx checks a lease inside the caller's transaction on the same database, with any driver that
+// accepts $1. It locks the shard's row until that transaction ends. So the transaction's writes
+// take effect if and only if the fence is the shard's current grant when it commits (F1). Otherwise
+// the error is a *driver.FencedError with the current owner, and the caller must roll back.
+// ErrRetry means that the transaction cannot continue and may be tried again from its start. Fences
+// of one lease wait neither for each other nor for commits. The server ends the transaction if it
+// is idle for FenceIdleTimeout.
 func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)

@@ -12,10 +12,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// runner runs statements on a connection. It sends what is queued together with
-// the statement that needs an answer, or with COMMIT, and BEGIN with the first: a
-// write is two round trips whatever the number of its statements. Used by one
-// goroutine at a time.
+// runner runs statements on a connection. It sends the queued statements together with the
+// statement that needs an answer, or with COMMIT. It sends BEGIN with the first. So a write takes
+// two round trips, whatever the number of its statements. One goroutine at a time uses a runner.
 type runner struct {
 	conn   *pgx.Conn
 	stmts  *sql.Statements
@@ -23,7 +22,7 @@ type runner struct {
 	wait   *waiting
 	begun  bool
 	queue  []step
-	broken error // of a statement: the transaction cannot go on
+	broken error // error of a statement, after which the transaction cannot continue
 }
 
 type step struct {
@@ -67,7 +66,7 @@ func (r *runner) Flush(ctx context.Context) error {
 	return r.send(ctx)
 }
 
-// commit sends what is queued and COMMIT.
+// commit sends the queued statements and COMMIT.
 func (r *runner) commit(ctx context.Context) error {
 	if !r.begun && len(r.queue) == 0 {
 		return nil
@@ -75,8 +74,8 @@ func (r *runner) commit(ctx context.Context) error {
 	return r.send(ctx, step{name: "commit", text: "COMMIT"})
 }
 
-// rollback ends a transaction that has begun. If it cannot, the pool closes the
-// connection, since it is in a transaction.
+// rollback ends the current transaction. If it cannot, the pool closes the connection, because it
+// is in a transaction.
 func (r *runner) rollback(ctx context.Context) {
 	r.queue = nil
 	if r.begun && !r.conn.IsClosed() && r.conn.PgConn().TxStatus() != 'I' {
@@ -84,7 +83,7 @@ func (r *runner) rollback(ctx context.Context) {
 	}
 }
 
-// send runs the queue and what follows it in one round trip.
+// send runs the queue and then last in one round trip.
 func (r *runner) send(ctx context.Context, last ...step) error {
 	if r.broken != nil {
 		return r.broken
@@ -112,7 +111,7 @@ func (r *runner) send(ctx context.Context, last ...step) error {
 	if errors.Is(err, sql.ErrEnough) {
 		err = nil
 	}
-	if closing := results.Close(); err == nil { // a statement outside a transaction is committed here
+	if closing := results.Close(); err == nil { // Close commits a statement outside a transaction
 		err = closing
 	}
 	if given := takeNotice(r.conn.PgConn()); err == nil {

@@ -15,40 +15,39 @@ import (
 )
 
 const (
-	// Connections beside those for the application's writes. Pings have none but
-	// after a lapse of trust.
+	// Connections besides those for the application's writes. Pings have connections only after a
+	// lapse of trust.
 	rosterConns = 3
-	// rosterIdle is how many of those stay open without a call: if all are lost in silence, each
-	// costs a heartbeat, and one more must be to be had.
+	// rosterIdle is how many of these stay open without a call. If all are lost in silence, each
+	// costs a heartbeat, and one more must be available.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
-	// pingAfter is for how long a connection for the application's writes may have been
-	// unused without being tried first: a commit that goes out with all it needs, on
-	// one that has ended, would be unknown.
+	// pingAfter is how long a connection for the application's writes may be unused without a test
+	// before its next use. A commit sent together with all its statements on an ended connection
+	// would have an unknown outcome.
 	pingAfter = 50 * time.Millisecond
-	// pingIdle is the same for the other connections, and for as long as notifications
-	// arrive: a server that ended them has ended the one that listens as well.
+	// pingIdle is the same limit for the other connections, and for all while notifications arrive:
+	// a server that ended these connections would have ended the listening one too.
 	pingIdle = 10 * time.Second
-	// idleLimit ends a transaction of a process that was stopped in it.
+	// idleLimit ends the transaction of a process that was suspended in it.
 	idleLimit = 2 * time.Second
-	// transactionLimit ends any transaction but a migration, where the server can: to
-	// wait for the rest of a batch, some of whose statements have run, is not to idle.
+	// transactionLimit ends any transaction except a migration, if the server can. idleLimit does
+	// not suffice, because a server that waits for the rest of a batch is not idle.
 	transactionLimit = 5 * time.Second
 	// transactionLimitVersion is the first such server, as server_version_num.
 	transactionLimitVersion = 170000
 )
 
-// store runs the shared code's transactions, each on a connection of the pool it
-// belongs to.
+// store runs transactions, each on a connection of the pool for its purpose.
 type store struct {
 	data, roster, reads, pings *pgxpool.Pool
 
 	stmts       *sql.Statements
-	write, read []string // what begins a transaction
-	single      []string // the same for single reads; none but with a pooler, which keeps no setting
+	write, read []string // statements that begin a transaction
+	single      []string // the same for single reads; only with a pooler, which keeps no settings
 	wake        dialect.Wake
-	hints       *dialect.Hints // nil if changes are polled only
+	hints       *dialect.Hints // nil if the store only polls
 	wait        waiting
 	life        *dialect.Life
 }
@@ -87,7 +86,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 		c := cfg.Copy()
 		c.MaxConns, c.MinConns = int32(part.conns), 0
 		c.BeforeClose = hangUp
-		c.AfterConnect = func(context.Context, *pgx.Conn) error { // to another server, perhaps
+		c.AfterConnect = func(context.Context, *pgx.Conn) error { // the server may be another one
 			s.wait.asked.Store(nil)
 			return nil
 		}
@@ -96,7 +95,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 		}
 		if part.pool == &s.data {
 			c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
-			if !o.Pooler { // to plan a batch anew takes a third of its time, and changes nothing
+			if !o.Pooler { // planning a batch each time takes a third of its time, and changes nothing
 				c.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 			}
 		}
@@ -112,7 +111,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	return s, nil
 }
 
-// connector makes connections as a pool with this configuration would.
+// connector returns a function that makes connections as a pool with this configuration does.
 func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := cfg.ConnConfig.Copy()
@@ -214,8 +213,8 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	return nil
 }
 
-// hangUp closes a connection at once whose call was ended by its context. The library would
-// wait for the server's end of it, for up to 15 s, and a pool counts it until then.
+// hangUp immediately closes a connection whose call was ended by its context. The library would
+// wait up to 15 s for the server to end it, and the pool would count it until then.
 func hangUp(conn *pgx.Conn) {
 	if conn.IsClosed() {
 		_ = conn.PgConn().Conn().Close()

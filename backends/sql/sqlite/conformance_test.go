@@ -44,7 +44,7 @@ type harness struct {
 	denied atomic.Bool
 }
 
-// deniable is a store whose commits are refused as those of a file that is read-only.
+// deniable is a store that refuses commits like a read-only file.
 type deniable struct {
 	sql.Store
 	h *harness
@@ -113,8 +113,7 @@ func (h *harness) store(t conformance.T) *conformance.Store {
 	}
 }
 
-// guard is the fence of transactions on the data file, which is opened when a case
-// begins one.
+// guard returns the fence of transactions on the data file, which is opened when a case begins one.
 func (h *harness) guard(t conformance.T) conformance.Guard {
 	d := &sqlfault.Database{Namespace: harnessNamespace}
 	opened := sync.OnceValue(func() (err error) {
@@ -178,7 +177,7 @@ func (h *harness) openStore(
 	return b, st, nil
 }
 
-// exec runs statements on one of the files, past the driver and the schema's checks.
+// exec runs statements on one of the files, without the driver and the schema's checks.
 func (h *harness) exec(ctx context.Context, suffix string, statements ...string) error {
 	db, err := OpenDB(h.path + suffix)
 	if err != nil {
@@ -228,20 +227,20 @@ func (h *harness) tamper(ctx context.Context, what conformance.Tampering, name s
 	return nil
 }
 
-// TestBounds: the schema takes the largest of everything, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and nothing beyond.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	b, db := openBeside(t, false)
 	sqlfault.CheckBounds(t, b, db, wide)
 }
 
-// TestWideRows is not parallel: it counts what is allocated.
+// TestWideRows is not parallel, because it counts allocations.
 func TestWideRows(t *testing.T) {
 	b, db := openBeside(t, true)
 	sqlfault.CheckWide(t, b, db, wide)
 }
 
-// openBeside opens a backend, and both of its files past it.
+// openBeside opens a backend, and both of its files outside it.
 func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string) *stdsql.DB) {
 	t.Helper()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
@@ -357,7 +356,7 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, b, b, &h.calls)
 }
 
-// newStore opens a store, to be closed, and returns what else a backend is made of.
+// newStore opens a store that the caller closes, and returns the other parts of a backend.
 func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
 	t.Helper()
 	o, err := (&Options{}).withDefaults()
@@ -379,8 +378,8 @@ func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
 	return st, o, stmts
 }
 
-// TestCauseOfRunningCall: why a caller turned away from a transaction that runs does
-// not say what becomes of it (E1).
+// TestCauseOfRunningCall: a caller's reason for giving up a running transaction does not show its
+// outcome (E1).
 func TestCauseOfRunningCall(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -402,7 +401,7 @@ func TestCauseOfRunningCall(t *testing.T) {
 	}
 }
 
-// impatient turns away from writes of one kind, which the store then makes.
+// impatient gives up writes of one kind, which the store then makes.
 type impatient struct {
 	sql.Store
 	data, roster bool
@@ -432,8 +431,8 @@ func (s *impatient) Close() error {
 	return s.Store.Close()
 }
 
-// TestOpeningTurnsAway: an opening whose context ends while the identity is written
-// shares nothing with the store's goroutine, which the race detector would see.
+// TestOpeningTurnsAway: an opening whose context ends while the identity is written shares nothing
+// with the store's goroutine. Otherwise the race detector would fail.
 func TestOpeningTurnsAway(t *testing.T) {
 	t.Parallel()
 	for _, roster := range []bool{true, false} {
@@ -445,7 +444,7 @@ func TestOpeningTurnsAway(t *testing.T) {
 	}
 }
 
-// hurried lets something happen before each snapshot of the roster.
+// hurried makes something happen before each snapshot of the roster.
 type hurried struct {
 	sql.Store
 	before func()
@@ -458,8 +457,8 @@ func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *sql.
 	return s.Store.ReadRoster(ctx, fn)
 }
 
-// TestDeparturesForgottenMeanwhile: a look at the roster that comes so late that
-// departures after its cursor may be forgotten is not answered with the rest (O1).
+// TestDeparturesForgottenMeanwhile: if a look at the roster comes so late that departures after its
+// cursor may be forgotten, it is not answered with the others only (O1).
 func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
@@ -489,8 +488,8 @@ func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestImpossibleMember: a record that no member could have joined with is not
-// reported, and one with too much metadata without them.
+// TestImpossibleMember: a record with which no member could have joined is not reported. A record
+// with too much metadata is reported without it.
 func TestImpossibleMember(t *testing.T) {
 	t.Parallel()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}

@@ -21,12 +21,12 @@ import (
 //go:embed schema statements.sql
 var files embed.FS
 
-// readers is the number of connections for reads of one file. One is blocked by
-// nobody; more let reads of several goroutines run beside each other.
+// readers is the number of connections that read one file. Nothing blocks a read, so one would do;
+// more let goroutines read in parallel.
 const readers = 4
 
-// readWait is how long a read waits for a lock, in milliseconds, unless its
-// context ends before. In WAL mode only recovery makes a read wait.
+// readWait is how long a read waits for a lock, in milliseconds, unless its context ends earlier.
+// In WAL mode a read waits only for recovery.
 const readWait = 60_000
 
 // logFile is the index of the log in database.files.
@@ -43,19 +43,18 @@ type database struct {
 	path  string
 	files []file
 	reads *stdsql.DB
-	// anchor keeps SQLite from removing the write-ahead log or the index of it, so that one
-	// that is gone was removed by somebody else. As it is older than that, it has the log that
-	// the index is of, and writes it back at the end.
+	// anchor keeps SQLite from removing the write-ahead log or its index, so a missing one was
+	// removed by another program. As the oldest connection it has the log that belongs to the index,
+	// and writes it back at the end.
 	anchor    *stdsql.Conn
 	prep      *sql.Prepared
-	snaps     chan struct{} // a slot per read transaction
+	snaps     chan struct{} // one slot per read transaction
 	count     *transactions
 	committer *committer
-	beats     *committer // of heartbeats; nil in the data file
+	beats     *committer // writes heartbeats; nil in the data file
 }
 
-// settled makes connections to a file that is in WAL mode already. intact, if any, is asked before
-// each of them.
+// settled makes connections to a file that is already in WAL mode. Each first calls intact, if set.
 func settled(path string, busy int, d durability, intact func() error) (sqldriver.Connector, error) {
 	c, err := connector(dsn(path, busy, d))
 	if err != nil {
@@ -105,8 +104,8 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 		return nil, err
 	}
 	d.reads = stdsql.OpenDB(c)
-	// One connection more than the anchor and read transactions: preparing a statement
-	// on first use takes a connection of the pool while the transaction holds its own.
+	// One connection more than the anchor and the read transactions use. The first use of a
+	// statement prepares it on another connection of the pool while the transaction holds one.
 	d.reads.SetMaxOpenConns(readers + 2)
 	d.reads.SetMaxIdleConns(readers + 2)
 	d.prep = sql.Prepare(d.reads, stmts)
@@ -126,7 +125,7 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	return d, nil
 }
 
-// settle opens the anchor and remembers which files it uses.
+// settle opens the anchor and records which files it uses.
 func (d *database) settle(ctx context.Context) (err error) {
 	main, err := newFile(d.path)
 	if err != nil {
@@ -135,7 +134,7 @@ func (d *database) settle(ctx context.Context) (err error) {
 	if d.anchor, err = d.reads.Conn(ctx); err != nil {
 		return explain(d.path, err)
 	}
-	d.files = append(d.files, main) // logFile comes next
+	d.files = append(d.files, main) // logFile is appended next
 	for _, suffix := range []string{logSuffix, indexSuffix} {
 		beside, err := newFile(d.path + suffix)
 		if err != nil {
@@ -146,8 +145,8 @@ func (d *database) settle(ctx context.Context) (err error) {
 	return nil
 }
 
-// check notices that a file was removed or replaced under the open handles, which
-// would go on as if nothing had happened (I1). Of a log or an index it leaves a mark.
+// check notices that a file was removed or replaced under the open handles, which would continue
+// without an error (I1). If it was the log or the index, check sets the mark.
 func (d *database) check() error {
 	for i := range d.files {
 		if err := d.files[i].check(); err != nil {
@@ -160,7 +159,7 @@ func (d *database) check() error {
 	return nil
 }
 
-// newWriter returns a connection for writes, which waits for no lock by itself.
+// newWriter returns a connection for writes. SQLite does not wait for locks on it.
 func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *sql.Statements) (*writer, error) {
 	c, err := settled(on.path, 0, d, on.check)
 	if err != nil {
@@ -175,7 +174,7 @@ func newWriter(ctx context.Context, on *database, d durability, count *transacti
 	return w, nil
 }
 
-// close ends all that uses the database, and writes a log back that was removed under it.
+// close closes the database's connections. It writes back a log that was removed while open.
 func (d *database) close() error {
 	var errs []error
 	for _, c := range []*committer{d.committer, d.beats} {
@@ -185,7 +184,7 @@ func (d *database) close() error {
 	}
 	errs = append(errs, d.writeBack())
 	errs = append(errs, d.prep.Close())
-	if d.count != nil { // before SQLite removes what check would miss
+	if d.count != nil { // before SQLite removes the files that check would miss
 		errs = append(errs, d.count.close())
 	}
 	if d.anchor != nil {
@@ -194,18 +193,18 @@ func (d *database) close() error {
 	return errors.Join(append(errs, d.reads.Close())...)
 }
 
-// writeBackTime bounds the wait for other processes that read the database, or write back too.
+// writeBackTime limits the wait for other processes that read the database or also write back.
 const writeBackTime = 5 * time.Second
 
-// writeBack copies what is in a log that was removed into the database, and says if it could
-// not. SQLite does so as the last connection is closed, if no two processes close at once and if
-// that connection is not one that was made since, and has an empty log.
+// writeBack copies a removed log into the database, and returns an error if it cannot. SQLite does
+// the same when the last connection is closed, with two exceptions: two processes close at the same
+// time, or the last connection is newer than the removal and has an empty log.
 func (d *database) writeBack() error {
 	var lost error
 	for i, f := range d.files {
 		switch err := f.check(); {
 		case err == nil || !errors.Is(err, driver.ErrStoreChanged):
-		case i != logFile: // there is nothing to write to, or another index of another log
+		case i != logFile: // nothing can be written back, or the index belongs to another log
 			return nil
 		default:
 			lost = err
@@ -245,8 +244,8 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sq
 	return readFailed(d.path, fn(ctx, sql.NewTx(d.prep, tx)))
 }
 
-// prepareFile proves that the file is a database that this program can use,
-// before it writes anything, and then sets the journal mode and migrates.
+// prepareFile verifies that the file is a database that this program can use. After that it sets
+// the journal mode and migrates.
 func prepareFile(ctx context.Context, path string, migrations sqlschema.Migrations) error {
 	c, err := connector(dsn(path, 0, flushed))
 	if err != nil {
@@ -279,8 +278,8 @@ func prepareFile(ctx context.Context, path string, migrations sqlschema.Migratio
 	return nil
 }
 
-// whenFree repeats try, which has changed nothing when it is refused, as long as
-// another connection holds a lock on the file.
+// whenFree repeats try while another connection holds a lock on the file. A refused try has changed
+// nothing.
 func whenFree(ctx context.Context, try func() error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -318,8 +317,8 @@ func useWAL(ctx context.Context, conn *stdsql.Conn, path string) error {
 	return nil
 }
 
-// migrate looks at the version again under the write lock: another process may
-// have migrated meanwhile.
+// migrate reads the version again under the write lock, because another process may have just
+// migrated.
 func migrate(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrations) (err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -343,7 +342,7 @@ func migrate(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrat
 	return migrations.Migrate(ctx, conn, version)
 }
 
-// explain says in one line what to change about a file that cannot be opened.
+// explain returns an error that says in one line what to change about a file that cannot be opened.
 func explain(path string, err error) error {
 	advice := ""
 	switch code(err) {

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// While as many read transactions run as may, each can still prepare a statement
-// that it is the first to use, which takes a connection of its own.
+// While the largest number of read transactions runs, each can still prepare a statement at its
+// first use, which takes another connection.
 func TestReadersCanPrepare(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)

@@ -13,8 +13,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. The settings are those of this process's connections,
-// which Open sets: other programs have theirs.
+// Examine implements driver.Examiner. It examines the settings of this process's connections, which
+// Open sets. Other programs have their own.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	for _, x := range []struct{ name, good, remedy string }{

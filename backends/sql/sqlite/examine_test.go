@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestExamineFindsDamagedPages: a page that was overwritten is found in either file, though
-// nothing that was read so far is on it.
+// TestExamineFindsDamagedPages: an overwritten page is found in either file, although no read so
+// far needed it.
 func TestExamineFindsDamagedPages(t *testing.T) {
 	t.Parallel()
 	for suffix, unread := range map[string]string{"": "tenure_items", membersSuffix: "tenure_departures"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lateRoster keeps the first transaction on the roster back until others are done.
+// lateRoster holds the first transaction on the roster until others are done.
 type lateRoster struct {
 	sql.Store
 	others func()
@@ -26,8 +26,8 @@ func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Contex
 	return s.Store.WriteRoster(ctx, fn)
 }
 
-// TestLateJoinAfterRemoval: M3. Between a join's look and its write its label was used
-// and removed, so that it finds none, as before.
+// TestLateJoinAfterRemoval: M3. Between a join's read and its write, its label is used and removed.
+// So the join finds no label, as before.
 func TestLateJoinAfterRemoval(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)

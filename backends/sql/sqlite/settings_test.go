@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestLiveSettings asks the connections that a store uses, and those of OpenDB.
+// TestLiveSettings reads the settings of a store's connections, and of OpenDB's.
 func TestLiveSettings(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -35,7 +35,7 @@ func TestLiveSettings(t *testing.T) {
 		for setting, want := range map[string]string{"synchronous": "2", "journal_mode": "wal"} {
 			var got string
 			if setting == "synchronous" && name == "members, heartbeats" {
-				want = "1" // the members end with the machine
+				want = "1" // because the members end with the machine
 			}
 			if err := on.QueryRowContext(t.Context(), "PRAGMA "+setting).Scan(&got); err != nil || got != want {
 				t.Errorf("%s: %s is %s, %v; want %s", name, setting, got, err, want)
@@ -73,8 +73,8 @@ func TestSettingsAreAsserted(t *testing.T) {
 	}
 }
 
-// TestMembersAreLockedUntilCommit: while a claim is committed in the data file,
-// nobody can write the members' file (A1, M1).
+// TestMembersAreLockedUntilCommit: while a claim is committed in the data file, no process can
+// write the members' file (A1, M1).
 func TestMembersAreLockedUntilCommit(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
@@ -117,8 +117,8 @@ func TestMembersAreLockedUntilCommit(t *testing.T) {
 	}
 }
 
-// TestClosedIsNotChanged: the last to close a database removes its log, which a call
-// under way is not to take for a changed store.
+// TestClosedIsNotChanged: the last process to close a database removes its log. A pending call must
+// not take this for a changed store.
 func TestClosedIsNotChanged(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)

@@ -18,12 +18,12 @@ import (
 // Name is the backend's name in Info and of its Opener.
 const Name = "sqlite"
 
-// userWait is how long a connection of OpenDB waits for the write lock, in
-// milliseconds, unless its context ends before.
+// userWait is how long a connection of OpenDB waits for the write lock, in milliseconds, unless its
+// context ends earlier.
 const userWait = 60_000
 
-// Backend is a namespace in an SQLite database. It implements driver.Backend;
-// safe for concurrent use.
+// Backend is a namespace in an SQLite database. It implements driver.Backend. Safe for concurrent
+// use.
 type Backend struct {
 	*sql.Backend
 	db   *stdsql.DB
@@ -32,11 +32,10 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database file at path, and in the members' file
-// beside it, path + "-members". It creates what is missing unless
-// Options.Create is false. The context bounds the opening only. nil options
-// work. An error says in one line what to change; a store that lost one of its
-// parts is ErrStoreChanged.
+// Open opens the namespace in the database file at path, and in the members' file beside it, path +
+// "-members". It creates missing parts, unless Options.Create is false. The context limits the
+// opening only. o may be nil. An error says in one line what to change. If a part of the store was
+// lost, the error is ErrStoreChanged.
 func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -95,7 +94,7 @@ func cleanPath(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		return real, nil
 	}
-	if to, err := os.Readlink(abs); err == nil { // to a file that is yet to be made
+	if to, err := os.Readlink(abs); err == nil { // to a file that does not exist yet
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(filepath.Dir(abs), to)
 		}
@@ -104,12 +103,12 @@ func cleanPath(path string) (string, error) {
 	return abs, nil
 }
 
-// BeginTx begins a transaction on the data file for tables of your own, in which
-// FenceTx proves a lease. It takes the write lock at once, so it cannot fail later
-// for want of it; waiting for the lock ends with the context. Keep it short:
-// while it runs nobody else commits in this file. What it commits is counted, so
-// that its loss is noticed. ErrRetry means that it may be tried again, ErrStoreChanged
-// that a file of the database was removed or replaced.
+// BeginTx begins a transaction on the data file for the caller's own tables, in which FenceTx
+// checks a lease. It takes the write lock when it begins, so it cannot fail later for want of the
+// lock. The wait for the lock ends with the context. Keep it short, because no other process
+// commits to this file while it runs. Its commit is counted, so a loss of the commit is noticed.
+// ErrRetry means that the call may be repeated. ErrStoreChanged means that a file of the database
+// was removed or replaced.
 func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if errors.Is(err, driver.ErrStoreChanged) {
@@ -121,16 +120,15 @@ func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
 	return tx, nil
 }
 
-// Close unblocks what is blocked and closes both files. See driver.Backend. A
-// transaction of BeginTx must have ended before. If a log was removed, Close writes it
-// back, for up to 5 s, and ErrStoreChanged says that it could not.
+// Close ends blocked calls and closes both files. See driver.Backend. A transaction of BeginTx must
+// have ended before. If a log was removed, Close writes it back, which may take 5 s. If it cannot,
+// it returns ErrStoreChanged.
 func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
 
-// OpenDB opens an existing data file for tables of your own, with the settings
-// that Tenure relies on: full synchronisation, and transactions that take the
-// write lock when they begin. Unlike those of BeginTx they are not counted: that what
-// they committed is lost is noticed only if something that is counted was lost after
-// it. The caller closes it.
+// OpenDB opens an existing data file for the caller's own tables, with the settings that Tenure
+// relies on: full synchronisation, and transactions that take the write lock when they begin.
+// Unlike transactions of BeginTx, these are not counted. So a loss of their commits is noticed only
+// if a later counted commit was lost too. The caller closes it.
 func OpenDB(path string) (*stdsql.DB, error) {
 	path, err := cleanPath(path)
 	if err != nil {

@@ -9,22 +9,21 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 )
 
-// store runs the shared code's transactions on the two files. The data committer
-// writes the data file, the members' committer the members' file, and one more the
-// heartbeats in it. A claim holds the
-// members' write lock, on a connection of its own, from before it looks at a
-// member until the data are committed: an eviction, a join or a leave comes
-// before or after the claim, never in between (A1). It takes the data file's lock
-// first, always, so that no two wait for each other; and the members' lock only
-// for the time of the decision, so that heartbeats hardly wait (E4).
+// store runs transactions on the two files. The data committer writes the data file, the members'
+// committer the members' file, and a third one the heartbeats in the members' file.
+//
+// A claim holds the members' write lock, on a separate connection, from before it reads a member
+// until the data are committed. So an eviction, a join or a leave comes before or after the claim,
+// never in between (A1). Every claim takes the data file's lock first, so that no two wait for each
+// other. It holds the members' lock only during the decision, so that heartbeats hardly wait (E4).
 type store struct {
 	data, members *database
-	holder        *writer // of the members' lock for claims; used by the data committer only
+	holder        *writer // holds the members' lock for claims; used by the data committer only
 	wake          dialect.Wake
 	link          *link
-	hints         *dialect.Hints // nil if changes are polled only
+	hints         *dialect.Hints // nil if the store only polls
 	stop          chan struct{}
-	ended         context.CancelFunc // of the hints
+	ended         context.CancelFunc // ends the hints
 	closeOnce     sync.Once
 }
 
@@ -110,13 +109,13 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	return readFailed(s.data.path, fn(ctx, sql.NewTx(s.data.prep, nil), sql.NewTx(s.members.prep, nil)))
 }
 
-// Ping is Read: reads of a file wait for nothing.
+// Ping is Read, because reads of a file do not wait.
 func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
 	return s.Read(ctx, fn)
 }
 
-// Check looks at the files. Those that SQLite removes as the last process closes them
-// are not missed.
+// Check looks at the files. Files that SQLite removes when the last process closes them are not
+// missed.
 func (s *store) Check() error {
 	err := s.data.check()
 	if err == nil {

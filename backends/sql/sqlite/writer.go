@@ -21,11 +21,11 @@ type writer struct {
 	countStmt             *stdsql.Stmt
 	changes               int64 // rows that the connection had changed when it last counted
 	prep                  *sql.Prepared
-	tx                    *sql.Tx // of the transaction that has begun
+	tx                    *sql.Tx // the current transaction
 }
 
-// begin takes the write lock, or ends with the context, or when stop is closed.
-// Nothing was applied if it fails.
+// begin takes the write lock. It fails when the context ends or stop is closed, and then nothing
+// was applied.
 func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
 	var timer *time.Timer
 	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
@@ -96,8 +96,8 @@ func (w *writer) commit() error {
 	return nil
 }
 
-// number counts the transaction that has begun, and returns its number; 0 if it changed
-// nothing, or is not counted.
+// number counts the current transaction and returns its number. It returns 0 if the transaction
+// changed nothing or is not counted.
 func (w *writer) number() (number int64, err error) {
 	if w.count == nil {
 		return 0, nil
@@ -111,15 +111,15 @@ func (w *writer) number() (number int64, err error) {
 	return number, err
 }
 
-// rollback ends the transaction; if need be, with the connection. SQLite rolls
-// back by itself after some errors, which makes ROLLBACK fail.
+// rollback ends the transaction. If ROLLBACK fails, as it does after errors for which SQLite has
+// rolled back already, it closes the connection.
 func (w *writer) rollback() {
 	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
 		w.drop()
 	}
 }
 
-// drop closes the connection for good: the pool would hand it out again.
+// drop closes the connection permanently, because the pool would hand it out again.
 func (w *writer) drop() {
 	if w.conn == nil {
 		return

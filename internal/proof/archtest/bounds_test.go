@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkBounds finds, in packages that read what others wrote, decoders, lists and ranges of
-// records that do not say how many bytes they take:
+// checkBounds finds decoders, lists and ranges of records without a limit of bytes, in packages
+// that read untrusted data:
 //
 //   - JSON is decoded by package boundjson;
 //   - TestBombs of the package calls each function that decodes JSON, or one that calls it;
@@ -72,7 +72,8 @@ func decodesJSON(fn *ast.FuncDecl, info *types.Info) (found bool) {
 	return found
 }
 
-// triedByBombs are the names of a package's functions that its TestBombs calls, or that such a function calls.
+// triedByBombs returns the names of a package's functions that its TestBombs calls, directly or
+// through another one of them.
 func triedByBombs(p *pkg) map[string]bool {
 	named := func(d *ast.FuncDecl) (all []string) {
 		ast.Inspect(d, func(n ast.Node) bool {

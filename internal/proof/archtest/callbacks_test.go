@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// callbacksOf are the functions that an application gives, by folder, type and field: fields of exported
-// structs, types that are functions, and the methods of the interfaces in applied.
+// callbacksOf returns the functions that an application provides, by folder, type and field: fields
+// of exported structs, types that are functions, and the methods of the interfaces in applied.
 func callbacksOf(t *tree) (out []string) {
 	for _, p := range t.pkgs {
 		if match(unlisted, p.dir) {
@@ -45,8 +45,8 @@ func callbacksOf(t *tree) (out []string) {
 	return out
 }
 
-// TestCallbacks: of each function that an application gives it is known what follows if the function ends its
-// goroutine. Package goexit calls it, or a goroutine that the application made does.
+// TestCallbacks: for each function that an application provides, callbacks states the result if the
+// function ends its goroutine. Package goexit calls it, or a goroutine of the application does.
 func TestCallbacks(t *testing.T) {
 	t.Parallel()
 	src, err := repository()

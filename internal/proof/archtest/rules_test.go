@@ -1,37 +1,34 @@
 package archtest
 
-// row has the allowed imports of one package, or of several, beside the standard
-// library.
+// row has the allowed imports of one package, or of several, besides the standard library.
 type row struct {
 	// pkg is the package's folder relative to the root of the repository. A last
 	// element "..." matches the folder before it and everything below.
 	pkg string
-	// allow lists allowed imports, in the same form: a path whose first element has
-	// a dot is another module's, any other is this repository's. The word anything
-	// allows all.
+	// allow lists allowed imports, in the same form. A path whose first element has a dot is
+	// another module's, any other is this repository's. The word anything allows all.
 	allow []string
-	// deny lists forbidden imports that allow, or being in the standard library,
-	// would let pass.
+	// deny lists forbidden imports that allow permits, or that are in the standard library.
 	deny []string
-	// except is a file for which deny does not count, relative to the root.
+	// except is a file to which deny does not apply, relative to the root.
 	except string
 }
 
 const anything = "*"
 
-// floors are the storeys of the house, the lowest first, each a list of wings. No import
-// runs up, nor across from one wing to another of its floor. The first wing that matches a
-// package has it.
+// floors are the floors of the house, the lowest first, each a list of wings. No import runs up,
+// nor across from one wing to another of its floor. A package belongs to the first wing that
+// matches.
 var floors = [][][]string{
-	// The contract, and what says a word about an error or a peer.
+	// The contract, and packages that describe an error or a peer.
 	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/listing", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "internal/mark", "core/control"}},
-	// What the machine was given and did, written and checked.
+	// Writing and checking the machine's inputs and effects.
 	{{"internal/trace"}},
-	// The runner. It knows no store; rows keeps stores from it.
+	// The runner. It knows no store, and rows forbids it.
 	{{"core"}},
-	// Stores, beside what applications build on leases.
+	// Stores, beside packages for applications on leases.
 	{
 		{"backends/...", "internal/changelog", "internal/grants", "internal/kvkeys", "internal/kvrecord", "internal/oddkey", "internal/route", "internal/sqlschema"},
 		{"sharding/..."},
@@ -43,11 +40,11 @@ var floors = [][][]string{
 	},
 	// Configuration.
 	{{"config"}},
-	// Pages and metrics, above all that they watch.
+	// Pages and metrics, above everything that they watch.
 	{{"observe/..."}},
 	// Wiring.
 	{{"tenurefx/..."}},
-	// What exists to prove. No floor below needs it.
+	// Packages that prove. No floor below needs them.
 	{{"tenuretest", "conformance/...", "follower/stores", "sharding/stores", "effect/stores", "lock/stores", "internal/proof/..."}},
 	// Programs.
 	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "tools/...", "internal/sidecar"}},
@@ -57,11 +54,11 @@ var floors = [][][]string{
 var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...",
 	"go.uber.org/zap"}
 
-// ofDialects are the common imports of the SQL dialects of this repository.
+// ofDialects are the common imports of this repository's SQL dialects.
 var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/dialect", "internal/sqlschema"}
 
-// rows is the import table. The first row that matches a package decides, and each
-// decides on one.
+// rows is the import table. The first row that matches a package decides, and each row decides on
+// one.
 var rows = []row{
 	{pkg: "core/driver"},
 	{pkg: "internal/fsm", allow: []string{"core/driver"}, deny: impure},
@@ -70,7 +67,7 @@ var rows = []row{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover",
 		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
 	}},
-	// The API only: which SDK there is, and what it costs, is the application's to say.
+	// Only the API: the application chooses the SDK and its cost.
 	{pkg: "observe/tenureotel", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
@@ -169,15 +166,14 @@ var rows = []row{
 		"backends/zookeeper", "conformance", "core/driver", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
 		"github.com/testcontainers/testcontainers-go",
 	}},
-	// It knows each store beside its backend, to ask its version and to remove records.
+	// It knows each store besides its backend, to read its version and to remove records.
 	{pkg: "internal/proof/certify", allow: append([]string{
 		"backends/...", "conformance", "core/driver", "internal/proof/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
 		"github.com/hashicorp/consul/api", "github.com/jackc/pgx/v5/...", "github.com/redis/go-redis/v9/...",
 	}, etcdClient...)},
 
-	// Core has everything that users need: a demonstration or example that has to
-	// reach for the driver shows that something is missing there. The gate is no
-	// user: it holds writes between core and the backend.
+	// Core has everything that users need. A demonstration or example that needs the driver shows
+	// that core lacks something. The gate is no user: it holds writes between core and the backend.
 	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
 	// It reads a namespace without joining it, and names versions, which core does not.
 	{pkg: "cmd/tenure", allow: []string{anything}},
@@ -225,16 +221,15 @@ var rows = []row{
 	}},
 }
 
-// impure are imports forbidden to the state machine: it does no I/O, waits for
-// nothing and shares nothing. Of time and math/rand it may use the names in
-// pureNames.
+// impure are imports forbidden to the state machine. It does no I/O, waits for nothing and shares
+// nothing. Of time and math/rand it may use the names in pureNames.
 var impure = []string{
 	"context", "sync/...", "os/...", "net/...", "io/...", "log/...", "syscall", "runtime/...",
 	"crypto/rand", "database/...", "unsafe", "plugin",
 }
 
-// pureNames are the names of time and math/rand that the state machine may use:
-// durations, and sources of randomness that were seeded by the caller.
+// pureNames are the names of time and math/rand that the state machine may use: durations, and
+// sources of randomness that the caller seeded.
 var pureNames = map[string][]string{
 	"time":         {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	"math/rand":    {"Rand", "Source", "Source64", "New", "NewSource"},
@@ -249,8 +244,8 @@ var paced = map[string]string{
 	"internal/proof/servers sweep":       "it leaves a folder that is just being made",
 }
 
-// figures are functions, by folder and name, whose subject is an elapsed time, which a gauge of package ample
-// judges. Where the machine is too slow, these tests are skipped and prove nothing.
+// figures are functions, by folder and name, whose subject is an elapsed time. A gauge of package
+// ample judges it. If the machine is too slow, these tests are skipped and prove nothing.
 var figures = []string{
 	"backends/redis beatsWithin",
 	"backends/redis startsSoon",
@@ -280,25 +275,26 @@ var figures = []string{
 	"sharding/stores refused",
 }
 
-// anySize are functions, by folder and name, that read what others wrote without a bound of its bytes in the
-// same call, with the bound that there is, or why there need be none.
+// anySize are functions, by folder and name, that read untrusted data without a limit of bytes in
+// the same call. Each has its other limit, or the reason why it needs none.
 var anySize = map[string]string{
 	"backends/consul read":      "it decodes a list of Consul's one record after the other, and keeps no long value",
 	"internal/sidecar readBody": "it reads a stream of at most maxBody bytes, and every list in it is bounded",
 }
 
-// readers are packages that read what others wrote.
+// readers are packages that read untrusted data.
 var readers = []string{"backends/...", "core/...", "cmd/tenure", "effect", "fence/...", "follower", "internal/changelog", "internal/operator",
 	"internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
 
-// unlisted are packages whose functions no application gives, or that exist to test.
+// unlisted are packages to which no application gives functions, or that exist for tests.
 var unlisted = []string{"bench/...", "cmd/...", "conformance/...", "core/driver", "deploy/...", "examples/...", "internal/...", "tenuretest", "tools/..."}
 
-// applied are interfaces that applications implement, beside functions.
+// applied are interfaces, besides functions, that applications implement.
 var applied = []string{"fence Storage", "follower Applier", "follower Blobs", "follower Positions", "follower Restorer", "sharding Assigner"}
 
-// callbacks are the functions that an application gives, by folder, type and field, with what follows if one
-// ends its goroutine. The word goexit says that package goexit calls it, which a test named so shows.
+// callbacks are the functions that an application provides, by folder, type and field, with the
+// result if one ends its goroutine. The word goexit means that package goexit calls it, and a test
+// with that name shows it.
 var callbacks = map[string]string{
 	"backends/consul Options.Token":          "goexit: the call fails",
 	"backends/kv Options.Fit":                "a driver gives it",
@@ -388,11 +384,11 @@ var callbacks = map[string]string{
 	"tenurefx Work.Stop":  "in a core.Handler, as its error",
 }
 
-// layout says which packages the checks of forbid_test.go are for.
+// layout has the packages that the checks of forbid_test.go are for.
 type layout struct {
 	pure    []string // no clock, no goroutine, no randomness
 	silent  []string // write no log line and nothing to standard output
-	program []string // wiring of whole programs: which may have package-level variables
+	program []string // wiring of whole programs, which may have package-level variables
 }
 
 var places = layout{

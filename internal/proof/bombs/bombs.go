@@ -1,4 +1,4 @@
-// Package bombs tries decoders of what others wrote with small bytes that ask for much memory.
+// Package bombs tests decoders of untrusted data with small inputs that ask for much memory.
 package bombs
 
 import (
@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	factor = 4         // of the decoder's bound, in bytes of heap
-	small  = 512 << 10 // bytes of heap that any decoder may take
+	factor = 4         // heap bytes per byte of the decoder's limit
+	small  = 512 << 10 // heap bytes that any decoder may use
 )
 
 // A Decoder decodes up to Bytes bytes of JSON. Lists are the paths of its lists and maps, such as
-// "shards" or "view.members", in each of which the bombs are put as well.
+// "shards" or "view.members". Test puts bombs into each of them too.
 type Decoder struct {
 	Name   string
 	Bytes  int
 	Lists  []string
-	Good   []byte                  // a record
-	Decode func(data []byte) error // no bomb is a record: a nil error fails the test
+	Good   []byte                  // a valid record
+	Decode func(data []byte) error // must refuse every bomb
 }
 
-// Test gives each decoder bombs as long as its bound, with -short a fifth of them if that is above a MiB. The decoder
-// refuses each, and the heap grows by less than four times the bound. Not for a test that runs beside others: it looks
-// at the heap.
+// Test gives each decoder bombs as long as its limit. With -short it gives a fifth of those above a
+// MiB. The decoder must refuse each, and the heap must grow by less than four times the limit. Test
+// measures the heap, so nothing else may run beside it.
 func Test(t *testing.T, all ...Decoder) {
 	for _, d := range all {
 		if err := d.Decode(d.Good); err != nil {
@@ -48,7 +48,7 @@ func Test(t *testing.T, all ...Decoder) {
 	}
 }
 
-// bomb repeats a grain up to the bound, as a list or an object at a path.
+// bomb returns a grain repeated up to size, in a list or an object at a path.
 func bomb(size int, path, grain string) []byte {
 	begin, end := "", ""
 	if path != "" {

@@ -28,7 +28,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// TestRecordsAreRemoved: nothing of the run is left, and nothing else is touched.
+// TestRecordsAreRemoved: nothing of the run is left, and everything else is unchanged.
 func TestRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "mine.db")
@@ -48,7 +48,7 @@ func TestRecordsAreRemoved(t *testing.T) {
 	}
 }
 
-// rowsOf checks that the tables have rows of the namespace team only.
+// rowsOf checks that the tables have only rows of the namespace team.
 func rowsOf(t *testing.T, file string, tables []string) {
 	t.Helper()
 	db, err := sqlite.OpenDB(file)
@@ -65,7 +65,8 @@ func rowsOf(t *testing.T, file string, tables []string) {
 	}
 }
 
-// TestBeneath: the namespace of a run is valid and another one, whatever is configured.
+// TestBeneath: the namespace of a run is valid and differs from the configured one, whatever that
+// is.
 func TestBeneath(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", driver.MaxNameLen)
@@ -78,7 +79,7 @@ func TestBeneath(t *testing.T) {
 	}
 }
 
-// TestSettingsAreComplete: what reaches the members is what was configured, secrets included.
+// TestSettingsAreComplete: the members get the configured settings, including secrets.
 func TestSettingsAreComplete(t *testing.T) {
 	t.Parallel()
 	yes := false
@@ -105,7 +106,7 @@ func TestSettingsAreComplete(t *testing.T) {
 	}
 }
 
-// TestSecretsAreScrubbed in each form that a message may have.
+// TestSecretsAreScrubbed: a secret is replaced in each form of a message.
 func TestSecretsAreScrubbed(t *testing.T) {
 	t.Parallel()
 	secret := `p@ss/"w<rd\` + "\n"
@@ -138,7 +139,8 @@ func TestSecretsAreScrubbed(t *testing.T) {
 	}
 }
 
-// TestPasswordIsAWord: the report stays the report where a password is one of its words, and a later run knows it.
+// TestPasswordIsAWord: a password that is a word of the report does not change the report, and a
+// later run recognizes it.
 func TestPasswordIsAWord(t *testing.T) {
 	t.Parallel()
 	o := quick(sqlite.Opener(), sqlite.Settings{Path: filepath.Join(t.TempDir(), "mine.db"), Namespace: "team"})
@@ -173,7 +175,7 @@ func TestPasswordIsAWord(t *testing.T) {
 	}
 }
 
-// jsonOf is JSON with its keys in order, without the version of the store.
+// jsonOf returns JSON with its keys in order, without the store's version.
 func jsonOf(t *testing.T, text []byte) string {
 	t.Helper()
 	var v map[string]any
@@ -190,7 +192,7 @@ func jsonOf(t *testing.T, text []byte) string {
 	return string(out)
 }
 
-// TestAddresses: those that do not parse are shown nowhere, as they may have a password.
+// TestAddresses: addresses that do not parse are not shown, because they may contain a password.
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	for _, good := range []string{"h", "h:1", "10.0.0.1:2379", "[::1]:1", "[fe80::1%eth0]:1", "http://h:1", "https://h.example.org", "http://h:1/"} {
@@ -227,7 +229,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestNotOpened: a store that was not opened has no settings in the report, which is for its owner's eyes only.
+// TestNotOpened: if a store was not opened, the report has no settings.
 func TestNotOpened(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "report")
@@ -256,7 +258,7 @@ func TestNotOpened(t *testing.T) {
 func TestNothingPassed(t *testing.T) {
 	t.Parallel()
 	o := quick(sqlite.Opener(), sqlite.Settings{Path: filepath.Join(t.TempDir(), "mine.db"), Namespace: "team"})
-	for _, cases := range []string{"^Commit/LateRequestRefused$", "^nothing$"} { // one that the store cannot have, and none
+	for _, cases := range []string{"^Commit/LateRequestRefused$", "^nothing$"} { // one that the store cannot run, and none
 		o.Cases = matching(cases)
 		if r := certify(t, o); r.Verdict != Nothing || !slices.Contains(r.Why, "no case of the conformance suite passed") {
 			t.Errorf("%s: got %s because of %q", cases, r.Verdict, r.Why)
@@ -294,7 +296,7 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// TestFolder: nothing but an earlier report is replaced.
+// TestFolder: only an earlier report is replaced.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	refused := func(path, want string) {
@@ -333,7 +335,7 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file that comes while the run goes on is not replaced, nor is what a link names.
+	// A file that appears during the run is not replaced, nor is the target of a link.
 	f, err := OpenFolder(own)
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +374,7 @@ func symlink(t *testing.T, to, path string) {
 	}
 }
 
-// TestVerdict: breaches come first, then what makes a run worthless.
+// TestVerdict: breaches come first, and then findings that make a run worthless.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	control := func(damaged int) *SystemReport {
@@ -418,7 +420,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestRunner: the T behaves as that of package testing, as far as the suites see it.
+// TestRunner: the T behaves like package testing's, as far as the suites use it.
 func TestRunner(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -457,7 +459,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// TestRefused names stores that cannot be: it says so once, without the password.
+// TestRefused: a store that cannot be opened is reported once, without the password.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	const planted = "pl4nted-s3cret"

@@ -72,8 +72,8 @@ func onEtcd(s settings) (*target, error) {
 
 func isHTTPS(address string) bool { return strings.HasPrefix(address, "https://") }
 
-// proxied says how the members reach servers through proxies, where their addresses are
-// host:port, or http:// before it.
+// proxied sets how the members reach servers through proxies, if the addresses are host:port, or
+// http:// before it.
 func (t *target) proxied(s settings, key string, addresses []string) {
 	var addrs []string
 	for _, a := range addresses {
@@ -242,7 +242,7 @@ func onZooKeeper(s settings) (*target, error) {
 				return "", err
 			}
 			defer c.Close()
-			defer context.AfterFunc(ctx, c.Close)() // no call of the client's takes a context
+			defer context.AfterFunc(ctx, c.Close)() // no call of the client takes a context
 			top := s.text("root", zookeeper.DefaultRoot) + "/" + root
 			records, err := prune(c, top, slices.Contains(namespaces, root))
 			if gone := c.Delete(top, -1); gone == nil {
@@ -287,13 +287,13 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// prune deletes all that is below a node, and counts it; of a namespace only its records, and not the
-// namespaces in it.
+// prune deletes everything below a node, and counts it. If the node is a namespace, it deletes only
+// its records, and not the namespaces in it.
 func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	children, _, err := c.Children(node)
 	if namespace {
 		children = slices.DeleteFunc(children, func(name string) bool { return name[0] != '!' })
-		if i := slices.Index(children, "!id"); i >= 0 { // the last: without it nothing opens
+		if i := slices.Index(children, "!id"); i >= 0 { // the last one, because nothing opens without it
 			children = append(slices.Delete(children, i, i+1), "!id")
 		}
 	}
@@ -318,8 +318,8 @@ func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	return deleted, nil
 }
 
-// allowDelete lets a directory's own users delete in it. Permanent records are
-// protected from mistakes by that right, where there is no administrator.
+// allowDelete lets a directory's users delete in it. If there is no administrator, the missing
+// right protects permanent records from mistakes.
 func allowDelete(c *zk.Conn, node string) error {
 	acl, _, err := c.GetACL(node)
 	if err != nil {
@@ -336,7 +336,7 @@ func removedRecords(records int64, namespaces []string) string {
 	return fmt.Sprintf("%d records of %d namespaces", records, len(namespaces))
 }
 
-// tls is the options' TLS configuration, nil if none asks for it.
+// tls returns the options' TLS configuration, nil if no option asks for it.
 func (s settings) tls(asked bool) (*tls.Config, error) {
 	if !asked {
 		return nil, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// settings are those of a backend by their names in configuration, with its secrets, and
-// without those that have their default.
+// settings are a backend's settings by their names in configuration, with its secrets, and without
+// settings that have their default.
 type settings map[string]any
 
 // settingsOf reads an opener's struct of settings.
@@ -40,7 +40,7 @@ func (s settings) take(v reflect.Value) {
 		case field.Anonymous && name == "":
 			s.take(value)
 		case value.Kind() == reflect.String:
-			s[name] = value.String() // as it is, where the type is driver.Secret
+			s[name] = value.String() // unmasked, because the type may be driver.Secret
 		default:
 			s[name] = value.Interface()
 		}
@@ -54,17 +54,17 @@ func (s settings) text(name, otherwise string) string {
 	return otherwise
 }
 
-// list is a setting that is a list.
+// list returns a setting that is a list.
 func (s settings) list(name string) []string {
 	v, _ := s[name].([]string)
 	return v
 }
 
-// passwordIn is the password in the option password_file.
+// passwordIn returns the password in the file of the option password_file.
 func (s settings) passwordIn() string { return s.fileIn("password_file") }
 
-// fileIn is the secret in the file that an option names; opening the backend
-// reports a file that cannot be read.
+// fileIn returns the secret in the file that an option names. If the file cannot be read, opening
+// the backend reports it.
 func (s settings) fileIn(option string) string {
 	path := s.text(option, "")
 	if path == "" {
@@ -77,7 +77,7 @@ func (s settings) fileIn(option string) string {
 	return text
 }
 
-// in are the settings for a namespace.
+// in returns the settings for a namespace.
 func (s settings) in(namespace string, create bool) settings {
 	all := maps.Clone(s)
 	all["namespace"], all["create"] = namespace, create
@@ -97,11 +97,10 @@ func (s settings) open(ctx context.Context, o driver.Opener) (driver.Backend, er
 	})
 }
 
-// hidden are settings that no output shows. Those of a data source name are shown as where
-// the store is.
+// hidden are settings that no output shows. A data source name is shown as the store's address.
 var hidden = []string{"dsn", "password", "sentinel_password", "token"}
 
-// shown are the settings for people, without secrets.
+// shown returns the settings for people, without secrets.
 func (s settings) shown() []Setting {
 	var out []Setting
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -120,7 +119,8 @@ func (s settings) shown() []Setting {
 	return out
 }
 
-// shownAddresses are addresses for people. One that does not parse may have a password.
+// shownAddresses returns addresses for people. An address that does not parse may contain a
+// password.
 func shownAddresses(list []string) string {
 	shown := slices.Clone(list)
 	for i, a := range shown {
@@ -133,10 +133,10 @@ func shownAddresses(list []string) string {
 
 var plainAddress = regexp.MustCompile(`^(https?://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?/?$`)
 
-// isAddress reports whether an address is a host, with a port at most, and nothing else.
+// isAddress reports whether an address is a host with an optional port, and nothing else.
 func isAddress(a string) bool { return plainAddress.MatchString(a) }
 
-// addresses are those of the store's servers.
+// addresses returns the addresses of the store's servers.
 func (s settings) addresses() []string {
 	var out []string
 	for name := range s {
@@ -145,8 +145,9 @@ func (s settings) addresses() []string {
 	return append(out, s.text("address", ""))
 }
 
-// guessed are what may be the password in an address that is not understood, or not as its author meant it: all before the last
-// "@", and the parts that a character divides which had to be escaped.
+// guessed returns the texts that may be the password in an address that does not parse, or that its
+// author did not mean: everything before the last "@", and the parts between characters that had to
+// be escaped.
 func guessed(address string) []string {
 	if _, after, ok := strings.Cut(address, "://"); ok {
 		address = after
@@ -159,7 +160,7 @@ func guessed(address string) []string {
 	return append(strings.FieldsFunc(password, func(r rune) bool { return strings.ContainsRune("/?#@:", r) }), address[:at], password)
 }
 
-// secrets are the words that no output may have.
+// secrets returns the words that no output may contain.
 func (s settings) secrets() []string {
 	out := []string{s.passwordIn(), s.fileIn("token_file")}
 	for _, a := range s.addresses() {
@@ -173,12 +174,13 @@ func (s settings) secrets() []string {
 		out = append(out, s.text(name, ""))
 	}
 	for _, name := range []string{"CONSUL_HTTP_TOKEN", "CONSUL_HTTP_AUTH", "PGPASSWORD"} {
-		out = append(out, os.Getenv(name)) // which the backends' clients read
+		out = append(out, os.Getenv(name)) // the backends' clients read it
 	}
 	return out
 }
 
-// scrubber replaces secrets, in each form in which a message may quote them.
+// scrubber returns a function that replaces secrets, in every form in which a message may quote
+// them.
 func scrubber(secrets []string) func(string) string {
 	var words []string
 	for _, secret := range secrets {
@@ -189,7 +191,7 @@ func scrubber(secrets []string) func(string) string {
 			}
 		}
 	}
-	// The longest first: one may be a part of another.
+	// The longest first, because one may be a part of another.
 	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
 	return func(text string) string {
 		for _, word := range words {
@@ -199,11 +201,11 @@ func scrubber(secrets []string) func(string) string {
 	}
 }
 
-// longEnough is from how many bytes on a secret is replaced wherever it stands. A shorter one is replaced as a whole word,
-// because "e" stands in most.
+// longEnough is the length in bytes from which a secret is replaced at any position. A shorter
+// secret is replaced as a whole word, because "e" occurs in most texts.
 const longEnough = 8
 
-// without is text without a secret.
+// without returns text without a secret.
 func without(text, secret string) string {
 	if len(secret) >= longEnough || strings.ContainsFunc(secret, func(r rune) bool { return !inWord(r) }) {
 		return strings.ReplaceAll(text, secret, "xxxxx")

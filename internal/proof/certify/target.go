@@ -22,23 +22,23 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// target is a store to run the suite on.
+// target is a store on which the suite runs.
 type target struct {
-	where   string                                                                      // it is, without secrets
-	secrets []string                                                                    // that no output may have, beside those of the settings
+	where   string                                                                      // where the store is, without secrets
+	secrets []string                                                                    // secrets besides those of the settings, for no output
 	remove  func(ctx context.Context, root string, namespaces []string) (string, error) // describes the removed records
 	left    string                                                                      // describes the remaining records
-	version func(ctx context.Context) (string, error)                                   // of the store
+	version func(ctx context.Context) (string, error)                                   // returns the store's version
 
-	// The servers that the members can reach through a proxy, and the settings for its
-	// addresses; without, uncut says why.
+	// The servers that the members can reach through a proxy, and the settings for its addresses.
+	// Without them, uncut has the reason.
 	addrs   []string
 	through func(addrs []string) settings
 	uncut   string
 }
 
-// newTarget finds what certify knows of a backend beside its opener. Its errors have no
-// part of a data source name.
+// newTarget returns what certify knows of a backend besides its opener. Its errors have no part of
+// a data source name.
 func newTarget(backend string, s settings) (*target, error) {
 	find, ok := map[string]func(settings) (*target, error){
 		"sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL,
@@ -54,8 +54,8 @@ func newTarget(backend string, s settings) (*target, error) {
 	return t, nil
 }
 
-// Remove removes the records of a namespace, and of no other one, and describes what it removed. of are
-// the settings of an opener. If it fails, the rest stays; another call removes it.
+// Remove removes the records of a namespace, and of no other one, and describes them. of is an
+// opener's settings. If it fails, some records stay, and another call removes them.
 func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
 	t, err := newTarget(backend, settingsOf(of))
 	if err == nil {
@@ -64,7 +64,7 @@ func Remove(ctx context.Context, backend string, of any, namespace string) (what
 	return what, err
 }
 
-// onOther is a backend that this package does not know.
+// onOther returns a backend that this package does not know.
 func onOther(settings) (*target, error) {
 	return &target{
 		where: "as its settings say",
@@ -143,7 +143,7 @@ func onPostgres(s settings) (*target, error) {
 	return t, nil
 }
 
-// throughPostgres says how the members reach the server through a proxy.
+// throughPostgres sets how the members reach the server through a proxy.
 func throughPostgres(t *target, s settings, cfg *pgx.ConnConfig) {
 	dsn := s.text("dsn", "")
 	parsed, err := url.Parse(dsn)
@@ -174,10 +174,10 @@ func throughPostgres(t *target, s settings, cfg *pgx.ConnConfig) {
 	}
 }
 
-// overTLS is the reason for which a proxy is not tried.
+// overTLS is the reason for using no proxy.
 const overTLS = "the connection may use TLS, and a proxy has another name than the server"
 
-// asked is the version that a query answers.
+// asked returns the version that a query answers.
 func asked(ctx context.Context, db *sql.DB, name, query string) (string, error) {
 	var version string
 	err := db.QueryRowContext(ctx, query).Scan(&version)
@@ -241,16 +241,15 @@ func onMySQL(s settings) (*target, error) {
 }
 
 func dataTables() []string {
-	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last of all: without it nothing opens
+	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last of all, because nothing opens without it
 }
 
 func memberTables() []string {
 	return []string{"beats", "departures", "members", "nodes", "rosters"}
 }
 
-// deleteRows deletes by exact namespace, which the tables' keys begin with, in each
-// table that the user may delete from. The prefix was checked by the backend that
-// opened with it.
+// deleteRows deletes the rows of exactly this namespace, with which the tables' keys begin, in each
+// table from which the user may delete. The backend that opened with the prefix has checked it.
 func deleteRows(
 	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder string, namespaces []string,
 ) (int64, error) {

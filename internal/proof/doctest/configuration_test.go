@@ -25,7 +25,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// key is a key of the configuration, as the schema and the comment of its field have it.
+// key is a key of the configuration, from the schema and from its field's comment.
 type key struct{ name, field, says string }
 
 // schema is the part of a JSON Schema that the page needs.
@@ -144,7 +144,8 @@ func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	return files
 }
 
-// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a tag has no name.
+// keysOf returns the fields of a struct in order, embedded ones in their place. A field without a
+// tag has no name.
 func keysOf(t *testing.T, dir, of string) []key {
 	t.Helper()
 	structs := make(map[string]*ast.StructType)

@@ -13,8 +13,8 @@ var (
 	errorRow = regexp.MustCompile("(?m)^\\| `(Err[A-Z]\\w+)`(?: \\[`([\\w.]+)`\\])? \\| (.+) \\| .+ \\|$")
 )
 
-// TestErrors compares docs/errors.md with core's errors: each has a row, in the order of the code, and the row of a
-// write's error says "nothing was" if and only if NotApplied does.
+// TestErrors compares docs/errors.md with core's errors. Each has a row, in the order of the code.
+// The row of a write's error has "nothing was" if and only if NotApplied reports true.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	code := declared.FindAllStringSubmatch(pageText(t, "core/errors.go"), -1)

@@ -27,7 +27,8 @@ func TestIndex(t *testing.T) {
 
 var image = regexp.MustCompile(`!\[([^]]*)\]\(([^)]+)\)`)
 
-// TestPictures: every picture of a page has a text instead, and a drawing is well formed and has colours for a dark page.
+// TestPictures: every picture of a page has an alternative text. A drawing is well formed and has
+// colours for a dark page.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	n := 0

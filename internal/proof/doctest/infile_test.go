@@ -16,11 +16,11 @@ var (
 	inGoOnly = regexp.MustCompile(`\b(?:Open[A-Z]\w*|new\(|Default[A-Z]\w*|\w+Options)\b`)
 )
 
-// inFile changes what comments say to programmers into what the writer of a file reads: keys for the names of fields,
-// and values for those of constants.
+// inFile rewrites comments for programmers into text for the author of a file. Names of fields
+// become keys, and names of constants their values.
 func inFile(t *testing.T, dir string, keys []key) {
 	t.Helper()
-	names := map[string]string{"Watchdog": "`watchdog`", "Meta": "`meta`"} // of core.Options
+	names := map[string]string{"Watchdog": "`watchdog`", "Meta": "`meta`"} // fields of core.Options
 	for _, k := range keys {
 		names[k.field] = "`" + k.name + "`"
 	}
@@ -45,7 +45,7 @@ func inFile(t *testing.T, dir string, keys []key) {
 // plain are fields whose names are also words, or names of other things.
 var plain = map[string]bool{"TLS": true, "Name": true, "Schema": true, "Shards": true}
 
-// constants are the values of a package's exported constants, as the configuration has them.
+// constants returns the values of a package's exported constants, in the form of the configuration.
 func constants(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -69,7 +69,7 @@ func constants(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// value is a constant as the configuration has it, or "".
+// value returns a constant in the form of the configuration, or "".
 func value(e ast.Expr) string {
 	expr := types.ExprString(e)
 	if after, ok := strings.CutPrefix(expr, "time."); ok {

@@ -17,7 +17,7 @@ var (
 	lineRow   = regexp.MustCompile("(?m)^\\| `(tenure: [^|]+)` \\|")
 )
 
-// TestLogLines compares docs/log-lines.md with what the code writes to the log.
+// TestLogLines compares docs/log-lines.md with the log messages in the code.
 func TestLogLines(t *testing.T) {
 	t.Parallel()
 	page := pageText(t, "docs/log-lines.md")
@@ -28,7 +28,7 @@ func TestLogLines(t *testing.T) {
 		}
 	}
 	want := logged(t, "core", "effect", "follower", "lock", "sharding")
-	unlogged := []string{"heartbeat failed", "call failed"} // for hooks only
+	unlogged := []string{"heartbeat failed", "call failed"} // only for hooks
 	for _, kind := range eventKind.FindAllStringSubmatch(pageText(t, "core/hooks.go"), -1) {
 		switch name := kind[1]; {
 		case slices.Contains(unlogged, name):
@@ -65,7 +65,7 @@ func TestLogLines(t *testing.T) {
 	}
 }
 
-// logged returns the messages that are written as they stand in the code.
+// logged returns the messages that are literals in the code.
 func logged(t *testing.T, dirs ...string) (all []string) {
 	t.Helper()
 	for _, dir := range dirs {

@@ -43,7 +43,7 @@ func TestMutantList(t *testing.T) {
 	mutate.Document(t, filepath.Join(root, "docs", "conformance.md"), "mutants", summary.String(), *update)
 }
 
-// compareRules has C2 before C10.
+// compareRules sorts C2 before C10.
 func compareRules(a, b string) int {
 	if a[0] != b[0] || len(a) == len(b) {
 		return strings.Compare(a, b)
@@ -51,13 +51,13 @@ func compareRules(a, b string) int {
 	return len(a) - len(b)
 }
 
-// mutants returns those of every file named mutants_test.go, by package.
+// mutants returns the mutants of every file named mutants_test.go, by package.
 func mutants(t *testing.T) []planted {
 	t.Helper()
 	var all []planted
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && file != root && strings.HasPrefix(d.Name(), ".") {
-			return fs.SkipDir // of Git and of builds, which come and go
+			return fs.SkipDir // Git and builds have files that come and go
 		}
 		if err != nil || d.Name() != "mutants_test.go" {
 			return err
@@ -128,7 +128,7 @@ func mutantsOf(t *testing.T, pkg string, f *ast.File) []planted {
 	return all
 }
 
-// plantedBy reads the literal of a mutant, whose fields may be named in it.
+// plantedBy reads the literal of a mutant, which may name its fields.
 func plantedBy(lit *ast.CompositeLit, names []string, texts map[string]ast.Expr) planted {
 	var m planted
 	for i, e := range lit.Elts {
@@ -155,7 +155,7 @@ func plantedBy(lit *ast.CompositeLit, names []string, texts map[string]ast.Expr)
 	return m
 }
 
-// mutantFields returns the fields of a type, and whether it is one of mutants.
+// mutantFields returns the fields of a type, and whether it is a type of mutants.
 func mutantFields(typ ast.Expr, structs map[string]*ast.StructType) ([]string, bool) {
 	var s *ast.StructType
 	switch typ := typ.(type) {
@@ -180,7 +180,7 @@ func mutantFields(typ ast.Expr, structs map[string]*ast.StructType) ([]string, b
 	return names, slices.Contains(names, "killer") || slices.Contains(names, "breaks")
 }
 
-// constantOf returns the value of a constant string, else "".
+// constantOf returns the value of a constant string, otherwise "".
 func constantOf(e ast.Expr, texts map[string]ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

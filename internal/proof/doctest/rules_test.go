@@ -28,8 +28,8 @@ var (
 	tested   = regexp.MustCompile(`^(?:Test|Fuzz)[A-Z]\w*`)
 )
 
-// TestRuleIndex compares docs/rules.md with the rules that the code states and with the
-// tests that name them. After a change: go test ./internal/proof/doctest -run RuleIndex -args -update
+// TestRuleIndex compares docs/rules.md with the rules in the code and with the tests that name
+// them. After a change: go test ./internal/proof/doctest -run RuleIndex -args -update
 func TestRuleIndex(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -139,8 +139,7 @@ func evidence(t *testing.T) map[string][]string {
 	return all
 }
 
-// killer returns the rule that a mutant breaks, and the test that fails then, without its
-// subtest.
+// killer returns the rule that a mutant breaks, and the test that then fails, without its subtest.
 func killer(mutant *ast.CompositeLit) (id, test string) {
 	for i, e := range mutant.Elts {
 		if kv, ok := e.(*ast.KeyValueExpr); ok {
@@ -158,7 +157,7 @@ func killer(mutant *ast.CompositeLit) (id, test string) {
 	return id, test
 }
 
-// literal returns the value of a literal string, else "".
+// literal returns the value of a literal string, otherwise "".
 func literal(e ast.Expr) string {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {

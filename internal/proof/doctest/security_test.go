@@ -14,7 +14,7 @@ var (
 	function = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
 )
 
-// packagesOf are the packages that the page names together.
+// packagesOf returns the packages that the page names together.
 func packagesOf(name string) []string {
 	switch name {
 	case "each":
@@ -25,8 +25,8 @@ func packagesOf(name string) []string {
 	return []string{name}
 }
 
-// TestSecurityPage: every attack of docs/security.md has a test, every test that the page names exists,
-// and the page names as many as it did.
+// TestSecurityPage: every attack of docs/security.md has a test, every test that the page names
+// exists, and the page names at least as many as before.
 func TestSecurityPage(t *testing.T) {
 	t.Parallel()
 	text := pageText(t, "docs/security.md")

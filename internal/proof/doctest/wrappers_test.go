@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// wrapper makes a program, or a test, of a block that is a part of one, and checks
-// the promises of the text around it.
+// wrapper makes a program or a test from a block that is a part of one, and checks the promises of
+// the text around it.
 type wrapper struct {
 	page string
-	has  string   // a text in the block
-	text string   // with marker where the block belongs
-	args []string // of the program
+	has  string   // text in the block
+	text string   // has marker in the place of the block
+	args []string // the program's arguments
 }
 
 // wrapped returns the block in its wrapper.
@@ -28,7 +28,7 @@ func wrapped(t *testing.T, b *block, used map[int]bool) *wrapper {
 	return nil
 }
 
-// must is in every wrapper.
+// must is a part of every wrapper.
 const must = `
 func must(err error) {
 	if err != nil {
@@ -55,8 +55,8 @@ func work(b core.Backend) (lease *core.Lease) {
 }
 `
 
-// opened is a wrapper of a block that opens a backend, as b, or raises its floor. A
-// namespace has to be there first.
+// opened returns a wrapper of a block that opens a backend, as b, or raises its floor. The
+// namespace must exist before.
 func opened(imports, begin, end string) string {
 	return "package main\n\nimport (\n\t\"context\"\n\n\t\"github.com/tenure-go/tenure/core\"\n" + imports + ")\n" +
 		must + work +
@@ -67,7 +67,7 @@ const reopened = `	must(err)
 	work(b)
 	must(b.Close())`
 
-// effectsProgram sees an effect that waits on the board and in the metrics.
+// effectsProgram checks that the board and the metrics show an effect that waits.
 const effectsProgram = `package main
 
 import (
@@ -120,8 +120,8 @@ func main() {
 }
 `
 
-// takeProgram makes an effect in a shard, and takes it along into another one.
-// unsentProgram has nobody at the bank's address.
+// takeProgram makes an effect in a shard, and takes it to another one. unsentProgram has no server
+// at the bank's address.
 const unsentProgram = `package main
 
 import (
@@ -201,7 +201,7 @@ func main() {
 }
 `
 
-// boardProgram gets the board's page from where it is mounted.
+// boardProgram reads the board's page where it is mounted.
 const boardProgram = `package main
 
 import (
@@ -234,7 +234,7 @@ func main() {
 }
 `
 
-// onEtcd, and the like, make the namespace and a client.
+// onEtcd, and similar constants, make the namespace and a client.
 const (
 	onEtcd = `	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}})
 	must(err)
@@ -452,7 +452,7 @@ var addr = mystore.New()
 func uniqueNamespace() string { return rand.Text() }
 `, `	"crypto/rand"
 `), args: []string{"-test.run=TestConformance/Membership"}},
-		// Compiled only: it would pull an image.
+		// Only compiled, because it would pull an image.
 		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
 			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
 		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""),
@@ -462,7 +462,7 @@ func uniqueNamespace() string { return rand.Text() }
 	}
 }
 
-// before is a wrapper of code that another library elects with. It is compiled only.
+// before returns a wrapper of code that uses another library for election. It is only compiled.
 func before(imports, param string) string {
 	return "package main\n\nimport (\n\t\"context\"\n" + imports + ")\n\n" +
 		"var publish func(context.Context) error\n\n" +
@@ -703,8 +703,8 @@ func main() {
 }
 `
 
-// rangesWrapper asks for one key more than for all others, until it has a range to itself, and
-// its item is there.
+// rangesWrapper sends more requests for one key than for all others, until the key has its own
+// range, and its item is there.
 const rangesWrapper = `package main
 
 import (
@@ -783,8 +783,8 @@ func main() {
 }
 `
 
-// faultsWrapper runs the suite with the faults of the page. The rest of what another
-// repository tests with is compiled: it needs nothing internal.
+// faultsWrapper runs the suite with the faults of the page. It compiles the other test code for
+// another repository, which must need no internal package.
 const faultsWrapper = `package pages
 
 import (
@@ -828,7 +828,7 @@ func newStore(conformance.T) *conformance.Store {
 }
 `
 
-// suiteWrapper runs the suite of a backend, for which the example of this repository stands.
+// suiteWrapper runs the suite of a backend. The example of this repository is that backend.
 func suiteWrapper(extra, imports string) string {
 	return `package pages
 

@@ -26,15 +26,16 @@ const (
 	readable = 64 << 20 // bytes by which the heap may grow while they are read
 )
 
-// writeLargest has a member commit the largest records that the store takes: rules, places of nodes that may stop, ends of
-// quarantines, open effects, plans, a report of load and a note of a range. Then it reads them, beside the members that read them anyway. The heap stays bounded.
+// writeLargest makes a member commit the largest records that the store accepts: rules, places of
+// nodes that may stop, ends of quarantines, open effects, plans, a report of load and a note of a
+// range. Then it reads them, while the other members read them too. The heap must stay limited.
 func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = b.Close() }() // garbage may be in its way
+	defer func() { _ = b.Close() }() // garbage may make it fail
 	s, err := b.Join(t.Context(), driver.Member{Session: "largest", Node: "largest", TTL: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 		return fmt.Sprintf("rule/%s/large-%d", []control.Kind{control.Drain, control.Stop, control.Release}[i%3], i)
 	}
 	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Put(key(i), value) })
-	defer debug.SetGCPercent(debug.SetGCPercent(50)) // five members share this process, and what their reads leave
+	defer debug.SetGCPercent(debug.SetGCPercent(50)) // because five members share this process, and the rest of their reads
 	before := heap()
 	peak.Store(0)
 	if rules, err := control.Read(t.Context(), b); err == nil || len(rules) > control.MaxRules {
@@ -82,13 +83,14 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	if e, err := effect.Read(t.Context(), b, "effects", "0"); !errors.Is(err, core.ErrDamaged) {
 		t.Errorf("reading an effect of %d bytes gives %v, %.300v; want ErrDamaged", size, e, err)
 	}
-	time.Sleep(time.Second) // in which the members look at the rules, plans and reports
+	time.Sleep(time.Second) // so that the members read the rules, plans and reports
 	grown := int64(peak.Load()) - int64(before)
 	t.Logf("%d records of %d bytes below each prefix: the heap grew by %d KiB at most", n, size, grown>>10)
 	if peak.Load() == 0 || grown > readable {
 		t.Errorf("the heap grew by %d bytes at most, want less than %d", grown, readable)
 	}
-	// What follows is about other garbage: to read past these records keeps a server busy.
+	// The following tests are about other garbage, and reading past these records keeps a server
+	// busy.
 	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Delete(key(i)) })
 	for _, shard := range planned {
 		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Delete("tenure/range") })
@@ -98,7 +100,7 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	}
 }
 
-// fill takes a shard and commits n operations, each by itself.
+// fill takes a shard and commits n operations, one per call.
 func fill(t *testing.T, s driver.Session, shard driver.ShardID, n int, op func(i int) driver.Op) {
 	t.Helper()
 	var at driver.AcquireResult
@@ -128,7 +130,7 @@ func fill(t *testing.T, s driver.Session, shard driver.ShardID, n int, op func(i
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r[0].Err != nil { // somebody else took the shard
+		if r[0].Err != nil { // another member took the shard
 			at.Fence = driver.Fence{}
 			continue
 		}

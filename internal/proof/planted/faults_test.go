@@ -2,11 +2,10 @@ package planted_test
 
 import "github.com/tenure-go/tenure/internal/proof/mutate"
 
-// A fault is code that is broken: a mutant that a package's own tests have, by its name, or one
-// that is made here.
+// A fault is broken code: a mutant of a package's own tests, by its name, or one that is made here.
 type fault struct {
 	name  string
-	edits []mutate.Edit // nil: of the mutant of that name
+	edits []mutate.Edit // nil: the mutant of that name
 }
 
 const (
@@ -14,7 +13,7 @@ const (
 	inKV   = "../../../backends/kv/"
 )
 
-// machine are faults of package fsm, all of them mutants that the simulation's tests have.
+// machine are faults of package fsm, all of them mutants of the simulation's tests.
 var machine = []fault{
 	{name: "C1: a token given away is granted again"},
 	{name: "C2: a record that names this session is not reconciled"},
@@ -112,7 +111,7 @@ var runner = []fault{
 			Old: "\tr.lease.commits.settled() // S12: what is in flight is work, too\n", New: "\tif r.ctx.Err() == nil {\n\t\tr.lease.commits.settled()\n\t}\n"}}},
 }
 
-// adapters are faults of backends, of the memory store, and of what is between a member and its
+// adapters are faults of backends, of the memory store, and of the wire between a member and its
 // store.
 var adapters = []fault{
 	{name: "R1: a release compares existence only"},

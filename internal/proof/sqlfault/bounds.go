@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// Wide is how a dialect writes so many letters "x", and bytes.
+// Wide returns a dialect's expression for n letters "x", and for n bytes.
 type Wide struct{ Text, Bytes func(n int) string }
 
 func (w Wide) of(column string, n int) string {
@@ -27,14 +27,14 @@ func (w Wide) of(column string, n int) string {
 	return w.Text(n)
 }
 
-// OfServers is for PostgreSQL, MySQL and MariaDB, whose bytes may be text.
+// OfServers returns the Wide of PostgreSQL, MySQL and MariaDB, whose bytes may be text.
 func OfServers() Wide {
 	letters := func(n int) string { return fmt.Sprintf("repeat('x', %d)", n) }
 	return Wide{Text: letters, Bytes: letters}
 }
 
-// CheckBounds writes the largest of everything that the contract allows, and then one
-// byte more of each, which the schema refuses. db is the database of a table.
+// CheckBounds writes the largest values that the contract allows, and then one byte more of each,
+// which the schema must refuse. db returns the database of a table.
 func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	name := func(n int) string { return strings.Repeat("n", n) }
@@ -101,7 +101,7 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 }
 
-// keyColumn is the name of the column of keys, which MySQL reserves.
+// keyColumn returns the name of the column of keys, which MySQL reserves.
 func keyColumn(db *stdsql.DB) string {
 	if strings.Contains(fmt.Sprintf("%T", db.Driver()), "mysql") {
 		return "`key`"
@@ -109,7 +109,7 @@ func keyColumn(db *stdsql.DB) string {
 	return "key"
 }
 
-// widen puts so many bytes where names, metadata, values and entries are.
+// widen writes that many bytes to names, metadata, values and entries.
 func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 	t.Helper()
 	for _, text := range []string{
@@ -128,10 +128,9 @@ func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 	}
 }
 
-// CheckWide has rows with 8 MiB where names, metadata, values and entries are, in
-// tables whose checks and types an administrator took away: calls that need one get
-// an error, and none is ever loaded. Not for a test that runs beside others: it
-// counts the process's allocations.
+// CheckWide makes rows with 8 MiB in names, metadata, values and entries, in tables whose checks
+// and types an administrator removed. Calls that need such a value must return an error, and none
+// may ever be loaded. It counts the process's allocations, so no other test may run beside it.
 func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	const wide = 8 << 20
@@ -213,9 +212,9 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 }
 
-// Damage is the effect of a tampering on the data's tables and on the roster's, by
-// statements that end in a condition to which one on the namespace is added. The checks
-// of the schema must be off.
+// Damage returns the statements for a tampering on the data's tables and on the roster's. They end
+// in a condition, to which a condition on the namespace is added. The checks of the schema must be
+// off.
 func Damage(what conformance.Tampering, name string, w Wide) (data, roster []string) {
 	shard := func(set string) []string {
 		return []string{"UPDATE tenure_namespaces SET revision = revision + 1 WHERE",

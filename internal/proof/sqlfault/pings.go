@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckPings holds all of a store's connections for reads, of which there are conns,
-// and pings the backend on that store: rule E4.
+// CheckPings takes all of a store's conns connections for reads, and pings the backend on that
+// store: rule E4.
 func CheckPings(t *testing.T, b driver.Backend, st sql.Store, conns int) {
 	t.Helper()
 	hold, release := context.WithCancel(t.Context())

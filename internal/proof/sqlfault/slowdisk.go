@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// slowCase is one flush that takes long, and members with a TTL.
+// slowCase is the duration of a flush, and the TTL of members.
 type slowCase struct {
 	flush, ttl time.Duration
 	appends    bool
@@ -32,10 +32,10 @@ func (c slowCase) String() string {
 }
 
 const (
-	// slowMedian is how many flushes the median of heartbeats costs at most: a commit that begins
-	// while another's flush is under way waits for the rest of it, and for its own.
+	// slowMedian limits the median of heartbeats, in flushes: a commit that begins during another's
+	// flush waits for the rest of it, and for its own.
 	slowMedian = 2
-	// slowParts: no trust lapses where one flush is below such a part of the TTL.
+	// slowParts: no trust may lapse if one flush is shorter than the TTL divided by slowParts.
 	slowParts = 4
 )
 
@@ -45,15 +45,15 @@ type SlowDiskFlags struct {
 	config *string
 }
 
-// SlowDiskFlag defines the flags of SlowDisk. Call it once, in a variable of the test package.
+// SlowDiskFlag defines the flags of SlowDisk. A test package calls it once, in a variable.
 func SlowDiskFlag() SlowDiskFlags {
 	return SlowDiskFlags{flag.Bool("slowdisk", false, "play every case of the slow disk"),
 		flag.String("slowdisk.config", "", "a line of the server's configuration")}
 }
 
-// SlowDisk plays three members on a server whose disk takes long to flush (E4). Flushes are
-// counted where the server makes them, so that a busy machine changes no count. All cases take
-// some two minutes; otherwise there is one.
+// SlowDisk runs three members on a server whose disk flushes slowly (E4). The server counts the
+// flushes, so a busy machine changes no count. All cases take about two minutes; without the flag
+// there is one.
 func (s *Setup) SlowDisk(t *testing.T, flags SlowDiskFlags) {
 	t.Parallel()
 	flushes := []time.Duration{300 * time.Millisecond}
@@ -96,7 +96,7 @@ func (s *Setup) slowDisk(t *testing.T, server *servers.Server, c slowCase) {
 	}
 	r.flushes = flushes
 	r.measured.Store(true)
-	time.Sleep(max(6*c.ttl, 20*c.flush)) // what is measured, not waited for
+	time.Sleep(max(6*c.ttl, 20*c.flush)) // the measured time, not a wait
 	r.measured.Store(false)
 	if _, err := server.SlowFlush(0); err != nil {
 		t.Error(err)
@@ -109,7 +109,7 @@ func (s *Setup) slowDisk(t *testing.T, server *servers.Server, c slowCase) {
 	r.judge(t, c, machine)
 }
 
-// member runs an Elector until the function is called.
+// member runs an Elector until the returned function is called.
 func (s *Setup) member(t *testing.T, dsn servers.DSN, node string, c slowCase, r *record) (stop func() error) {
 	b, err := s.Open(t.Context(), dsn.Reveal(), "slow")
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Setup) member(t *testing.T, dsn servers.DSN, node string, c slowCase, r
 	})
 }
 
-// record is what hooks of all members tell while it is measured.
+// record is what the hooks of all members report while measured is set.
 type record struct {
 	joined, granted atomic.Int64
 	measured        atomic.Bool

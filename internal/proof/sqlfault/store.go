@@ -7,11 +7,11 @@ import (
 	"github.com/tenure-go/tenure/backends/sql"
 )
 
-// Calls counts transactions. A read outside a transaction, of several rows at
-// once, counts as one as well. Safe for concurrent use.
+// Calls counts transactions. A read of several rows outside a transaction counts as one. Safe for
+// concurrent use.
 type Calls struct{ Reads, Writes atomic.Int64 }
 
-// Store is a store behind a wire, which counts its calls. Safe for concurrent use.
+// Store is a store behind a wire. It counts its calls. Safe for concurrent use.
 type Store struct {
 	sql.Store
 	Calls *Calls

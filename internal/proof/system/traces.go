@@ -12,11 +12,11 @@ import (
 // checkTraced is the check of the members' traces.
 const checkTraced = "traces-are-accepted"
 
-// traceClocks is how far the members' wall clocks may be apart: they have one, but for what passes
-// between two readings.
+// traceClocks is the largest difference of the members' wall clocks. They share one clock, but time
+// passes between two readings.
 const traceClocks = 5 * time.Millisecond
 
-// traced has the traces of all members checked, each step and what they did together.
+// traced checks the traces of all members: each step, and their joint behaviour.
 func (s *supervisor) traced(ctx context.Context) (*trace.Report, []history.Finding) {
 	files, err := trace.FilesIn(s.dir)
 	if err == nil {

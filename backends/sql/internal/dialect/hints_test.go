@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql"
 )
 
-// bus is a link whose messages go in a circle, as long as it is up and hears.
+// bus is a link whose messages come back, while it is up and hears.
 type bus struct {
 	deaf, down atomic.Bool
 	sent       atomic.Int64
@@ -46,9 +46,8 @@ func (b *bus) Listen(ctx context.Context, ready func(), heard func(sql.Readers))
 	}
 }
 
-// TestHears: a link proves itself with one message when nothing else is heard; when it
-// goes deaf, or ends, that is noticed within the limit, and readers are woken then and
-// when it hears again.
+// TestHears: a link proves itself with one message when it hears no other. When it goes deaf or
+// ends, this is noticed within the limit. Readers are woken then, and when it hears again.
 func TestHears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestHears(t *testing.T) {
 			t.Errorf("a minute of silence took %d messages, want at most 20", n)
 		}
 		before = link.sent.Load()
-		for range 60 { // others are heard
+		for range 60 { // other messages are heard
 			time.Sleep(time.Second)
 			link.messages <- 0
 		}
@@ -96,7 +95,7 @@ func TestHears(t *testing.T) {
 		link.down.Store(true)
 		woken("an outage", false, limit+time.Millisecond)
 		changed := wake.C(sql.Observers)
-		h.Tell(sql.Observers) // which is kept until the link is up
+		h.Tell(sql.Observers) // kept until the link is up
 		time.Sleep(2 * limit)
 		link.down.Store(false)
 		woken("its end", true, listenMost+limit)
@@ -109,8 +108,8 @@ func TestHears(t *testing.T) {
 	})
 }
 
-// TestTell: what could not be sent is sent when that is possible, and heartbeats are
-// told of while they are few.
+// TestTell: a hint that could not be sent is sent later, and there are hints for heartbeats while
+// they are few.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

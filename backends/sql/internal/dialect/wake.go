@@ -6,11 +6,10 @@ import (
 	"github.com/tenure-go/tenure/backends/sql"
 )
 
-// Wake is a broadcast to readers who wait. The zero value is ready; safe for
-// concurrent use.
+// Wake is a broadcast to waiting readers. The zero value is ready. Safe for concurrent use.
 type Wake struct{ observers, tailers, watchers signal }
 
-// C returns a channel that the next Broadcast to readers of one kind closes.
+// C returns a channel that the next Broadcast to the given readers closes.
 func (w *Wake) C(of sql.Readers) <-chan struct{} {
 	switch of {
 	case sql.Tailers:
@@ -22,7 +21,7 @@ func (w *Wake) C(of sql.Readers) <-chan struct{} {
 	}
 }
 
-// Broadcast wakes all who wait, of the kinds given.
+// Broadcast wakes all waiting readers of the given kinds.
 func (w *Wake) Broadcast(to sql.Readers) {
 	if to&sql.Observers != 0 {
 		w.observers.broadcast()
