@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Limits of a piggybacked transaction. A Store leaves room for one in each of its own transactions.
+// Limits of a piggybacked transaction. A Store leaves room for one in each of its transactions.
 const (
 	MaxPiggybackOps   = 2       // number of conditions, and of operations
 	MaxPiggybackBytes = 4 << 10 // of the values of its operations

@@ -287,6 +287,6 @@
 //
 // It does not write data. Fenced commits are between package core and the store, which compares
 // the fence; they need no trust. Each has a number, so that core learns after a lost reply
-// whether it was applied (core.Lease.Commit). It plans nothing. InWant and InUnwant tell it which
-// shards this member wants, and InPrefer gives it the order of claims.
+// whether it was applied (core.Lease.Commit). It plans nothing. InWant and InUnwant name the
+// shards that this member wants, and InPrefer gives it the order of claims.
 package fsm

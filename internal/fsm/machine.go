@@ -154,7 +154,7 @@ func (m *Machine) Config() Config { return m.cfg }
 // keptEffects is the largest capacity for effects that is kept from one Step to the next.
 const keptEffects = 1024
 
-// Step tells the machine that in happened at instant now, and returns the effects to carry out,
+// Step applies the input in at instant now, and returns the effects to carry out,
 // in order. Instants never decrease. The returned slice is valid until the next Step.
 func (m *Machine) Step(now Instant, in Input) []Effect {
 	late := now.Sub(m.WakeAt())
