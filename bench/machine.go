@@ -38,7 +38,7 @@ const (
 	quietLook = 500 * time.Millisecond
 )
 
-// conditions are those of one row on one store, seen while no server of this program ran.
+// conditions describe the machine around one row on one store, while no server of this program ran.
 type conditions struct {
 	flush  time.Duration // the median of one fdatasync before it; 0: unknown
 	before float64       // the share of one core that others used

@@ -94,7 +94,7 @@ func asJSON(v any, indent string) ([]byte, error) {
 	}), err
 }
 
-// escaped replaces each character that a terminal obeys by the output of escape: control
+// escaped replaces each character that a terminal obeys by the output of escape. These are control
 // characters, including U+007F to U+009F, and format characters, such as those of the writing
 // direction. In JSON, and in YAML made from it, such characters occur only within quotes.
 func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {

@@ -258,7 +258,7 @@ func (m *Machine) revokeAll(cause Cause) {
 func (s *shard) burn(t driver.Token) { s.burnt = s.burnt || t >= s.owner.Token }
 
 // learnState reads a record, and its head if there is one, from a view. The head of this session's
-// grant is as good as the one in the reply: no other session can move it, and the first commit
+// grant is as good as the one in the reply. No other session can move it, and the first commit
 // compares it with the store's (F1).
 func (m *Machine) learnState(st *driver.ShardState) {
 	i := m.shard(st.Shard)

@@ -47,8 +47,8 @@ type Config struct {
 	Failback     time.Duration `json:"failback,omitempty"`
 }
 
-// A Record is one line: a step of the machine, acknowledged commits, a call, an event of a lease
-// for the application, a time of the wall clock, a gap, or the end of the Run.
+// A Record is one line. It is a step of the machine, acknowledged commits, a call, an event of a
+// lease for the application, a time of the wall clock, a gap, or the end of the Run.
 type Record struct {
 	At    fsm.Instant `json:"t"`
 	In    *Input      `json:"i,omitempty"`
