@@ -33,7 +33,7 @@ const (
 	exitUnreachable = 4   // the store did not answer in time
 	exitRefused     = 5   // refused by the store or a condition, or for lack of --yes
 	exitDamaged     = 6   // a record cannot be read, or does not fit another
-	exitSilent      = 7   // status: no member, a member without heartbeats, or a shard in quarantine
+	exitSilent      = 7   // status: no member, one that is silent or in trouble, or a quarantined shard
 	exitMayNot      = 8   // may-stop: the node may not be stopped now
 	exitBroken      = 9   // certify: the store broke a rule
 	exitUnproven    = 10  // certify: the run proves nothing
