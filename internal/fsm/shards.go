@@ -500,8 +500,8 @@ func (m *Machine) grant(i int32) {
 	m.settleHeld(i)
 }
 
-// decide puts a shard into the batch of a kind. If a call of that kind is outstanding, it schedules
-// the shard again when the call ends.
+// decide puts a shard into the batch of a kind. If a call of that kind is outstanding, or the batch
+// is full, it keeps the shard for a later call.
 func (m *Machine) decide(k callKind, i int32) {
 	if m.calls[k].id != 0 || len(m.batch[k]) == maxItems {
 		m.kept[k] = append(m.kept[k], i)
