@@ -27,23 +27,22 @@ const (
 	DefaultOpenTimeout = 10 * time.Second
 )
 
-// LoadOptions say where the configuration is. Nil, and the zero value, read the
-// environment only.
+// LoadOptions say where the configuration is. Nil and the zero value read only the environment.
 type LoadOptions struct {
-	// Path of a YAML file. It must exist, unless it is empty.
+	// Path is the path of a YAML file, which must exist. Default: no file.
 	Path string
-	// Data is the file's content, if it was read already; Path then only names it in
-	// messages.
+	// Data is the content of the file, if the caller has read it already. Path is then only its
+	// name in messages.
 	Data []byte
-	// Key of the subtree, with dots between its parts. Default "tenure".
+	// Key is the key of the subtree, with dots between its parts. Default "tenure".
 	Key string
-	// EnvPrefix begins the names of environment variables. Default "TENURE__".
+	// EnvPrefix is the beginning of the names of environment variables. Default "TENURE__".
 	EnvPrefix string
-	// Environ are the variables, NAME=value. Nil: os.Environ().
+	// Environ is the list of variables, each as NAME=value. Default os.Environ().
 	Environ []string
 }
 
-// settings are the keys of the subtree, beside the parts of others.
+// settings are the keys of the subtree, including the parts of other packages.
 type settings struct {
 	Backend  string         `yaml:"backend" doc:"which of backends is opened; may be left out if there is one"`
 	Backends map[string]raw `yaml:"backends" doc:"a part for each backend that may be chosen"`
@@ -79,20 +78,19 @@ type settings struct {
 	StopTimeout time.Duration `yaml:"stop_timeout" doc:"the time that the supervisor, or fx, gives the process to stop; default 15s"`
 }
 
-// raw is another package's part, which that package decodes later.
+// raw is the part of another package, which decodes it later.
 type raw struct{ n *node }
 
-// Config is a configuration that was loaded: complete, and checked as far as that
-// needs no backend. It prints without secrets in every format. Safe for concurrent
-// use.
+// Config is a loaded configuration. It is complete, and Load has checked all that needs no backend.
+// No format prints its secrets. Methods of a Config may be called concurrently.
 type Config struct {
 	name string // of the subtree
 	tree *node
 	set  *settings
 }
 
-// Load reads the configuration. Its error has a line for each problem, with the
-// place, the key, the value and a correction; it matches core.ErrInvalid.
+// Load reads the configuration. The error matches core.ErrInvalid and has one line for each
+// problem, with the place, the key, the value and a correction.
 func Load(o *LoadOptions) (*Config, error) {
 	if o == nil {
 		o = &LoadOptions{}
@@ -136,7 +134,7 @@ func Load(o *LoadOptions) (*Config, error) {
 	var p problems
 	p.settings(tree, key, c.set)
 	if len(p.errs) == 0 {
-		// A backend's limits come with its opening; these hold for all of them.
+		// Only Open knows the limits of the backend: these checks hold for every backend.
 		c.relations(&p, core.Limits{})
 	}
 	if len(p.errs) > 0 {
@@ -149,7 +147,7 @@ func invalid(errs ...error) error {
 	return fmt.Errorf("tenure: %w configuration: %w", core.ErrInvalid, errors.Join(errs...))
 }
 
-// settings decodes the subtree, and keeps the parts of others as they are.
+// settings decodes the subtree, except the parts of other packages.
 func (p *problems) settings(tree *node, path string, s *settings) {
 	v := reflect.ValueOf(s).Elem()
 	known := fields(v.Type())
@@ -182,8 +180,8 @@ func (p *problems) settings(tree *node, path string, s *settings) {
 	}
 }
 
-// Options are the configured options of an Elector. The caller adds those that no
-// file can express, such as hooks and a logger.
+// Options returns the configured options of an Elector. The caller adds options that a file cannot
+// express, such as hooks and a logger.
 func (c *Config) Options() *core.Options {
 	s := c.set
 	meta := make(map[string]string, len(s.Meta))
@@ -198,7 +196,7 @@ func (c *Config) Options() *core.Options {
 	}
 }
 
-// OpenTimeout is open_timeout, or its default.
+// OpenTimeout returns open_timeout, or its default.
 func (c *Config) OpenTimeout() time.Duration {
 	if c.set.OpenTimeout > 0 {
 		return c.set.OpenTimeout
@@ -206,7 +204,7 @@ func (c *Config) OpenTimeout() time.Duration {
 	return DefaultOpenTimeout
 }
 
-// StopTimeout is stop_timeout, or its default.
+// StopTimeout returns stop_timeout, or its default.
 func (c *Config) StopTimeout() time.Duration {
 	if c.set.StopTimeout > 0 {
 		return c.set.StopTimeout
@@ -214,7 +212,7 @@ func (c *Config) StopTimeout() time.Duration {
 	return DefaultStopTimeout
 }
 
-// Warnings are settings that hold, and are probably not meant: one line each.
+// Warnings returns one line for each valid setting that is probably a mistake.
 func (c *Config) Warnings() []string {
 	var w []string
 	drain := c.set.DrainBudget
@@ -235,12 +233,12 @@ func (c *Config) Warnings() []string {
 	return w
 }
 
-// Backends are the names of the backends that have a part, sorted: those that may be chosen.
+// Backends returns the sorted names of the configured backends, one of which is chosen.
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
-// Section decodes the part of another package, sharding or follower, into a
-// pointer to its struct, such as sharding.Settings. A part that is not there changes
-// nothing. The error names each unknown key with its line, and matches core.ErrInvalid.
+// Section decodes the part "sharding" or "follower" into a pointer to a struct, such as
+// sharding.Settings. If the part is missing, it changes nothing. The error matches core.ErrInvalid
+// and names each unknown key with its line.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
 	if !ok {
@@ -265,8 +263,8 @@ func (c *Config) part(n *node, path string, into any) error {
 	return nil
 }
 
-// Validate checks the choice of the backend among openers, and the parts of all
-// those that openers know. It opens nothing.
+// Validate checks that openers has the chosen backend, and the part of each backend in openers. It
+// opens nothing.
 func (c *Config) Validate(openers ...core.Opener) error {
 	var p problems
 	if _, _, err := c.choose(openers); err != nil {
@@ -276,7 +274,7 @@ func (c *Config) Validate(openers ...core.Opener) error {
 		path := c.name + ".backends." + name
 		i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
 		if i < 0 {
-			if name != c.set.Backend { // else choose has said so
+			if name != c.set.Backend { // choose has reported the chosen one
 				p.unknown(part.n, path, name, names(openers))
 			}
 			continue
@@ -301,7 +299,7 @@ func names(openers []core.Opener) []string {
 	return list
 }
 
-// choose finds the opener and the part of the backend that is chosen.
+// choose returns the opener and the part of the chosen backend.
 func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	var none core.Opener
 	for i, o := range openers {
@@ -348,13 +346,12 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	return openers[i], part, nil
 }
 
-// Open validates the configuration and opens the backend that it chooses, with one
-// of openers; the others are not touched. The caller closes it. ctx bounds the
-// opening, beside open_timeout.
+// Open validates the configuration and opens the chosen backend with its opener. The caller closes
+// it. Both ctx and open_timeout limit the opening.
 //
-// Where open_wait is set, an opening that fails is tried again until it succeeds or that
-// time is over, except for an error that matches core.ErrInvalid; the first failure is a
-// line at Warn to slog.Default, and the last one is returned.
+// If open_wait is set, Open tries again until it succeeds or open_wait is over. It does not try
+// again after an error that matches core.ErrInvalid. The first failure is logged at Warn to
+// slog.Default, and the last one is returned.
 func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
 	if err := c.Validate(openers...); err != nil {
 		return nil, err
@@ -380,14 +377,14 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 	return b, nil
 }
 
-// Bounds of the wait between two attempts to open, and of open_wait.
+// Limits of the wait between two attempts to open, and of open_wait.
 const (
 	firstPause  = 100 * time.Millisecond
 	longPause   = 5 * time.Second
 	maxOpenWait = 24 * time.Hour
 )
 
-// await opens, and again for as long as open_wait says.
+// await calls open until it succeeds, for at most open_wait.
 func (c *Config) await(
 	ctx context.Context, open func(context.Context) (core.Backend, error),
 ) (core.Backend, error) {
@@ -422,7 +419,7 @@ func (c *Config) await(
 	}
 }
 
-// relations checks the options of the Elector against each other and the backend.
+// relations checks the options of the Elector against each other and the limits of the backend.
 func (c *Config) relations(p *problems, l core.Limits) {
 	for _, key := range []string{"open_timeout", "open_wait", "stop_timeout"} {
 		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "open_wait": c.set.OpenWait,
@@ -437,7 +434,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	if err == nil {
 		return
 	}
-	// The message names the options as the Go struct does; here they are keys.
+	// The message has the names of the struct's fields: replace them with keys.
 	text := err.Error()
 	first := ""
 	text = optionNames.ReplaceAllStringFunc(text, func(name string) string {
@@ -465,7 +462,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 
 var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|ReturnHalted|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|TraceDir|TraceBytes|Node|Weight|Priority|Meta)\b`)
 
-// keyOf is the key of an option: DrainBudget is drain_budget.
+// keyOf returns the key of an option: drain_budget for DrainBudget.
 func keyOf(option string) string {
 	if option == "TTL" {
 		return "ttl"
@@ -490,19 +487,19 @@ func (c *Config) whereOf(key string) string {
 	return c.tree.where
 }
 
-// Format prints Redacted without types, for every verb.
+// Format prints Redacted() for every verb.
 func (c Config) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, c.Redacted()) }
 
-// MarshalText is Redacted without types, for JSON and structured logs.
+// MarshalText returns Redacted(), for JSON and structured logs.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil }
 
-// LogValue is Redacted without types.
+// LogValue returns Redacted() as a string.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
 
-// Redacted prints the configuration, with the source of each value, and xxxxx for
-// secrets: values that are secret by the type that the backend's opener gives them,
-// by !file or !env, or by their look. Of a backend without an opener here every
-// string is taken for one.
+// Redacted returns the configuration with the source of each value. It prints xxxxx for each
+// secret: a value from !file or !env, a value that looks like a secret, and a value whose type in
+// the opener's settings is secret. If openers lacks a backend, Redacted hides every string in the
+// part of that backend.
 func (c Config) Redacted(openers ...core.Opener) string {
 	if c.tree == nil {
 		return "{}"
@@ -528,7 +525,7 @@ func (c Config) Redacted(openers ...core.Opener) string {
 	return b.String()
 }
 
-// trusted says whether the value of a key may be shown.
+// trusted is the condition on which Redacted shows the value of a key.
 type trusted uint8
 
 const (
@@ -539,7 +536,7 @@ const (
 
 func known(string) trusted { return plain }
 
-// typed goes by the fields of a struct.
+// typed returns the conditions for the fields of a struct.
 func typed(t reflect.Type) func(string) trusted {
 	known := fields(t)
 	return func(key string) trusted {

@@ -195,7 +195,7 @@ func (e *Elector) storeChanged(err error) {
 	}
 }
 
-// pause backs off after a failed Observe, unless a resync is requested.
+// pause backs off after a failed Observe. A requested resync ends the pause.
 func (e *Elector) pause(ctx context.Context) {
 	again, cancel := context.WithTimeout(ctx, max(e.dice.jittered(e.o.TTL/12), time.Millisecond))
 	defer cancel()

@@ -20,9 +20,9 @@ const maxReason = 160
 // notAsked is the reason why a member is not eligible before Options.Eligible was called.
 const notAsked = "not asked yet"
 
-// judge calls Options.Eligible each Options.Heartbeat, one call at a time, and tells the machine
-// the result. It ends when ctx has ended and the last call has returned. It holds no lock during
-// a call.
+// judge calls Options.Eligible each Options.Heartbeat, one call at a time, and passes the result to
+// the machine. It ends when ctx has ended and the last call has returned. It holds no lock during a
+// call.
 func (e *Elector) judge(ctx context.Context) {
 	tick := time.NewTicker(e.o.Heartbeat)
 	defer tick.Stop()
@@ -57,8 +57,8 @@ type verdict struct {
 	at  time.Time
 }
 
-// say tells the machine the reason why this member is not eligible, or "" if it is. A change of
-// only the reason costs a write in the store, so it waits for Options.Resync.
+// say passes the reason why this member is not eligible, or "" if it is, to the machine. A change
+// of only the reason costs a write in the store, so it waits for Options.Resync.
 func (v *verdict) say(why string) {
 	if why == v.why || why != "" && v.why != "" && time.Since(v.at) < v.e.o.Resync {
 		return

@@ -31,7 +31,7 @@ func (e *Elector) hold() {
 	e.m.Hold(lock.id)
 	st := e.o.stored(e.m.State(), lock)
 	st.Update = max(st.Update, 1)
-	if driver.CheckUpdate(st) != nil { // no room beside the application's metadata
+	if driver.CheckUpdate(st) != nil { // no room besides the application's metadata
 		e.m.Hold("")
 		lock.end(true)
 		return

@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A process may own 100,000 shards. So if something happens to many leases at once, the log gets
+// A process may own 100,000 shards. So if something happens to many leases together, the log gets
 // one line with their count and the first namedShards shards. Each lease gets a line at Debug. A
-// kind of line is written at most once in linesEvery. An event that was not requested first gets
-// a line for each lease, up to singleLines in linesEvery.
+// kind of line is written at most once in linesEvery. An event that was not requested first gets a
+// line for each lease, up to singleLines in linesEvery.
 const (
 	linesEvery  = time.Second
 	namedShards = 5
@@ -176,7 +176,7 @@ func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	})
 }
 
-// handlerReturn reports a handler's result. It logs an error, unless it says only that the
+// handlerReturn reports a handler's result. It logs an error, except one that only reports that the
 // handler was asked to stop.
 func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
 	if n.h.OnHandlerReturn == nil && err == nil {

@@ -107,8 +107,8 @@ func (e *Elector) readRules(ctx context.Context) bool {
 	return true
 }
 
-// obey gives up the held shards that active rules tell it to give up and that no assigner
-// manages. e.mu is held.
+// obey gives up the held shards that active rules require it to give up and that no assigner
+// manages. The caller holds e.mu.
 func (e *Elector) obey(now time.Time) {
 	b := e.rules
 	var drain *control.Rule

@@ -14,7 +14,7 @@ import (
 )
 
 // A job of RunOnce has a shard with one item in it. The shard's name is reserved, so that a shard
-// that is no longer owned does not count as unowned (View.Unowned). The item's first byte tells
+// that is no longer owned does not count as unowned (View.Unowned). The item's first byte shows
 // whether the rest is the result or the reason of a failure.
 const (
 	oncePrefix = "_once."

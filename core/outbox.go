@@ -12,10 +12,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// outbox sends the writes of all leases of a process. The ready writes go into one
-// Session.Commit, up to the store's limits, with at most one write of each lease. At most
-// driver.Limits.CommitCalls calls are in progress; while they are, the next call forms. There is
-// no timer: a write that finds a call free leaves at once.
+// outbox sends the writes of all leases of a process. The ready writes go into one Session.Commit,
+// up to the store's limits, with at most one write of each lease. At most driver.Limits.CommitCalls
+// calls are in progress; while they are, the next call forms. There is no timer: a write that finds
+// a call free leaves immediately.
 //
 // A call carries only a write's first attempt. A write that was not applied then is settled
 // separately, so that it delays no other (A4). If a call was refused because of all its commits

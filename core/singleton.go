@@ -66,8 +66,8 @@ func isStop(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
 
-// keepLast keeps a handler's error, unless it says only that ctx, the handler's context, has
-// ended.
+// keepLast keeps a handler's error. It ignores an error that only reports the end of ctx, the
+// handler's context.
 func keepLast(last *atomic.Pointer[error], ctx context.Context, err error) {
 	if isStop(ctx, err) {
 		last.Store(nil)

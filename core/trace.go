@@ -51,7 +51,7 @@ func (e *Elector) startTrace() error {
 	return e.traced.Start(e.m.Config().HostLock)
 }
 
-// endTrace writes the rest, unless the disk hangs for the drain budget.
+// endTrace writes the rest. If the disk hangs, it gives up after the drain budget.
 func (e *Elector) endTrace() {
 	if e.traced != nil {
 		e.traced.Close(e.o.DrainBudget)

@@ -221,7 +221,8 @@ func (l *Ledger) strike(key string) outcome {
 	return outcome{again: true}
 }
 
-// report passes an error after which the ledger tries again to OnError, unless the lease is over.
+// report passes an error after which the ledger tries again to OnError. It drops the error if the
+// lease is over.
 func (l *Ledger) report(err error) {
 	if l.lease.Err() == nil {
 		l.failed.Store(true)

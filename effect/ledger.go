@@ -276,8 +276,8 @@ func (l *Ledger) await(ctx context.Context, f *flight) error {
 	return fmt.Errorf("tenure: effect %q goes on without its caller: %w: %w", f.key, core.ErrUnknown, context.Cause(ctx))
 }
 
-// fly takes a place, unless the flight is nested. If the effect has not begun by then, fly makes or
-// decides it.
+// fly takes a place for a flight that is not nested. If the effect has not begun by then, fly makes
+// or decides it.
 func (l *Ledger) fly(f *flight, nested bool) {
 	if nested {
 		defer func() {
@@ -423,7 +423,7 @@ func (l *Ledger) unended(e *Effect) string {
 	return fmt.Sprintf("the lease with token %d ended before the outcome was written", e.Token)
 }
 
-// record reads the record of an effect; nil if there is none.
+// record reads the record of an effect. It returns nil if there is no record.
 func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 	item, err := l.lease.Get(ctx, recordPrefix+key)
 	if err != nil || item == nil {

@@ -225,7 +225,7 @@ func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	}
 }
 
-// settle writes a decision, or an outcome that is known at once, and returns the outcome. See
+// settle writes a decision, or an outcome that is known immediately, and returns the outcome. See
 // write.
 func (l *Ledger) settle(e Effect, d Decision, cause error) outcome {
 	e.State, e.Token, e.Reason = d.State, l.lease.Token(), clean(d.Reason)

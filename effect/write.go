@@ -16,7 +16,7 @@ const (
 	mostBytes = 512 << 10
 )
 
-// reads is the number of records that are read at once after a conflict.
+// reads is the number of records that are read together after a conflict.
 const reads = 16
 
 // A commit waits up to gatherFor for as many writes as half of the effects in progress, if there

@@ -36,7 +36,7 @@ type cursor struct {
 	limit   int  // entries of the next batch
 	busy    bool // its goroutine runs
 	verify  bool // compare the entry at pos, if any, before anything is applied
-	suspect bool // its head was seen behind pos: verify at once
+	suspect bool // its head was seen behind pos: verify immediately
 	err     error
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pacer spreads reads over time. Safe for concurrent use.
+// pacer spreads reads over time. It is safe for concurrent use.
 type pacer struct {
 	every time.Duration
 	mu    *sync.Mutex

@@ -175,7 +175,7 @@ func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, e
 	return m, s.removeGone(ctx, lease, m)
 }
 
-// put writes the snapshot, beside the current one.
+// put writes the snapshot next to the current one.
 func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, seq core.Seq, state []byte) error {
 	if m.Current != nil && seq <= m.Current.Seq {
 		if seq < m.Current.Seq {

@@ -101,13 +101,13 @@ type instant struct{ mono, wall time.Time }
 
 func instantOf(at time.Time) instant { return instant{mono: at, wall: at.Round(0)} }
 
-// age returns the greater age of the two clocks. If the wall clock was set forward, a proof looks
+// age returns the larger age of the two clocks. If the wall clock was set forward, a proof looks
 // older than it is, which costs another proof.
 func (i instant) age(now time.Time) time.Duration {
 	return max(now.Sub(i.mono), now.Round(0).Sub(i.wall))
 }
 
-// readHeads reads all heads. anew says that the stream failed before.
+// readHeads reads all heads. Parameter anew reports whether the stream failed before.
 func (t *Tailer) readHeads(ctx context.Context, anew bool) error {
 	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
 	defer cancel()
@@ -154,9 +154,9 @@ func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	}
 }
 
-// heads records every shard's head. anew says that nothing connects them to earlier news. If a
-// shard's head is behind a position, or missing, its cursors verify it once more. The page may be
-// older than the log that they have read since.
+// heads records every shard's head. Parameter anew reports that nothing connects them to earlier
+// news. If a shard's head is behind a position, or missing, its cursors verify it once more. The
+// page may be older than the log that they have read since.
 func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
 	now := time.Now()
 	t.mu.Lock()

@@ -22,7 +22,7 @@ const MaxName = driver.MaxNameLen - len(driver.LockPrefix)
 var ErrHeld = errors.New("the lock is held")
 
 // A process that has taken a lock almost continuously for turn leaves it to others once, for at
-// least pause. pause is RankDelay's default where the store pushes changes.
+// least pause. On a polled store it is at least two poll periods.
 const (
 	turn  = 100 * time.Millisecond
 	pause = 20 * time.Millisecond
@@ -226,7 +226,8 @@ func (l *Locks) enter(called string, w *waiter, try bool) bool {
 	return true
 }
 
-// next has the first waiter contend, unless the lock is held or contended for. l.mu is held.
+// next makes the first waiter contend if the lock is neither held nor contended for. The caller
+// holds l.mu.
 func (l *Locks) next(n *name) {
 	if !n.wanted && len(n.waiting) > 0 {
 		n.wanted = true
@@ -267,8 +268,8 @@ func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	return l.e.Contend(func(ctx context.Context, lease *core.Lease) error { return l.serve(ctx, called, lease) }, shard)
 }
 
-// leave removes a call that will not get the lock from the queue. turn says that the call was to
-// contend, and did not.
+// leave removes a call that will not get the lock from the queue. turn means that it was the call's
+// turn to contend, and that it did not.
 func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn bool, cause error) (*Lock, error) {
 	l.mu.Lock()
 	n := l.names[called]

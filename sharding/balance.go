@@ -51,8 +51,8 @@ type Balance struct {
 var _ Assigner = Balance{}
 
 const (
-	// If a member is above urgent times its share, the larger limit applies, unless MovesPerMinute
-	// would relieve it within patience minutes.
+	// If a member is above urgent times its share, the larger limit applies. It does not apply if
+	// MovesPerMinute would relieve the member within patience minutes.
 	urgent, patience = 1.5, 1.5
 	// urgentMoves is the larger limit, as a part of all load in a minute.
 	urgentMoves = 0.5

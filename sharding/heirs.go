@@ -10,8 +10,8 @@ import (
 // heirs returns, for each shard, the member that takes it over when its owner dies, or None if
 // there is no other member. It deals each member's shards to the others so that they are as even
 // afterwards as after a plan. Every member computes the same heirs from the same table. So after a
-// death each heir claims its shards at once, and the next plan moves nothing. Only the plan applies
-// rules.
+// death each heir claims its shards immediately, and the next plan moves nothing. Only the plan
+// applies rules.
 func heirs(members []Member, owner []int32) []int32 {
 	out := make([]int32, len(owner))
 	have := make([]int, len(members))

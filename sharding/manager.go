@@ -67,7 +67,7 @@ type Manager struct {
 	seen      []sight
 	aside     bool // the elector knows of shards that are set aside
 	prep      *preparer
-	work      context.Context // for the work beside the loop
+	work      context.Context // for work outside the loop
 	began     time.Time
 	plans     []planTime // when each was known, since began
 	waiting   bool       // for a member that prepares a shard

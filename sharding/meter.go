@@ -221,7 +221,7 @@ func (m *meter) drain(g *grid, leave uint64) {
 }
 
 // sample puts a key in the sketch. If there are too many samples for one interval, it raises the
-// step at once, before the next read does.
+// step immediately, before the next read does.
 func (m *meter) sample(hash uint64, weight float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

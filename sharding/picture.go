@@ -86,8 +86,8 @@ func (m *Manager) publish(reports map[string]*shardReport) {
 	m.loads, m.loadsAt = loads, time.Now()
 }
 
-// watchLoad reads the members' reports while Picture is called, unless this member's assigner reads
-// them.
+// watchLoad reads the members' reports while Picture is called. If this member's assigner reads
+// them, it does not.
 func (m *Manager) watchLoad(ctx context.Context) {
 	var r *loadReader
 	var looked time.Time

@@ -100,7 +100,7 @@ type Outcome struct {
 	Moves []Move
 
 	change *planChange // nil: no change
-	// again says that work may be left although the view does not change, because a budget, a
+	// again reports that work may be left although the view does not change, because a budget, a
 	// cooldown or a penalty prevents it now.
 	again bool
 }

@@ -170,7 +170,8 @@ func (p *preparer) run() {
 	}
 }
 
-// tell publishes this member's progress when no owner waits for another preparation. p.mu is held.
+// tell publishes this member's progress when no owner waits for another preparation. The caller
+// holds p.mu.
 func (p *preparer) tell() {
 	some := false
 	var failed []string

@@ -158,7 +158,8 @@ func (m *Manager) carryOut(todo *steps, leave bool) error {
 			return err
 		}
 	}
-	// After the shards: the first contention joins, and a visible member may get a shard at once.
+	// After the shards: the first contention joins, and a visible member may get a shard
+	// immediately.
 	if err := m.standForAssigner(!leave && !m.blind.Load() && time.Now().UnixNano() >= m.refused.Load()); err != nil {
 		return err
 	}

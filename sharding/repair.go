@@ -92,7 +92,7 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 }
 
 // gather fills in a base from the notes of the shards with a record. A shard without a note has the
-// zero note. certain says that the number of shards at the beginning is known.
+// zero note. certain reports whether the number of shards at the beginning is known.
 func (c *planChange) gather(notes map[int]note, certain bool) error {
 	k, has, ends := c.Keys, map[int]Range{}, map[int]bool{}
 	for i := range k.Shards {

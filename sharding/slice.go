@@ -436,7 +436,7 @@ func (c *rangeChange) given() note {
 	return n
 }
 
-// gave reports whether the giver's note says that a gift of the change was given.
+// gave reports whether the giver's note confirms a gift of the change.
 func (n *note) gave(c *rangeChange, g gift) (bool, error) {
 	if n.Map == c.Number && slices.Contains(n.Gave, g) {
 		return true, nil
@@ -641,8 +641,8 @@ func (s *Slice) waitFor(what string) {
 // sayAfter is the time after which a change in progress is logged.
 const sayAfter = 30 * time.Second
 
-// watch logs that a change is in progress, until done. Clients may be refused during it, which is
-// logged nowhere else.
+// watch logs that a change is in progress, until done. Clients may be refused during it, and no
+// other line reports that.
 func (s *Slice) watch(done <-chan struct{}) {
 	t := time.NewTimer(sayAfter)
 	defer t.Stop()

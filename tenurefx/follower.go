@@ -12,8 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// FollowerSettings are the keys below follower in the configuration. See
-// follower.Options.
+// FollowerSettings are the keys below follower in the configuration: see follower.Options.
 type FollowerSettings struct {
 	Batch       int           `yaml:"batch"`
 	Parallel    int           `yaml:"parallel"`
@@ -27,32 +26,31 @@ type FollowerSettings struct {
 	DrainBudget time.Duration `yaml:"drain_budget"`
 }
 
-// Following is an Applier and the shards that it follows. See Tailer.Follow.
+// Following is an Applier and its shards: see follower.Tailer.Follow.
 type Following struct {
 	Name    string
 	Applier follower.Applier
 	Shards  []string
 }
 
-// AsFollowing marks a constructor that returns a Following, and perhaps an error,
-// for fx.Provide.
+// AsFollowing annotates a constructor of a Following for fx.Provide. The constructor may also
+// return an error.
 func AsFollowing(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(followGroup))
 }
 
-// tailerParams are the inputs of newTailer.
 type tailerParams struct {
 	fx.In
 
 	Backend core.Backend
 	Config  *config.Config `optional:"true"`
-	// Options, if there are any, are used instead of those of Config.
+	// Options, if provided, replaces the options of Config.
 	Options    *follower.Options `optional:"true"`
 	Followings []Following       `group:"tenure.followings"`
 	Logger     *slog.Logger      `optional:"true"`
 }
 
-// newTailer returns a Tailer with the followings. The caller runs it.
+// newTailer returns a Tailer with the followings.
 func newTailer(p tailerParams) (*follower.Tailer, error) {
 	var s FollowerSettings
 	if p.Config != nil {
@@ -86,8 +84,8 @@ func newTailer(p tailerParams) (*follower.Tailer, error) {
 	return t, nil
 }
 
-// Follower provides the *follower.Tailer, and runs it from the application's start
-// to its stop. It needs a core.Backend, and no Elector.
+// Follower provides the *follower.Tailer and runs it from the start of the application to its stop.
+// It needs a core.Backend and no Elector.
 func Follower() fx.Option {
 	return fx.Module("tenure-follower",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p tailerParams) (*follower.Tailer, error) {

@@ -15,11 +15,10 @@ import (
 // ShardingSettings are the keys below sharding in the configuration.
 type ShardingSettings = sharding.Settings
 
-// ShardHandler serves each shard that sharding gives to this process. An
-// application provides one.
+// ShardHandler serves each shard that sharding assigns to this process. An application provides
+// one.
 type ShardHandler core.Handler
 
-// managerParams are the inputs of newManager.
 type managerParams struct {
 	fx.In
 
@@ -27,13 +26,13 @@ type managerParams struct {
 	Elector *core.Elector
 	Handler ShardHandler
 	Config  *config.Config `optional:"true"`
-	// Options, if there are any, are used instead of those of Config, but for an empty
-	// Shards and an empty Keyspace.
+	// Options, if provided, replaces the options of Config. An empty Shards or Keyspace in it is
+	// taken from Config.
 	Options *sharding.Options `optional:"true"`
 	Logger  *slog.Logger      `optional:"true"`
 }
 
-// managerResult is a Manager and a Router that knows its keyspace.
+// managerResult is a Manager and the Router of its keyspace.
 type managerResult struct {
 	fx.Out
 
@@ -41,7 +40,6 @@ type managerResult struct {
 	Router  *sharding.Router
 }
 
-// newManager returns a Manager and a Router. The caller runs the Manager.
 func newManager(p managerParams) (managerResult, error) {
 	var s sharding.Settings
 	var leave time.Duration
@@ -81,9 +79,9 @@ func newManager(p managerParams) (managerResult, error) {
 	return managerResult{Manager: m, Router: r}, err
 }
 
-// Sharding provides the *sharding.Manager and the *sharding.Router, and runs the
-// Manager beside the Elector of Module: when the application stops, this member is
-// emptied first.
+// Sharding provides the *sharding.Manager and the *sharding.Router. It runs the Manager beside the
+// Elector of Module. When the application stops, the Manager empties this member before the Elector
+// stops.
 func Sharding() fx.Option {
 	return fx.Module("tenure-sharding",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p managerParams) (managerResult, error) {
@@ -91,7 +89,7 @@ func Sharding() fx.Option {
 			if err != nil {
 				return managerResult{}, errtext.Errorf("tenure: sharding: %w", err)
 			}
-			// Appended after the Elector's, so it stops before it.
+			// The hook is appended after the Elector's, so it stops first.
 			lc.Append(hook("sharding manager", r.Manager.Run, sd))
 			return r, nil
 		}),

@@ -37,8 +37,8 @@ type departure struct {
 	delay int // minutes; negative is early
 }
 
-// timetable is the flights file: every origin airport's departures in order.
-// Immutable once parsed.
+// timetable is the flights file: every origin airport's departures in order. It is immutable once
+// parsed.
 type timetable struct {
 	airports []string // sorted
 	from     map[string][]departure
@@ -62,8 +62,8 @@ func openTimetable(path string) (*timetable, error) {
 	return t, nil
 }
 
-// parseTimetable reads rows of flightsHeader. Ids must rise, departures must not
-// go back, and an origin must be a valid shard name.
+// parseTimetable reads rows of flightsHeader. Ids must rise, departures must not go back, and an
+// origin must be a valid shard name.
 func parseTimetable(r io.Reader) (*timetable, error) {
 	c := csv.NewReader(r)
 	c.FieldsPerRecord = strings.Count(flightsHeader, ",") + 1

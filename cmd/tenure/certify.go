@@ -21,9 +21,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/certify"
 )
 
-// member runs this process as a member of the system suite, if certify started it as one. It
-// looks at a variable, which only counts where there are no arguments: with arguments the
-// command does what they say, whoever chose its environment.
+// member runs this process as a member of the system suite, if certify started it as one. The
+// environment variable counts only if there are no arguments, so the environment cannot change the
+// meaning of a command.
 func member() (code int, is bool) {
 	if len(os.Args) != 1 {
 		return 0, false
@@ -80,7 +80,7 @@ nothing was judged.`,
 	return c
 }
 
-// Bounds of the flags.
+// Limits of the flags.
 const (
 	maxSeeds   = 10_000
 	maxSteps   = 1000
@@ -133,7 +133,7 @@ func (a *app) certify(ctx context.Context, o certify.Options, dir string) error 
 	}
 }
 
-// chosen is the opener of the configured backend, and its settings. It opens nothing.
+// chosen returns the opener of the configured backend, and its settings. It opens nothing.
 func (a *app) chosen(ctx context.Context) (core.Opener, any, error) {
 	if err := a.load(); err != nil {
 		return core.Opener{}, nil, err
@@ -158,7 +158,7 @@ func (a *app) chosen(ctx context.Context) (core.Opener, any, error) {
 	return opener, settings.Interface(), nil
 }
 
-// certifyTable is a report for people.
+// certifyTable returns a report as a table.
 func certifyTable(r *certify.Report) *table {
 	const mostFindings = 20
 	t := &table{head: []string{"PHASE", "RESULT", "FIGURES"}}

@@ -58,20 +58,20 @@ type doctorOut struct {
 	Backend    string `json:"backend"`
 	Namespace  string `json:"namespace"`
 	StoreID    string `json:"store_id"`
-	RoundTrip  string `json:"round_trip"`         // the median of some reads
-	Slowest    string `json:"slowest_round_trip"` // of them
+	RoundTrip  string `json:"round_trip"`         // the median of the reads
+	Slowest    string `json:"slowest_round_trip"` // of the reads
 	MinTTL     string `json:"min_ttl"`
 	Poll       string `json:"poll"`
 	WriteOps   int    `json:"write_ops"`
 	WriteBytes int    `json:"write_bytes"`
 	Rights     string `json:"rights"`
-	// Findings are settings of the store, rights and clocks, those included of which
-	// Warnings has the remedy.
+	// Findings are about the store's settings, rights and clocks. They include the findings whose
+	// remedy is in Warnings.
 	Findings []driver.Finding `json:"findings"`
 	Warnings []string         `json:"warnings"`
 }
 
-const trips = 9 // reads that the doctor times
+const trips = 9 // number of reads that the doctor times
 
 func (a *app) doctor(ctx context.Context, b core.Backend) error {
 	info := b.Info()
@@ -138,7 +138,7 @@ func (a *app) doctor(ctx context.Context, b core.Backend) error {
 		len(v.Damaged)))
 }
 
-// examine asks the store for settings that lose writes, rights and its clock.
+// examine asks the store for settings that lose writes, for missing rights and for its clock.
 func (a *app) examine(ctx context.Context, b core.Backend) ([]driver.Finding, error) {
 	x, ok := b.(driver.Examiner)
 	if !ok {
@@ -151,7 +151,7 @@ func (a *app) examine(ctx context.Context, b core.Backend) ([]driver.Finding, er
 	return found, nil
 }
 
-// bound shows a limit, of which 0 is none.
+// bound returns a limit as text; 0 means no limit.
 func bound(n int) string {
 	if n <= 0 {
 		return "any number of"
@@ -166,8 +166,8 @@ type verifyOut struct {
 	Problems []string `json:"problems"`
 }
 
-// verify walks the namespace while its members go on, so what it compares is read in
-// an order in which only damage can differ: a log before its shard's record.
+// verify checks the namespace while its members run. It reads each log before the record of its
+// shard, so that only damage can make the record older than the log.
 func (a *app) verify(ctx context.Context, b core.Backend) error {
 	before, err := a.state(ctx, b)
 	if err != nil {
@@ -204,14 +204,14 @@ type verifier struct {
 	a      *app
 	b      core.Backend
 	out    verifyOut
-	tokens map[core.ShardID]core.Token // the greatest that was seen in a log or head
+	tokens map[core.ShardID]core.Token // the largest token seen in the shard's log or head
 }
 
 func (x *verifier) problem(format string, args ...any) {
 	x.out.Problems = append(x.out.Problems, fmt.Sprintf(format, args...))
 }
 
-// shard reads a shard's items and log.
+// shard checks the items and the log of a shard.
 func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	x.out.Shards++
 	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0, 1) })
@@ -244,7 +244,7 @@ func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	return nil
 }
 
-const maxEmpty = 5 // empty pages below the head before that counts as a gap
+const maxEmpty = 5 // so many empty pages below the head count as a gap
 
 // logWalk reads one log.
 type logWalk struct {
@@ -254,10 +254,11 @@ type logWalk struct {
 	token core.Token
 	no    driver.WriteNo
 	head  core.Head
-	whole bool // read to its end, or cannot be
+	whole bool // read to its end, or unreadable
 }
 
-// page is nil for a log that cannot be read, which is a problem and no error.
+// page returns a page of the log. If the log cannot be read, it notes a problem and returns nil
+// without an error.
 func (l *logWalk) page(ctx context.Context, after core.Seq, most int) (*core.LogPage, error) {
 	p, err := call(ctx, l.x.a, func(ctx context.Context) (*core.LogPage, error) {
 		return l.x.b.ReadLog(ctx, l.shard,
@@ -273,12 +274,12 @@ func (l *logWalk) page(ctx context.Context, after core.Seq, most int) (*core.Log
 	return p, err
 }
 
-// next reads and checks a page; false at the end.
+// next reads and checks a page. It returns false at the end.
 func (l *logWalk) next(ctx context.Context) (bool, error) {
 	p, err := l.page(ctx, l.after, pageSize)
 	var trimmed *core.TrimmedError
 	switch {
-	case errors.As(err, &trimmed): // meanwhile
+	case errors.As(err, &trimmed): // trimmed since the last page
 		if trimmed.Oldest <= l.after+1 {
 			l.x.problem("shard %s: entry %d is said to be trimmed, and the oldest is %d", l.shard, l.after+1,
 				trimmed.Oldest)
@@ -324,7 +325,7 @@ func (l *logWalk) next(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// records compares the shards' records with what was read before.
+// records compares the shards' records with the tokens seen before.
 func (x *verifier) records(before, after *driver.View) {
 	now := map[core.ShardID]core.Token{}
 	for _, s := range after.Shards {
@@ -370,7 +371,6 @@ func (a *app) export(ctx context.Context, b core.Backend, items, logs bool) erro
 	return leftOut
 }
 
-// record writes one line of JSON.
 func (a *app) record(v any) error {
 	text, err := asJSON(v, "")
 	return errors.Join(err, a.write(text))

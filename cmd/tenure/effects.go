@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// mostEffectShards is how many shards tenure effects reads without a name.
+// mostEffectShards is the number of shards that "tenure effects" reads if none is named.
 const mostEffectShards = 1000
 
 // resolveExpires is how long an operator's decision about an effect waits for a leader.
@@ -83,7 +83,7 @@ exit code 1 if it is not done in time.`,
 	return []*cobra.Command{effects, one}
 }
 
-// awaitDecided waits until an effect is as a rule decides.
+// awaitDecided waits until an effect has the outcome that the rule decides.
 func (o *order) awaitDecided(ctx context.Context, b core.Backend, r *control.Rule) error {
 	for late := time.Now().Add(o.wait); ; {
 		e, err := call(ctx, o.a, func(ctx context.Context) (*effect.Effect, error) { return effect.Read(ctx, b, r.Shards, r.Effect) })
@@ -109,7 +109,7 @@ func (o *order) awaitDecided(ctx context.Context, b core.Backend, r *control.Rul
 	}
 }
 
-// effectText is what a rule says of an effect.
+// effectText describes the effect and the outcome of a rule.
 func effectText(r *control.Rule) string {
 	if r.Kind != control.Resolve {
 		return ""
@@ -120,7 +120,7 @@ func effectText(r *control.Rule) string {
 type effectOut struct {
 	Shard core.ShardID `json:"shard"`
 	effect.Effect
-	// UnderWay: an attempt may be under way, as the owner lives whose token it has.
+	// UnderWay reports whether an attempt may be under way: the owner that began it lives.
 	UnderWay bool `json:"under_way"`
 }
 
@@ -188,7 +188,7 @@ func stateText(x effectOut) string {
 	return string(x.State)
 }
 
-// resolving says what a decision about an effect does, and aims it at the state that is seen now.
+// resolving describes a decision about an effect, and binds it to the effect's current state.
 func (o *order) resolving(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) (string, error) {
 	s, err := find(v, core.ShardID(r.Shards))
 	if err != nil {

@@ -60,7 +60,7 @@ func (a *app) logCommand() *cobra.Command {
 
 const (
 	pageSize = 256
-	lookFor  = 30 * time.Second // a hint may be lost
+	lookFor  = 30 * time.Second // because a hint may be lost
 	pauseFor = 500 * time.Millisecond
 )
 
@@ -143,7 +143,7 @@ func (r *logReader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when the log may have news.
+// wait returns when the log may have new entries.
 func (r *logReader) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
@@ -178,7 +178,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 type changeOut struct {
-	Time    time.Time      `json:"time"` // of this process, when it heard of it
+	Time    time.Time      `json:"time"` // by the clock of this process, when it saw the change
 	Kind    string         `json:"kind"` // joined, updated, gone, owned or free
 	Shard   core.ShardID   `json:"shard,omitempty"`
 	Node    string         `json:"node,omitempty"`

@@ -17,23 +17,23 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// historyLease is one lease of a shard, as far as the store keeps anything of it.
+// historyLease is a lease of a shard, with the facts that the store still has.
 type historyLease struct {
 	Token   core.Token     `json:"token"`
-	Session core.SessionID `json:"session,omitempty"` // of the present owner only
-	Node    string         `json:"node,omitempty"`    // as well
-	Entries int            `json:"entries"`           // that it appended, of those that were read
+	Session core.SessionID `json:"session,omitempty"` // only of the current owner
+	Node    string         `json:"node,omitempty"`    // only of the current owner
+	Entries int            `json:"entries"`           // the number of its entries among those read
 	First   core.Seq       `json:"first,omitempty"`
 	Last    core.Seq       `json:"last,omitempty"`
-	// Rules moved or resigned it, or were to.
+	// Rules are the rules that moved or resigned the lease, or should have.
 	Rules []operator.Change `json:"rules,omitempty"`
 }
 
 type historyOut struct {
 	Shard  core.ShardID    `json:"shard"`
 	Owners []driver.Grant  `json:"owners"`           // of the last four leases, the oldest first
-	Damage string          `json:"damage,omitempty"` // why the store's text of them is not whole
-	Oldest core.Seq        `json:"oldest"`           // the first entry that was read; 0: there is none
+	Damage string          `json:"damage,omitempty"` // why the record of the owners is incomplete
+	Oldest core.Seq        `json:"oldest"`           // the first entry that was read; 0: none
 	Leases []*historyLease `json:"leases"`           // by token
 }
 
@@ -83,7 +83,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 	if err != nil {
 		return err
 	}
-	v, err := a.state(ctx, b) // after the logs: it has the newest token
+	v, err := a.state(ctx, b) // after the logs, so it has the newest token
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 
 const unknown = "unknown" // to the store
 
-// clock is a time of a lease.
+// clock returns a time of a lease as text.
 func clock(t time.Time) string {
 	if t.Unix() <= 0 {
 		return unknown
@@ -144,7 +144,7 @@ func clock(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// rulesText is what operators did about one lease.
+// rulesText describes what operators did about one lease.
 func rulesText(changes []operator.Change) string {
 	text := ""
 	for _, c := range changes {
@@ -182,8 +182,8 @@ func (x *historian) lease(t core.Token) *historyLease {
 	return l
 }
 
-// entries reads the newest entries of a log, notes the lease of its last commit, and
-// returns the number of the first entry that it read, 0 without any.
+// entries calls each for the newest entries of a log, and notes the lease of the last commit. It
+// returns the number of the first entry that it read, or 0.
 func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.Seq, each func(*core.Entry)) (core.Seq, error) {
 	r := &logReader{a: x.a, b: x.b, shard: shard}
 	head, err := r.page(ctx, 0, 0)
@@ -202,7 +202,7 @@ func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.
 		p, err := call(ctx, x.a, func(ctx context.Context) (*core.LogPage, error) {
 			return x.b.ReadLog(ctx, shard, r.after, pageSize)
 		})
-		if trimmed, ok := errors.AsType[*driver.TrimmedError](err); ok && trimmed.Oldest > r.after+1 { // meanwhile
+		if trimmed, ok := errors.AsType[*driver.TrimmedError](err); ok && trimmed.Oldest > r.after+1 { // trimmed since
 			r.after = trimmed.Oldest - 1
 			continue
 		}
@@ -222,7 +222,6 @@ func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.
 	return first, nil
 }
 
-// decodeChange reads an entry of the log of rules.
 func decodeChange(payload []byte) (c operator.Change, err error) {
 	err = boundjson.Unmarshal(payload, 2*control.MaxRecord, 512, &c)
 	return c, err

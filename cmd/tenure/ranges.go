@@ -20,11 +20,11 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// lasting is how long rules about ranges and quarantine last by default. A range stays as it is
-// after that, until the assigner has a reason to change it.
+// lasting is how long rules about ranges and quarantine last by default. After that a range stays
+// as it is until the assigner has a reason to change it.
 const lasting = time.Hour
 
-// rangeCommands write rules about ranges and about quarantine.
+// rangeCommands returns the commands that write rules about ranges and quarantine.
 func (a *app) rangeCommands() []*cobra.Command {
 	o := &order{a: a}
 	command := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) *cobra.Command {
@@ -57,7 +57,7 @@ assigner does not split the range there again.`
 			if err != nil {
 				return err
 			}
-			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: hashText(h)}) // the key is that of a merge as well
+			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: hashText(h)}) // a merge has the same key
 		}}
 	o.asking(unsplit)
 	unrelease := &cobra.Command{Use: "unrelease SHARD", Short: "End the release of a shard, which may go into quarantine again",
@@ -70,8 +70,8 @@ assigner does not split the range there again.`
 
 var hashForm = regexp.MustCompile(`^0x[0-9a-fA-F]{16}$`)
 
-// hashArg reads a hash from outside. All digits are required: 0x8 is more likely to be short for
-// the middle of the keyspace than for its ninth hash.
+// hashArg reads a hash from outside. It requires all digits, because 0x8 more likely means the
+// middle of the keyspace than its ninth hash.
 func hashArg(s string) (uint64, error) {
 	if !hashForm.MatchString(s) {
 		return 0, usage(fmt.Sprintf("%s is no hash: write all 16 digits, as in 0x8000000000000000", quoted(s)))
@@ -79,10 +79,10 @@ func hashArg(s string) (uint64, error) {
 	return sharding.ParseHash(s)
 }
 
-// hashText is a hash as rules and ranges have it.
+// hashText returns a hash as rules and ranges write it.
 func hashText(h uint64) string { return fmt.Sprintf("0x%016x", h) }
 
-// unread is the error of plans that cannot be read.
+// unread classes an error about unreadable plans as damage.
 func unread(err error) error {
 	if errors.Is(err, core.ErrInvalid) {
 		return &exitError{exitDamaged, err}
@@ -93,7 +93,7 @@ func unread(err error) error {
 	return fmt.Errorf("read the plans: %w", err)
 }
 
-// ranged reads the map of the keyspace, which must be there.
+// ranged reads the map of the keyspace, which must exist.
 func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error) {
 	m, err := call(ctx, a, func(ctx context.Context) (*sharding.Map, error) { return sharding.ReadMap(ctx, b) })
 	switch {
@@ -105,8 +105,8 @@ func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error)
 	return m, nil
 }
 
-// aside reads why shards are not meant to have an owner. The function that it returns is never
-// nil, so that callers can go on where the plans cannot be read.
+// aside reads why shards are meant to have no owner. The returned function is never nil, so callers
+// can continue if the plans cannot be read.
 func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
 	why, err := call(ctx, a, func(ctx context.Context) (func(string) core.Aside, error) { return sharding.ReadAside(ctx, b) })
 	if err != nil {
@@ -115,8 +115,7 @@ func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) cor
 	return why, nil
 }
 
-// damaged reports whether an error is of records that cannot be read, beside which the rest can
-// be shown.
+// damaged reports whether an error is about unreadable records. The rest can still be shown.
 func damaged(err error) bool {
 	e, ok := errors.AsType[*exitError](err)
 	return ok && e.code == exitDamaged
@@ -124,7 +123,7 @@ func damaged(err error) bool {
 
 type rangesOut struct {
 	Keyspace string     `json:"keyspace"`
-	Hash     string     `json:"hash"` // function
+	Hash     string     `json:"hash"` // the name of the hash function
 	Number   int64      `json:"number"`
 	Ranges   []rangeOut `json:"ranges"`
 }
@@ -132,12 +131,11 @@ type rangesOut struct {
 type rangeOut struct {
 	Shard string  `json:"shard"`
 	From  string  `json:"from"`
-	To    string  `json:"to"`    // the first hash after it
+	To    string  `json:"to"`    // the first hash after the range
 	Share float64 `json:"share"` // of the keyspace, in percent
 	Node  string  `json:"node"`  // empty: no living member owns the shard
 }
 
-// ranges lists the map of the keyspace's ranges.
 func (a *app) ranges(ctx context.Context, b core.Backend) error {
 	m, err := a.ranged(ctx, b)
 	if err != nil {
@@ -167,13 +165,12 @@ func (a *app) printRanges(ctx context.Context, b core.Backend, m *sharding.Map) 
 	return a.print(out, t)
 }
 
-// share is the part of the keyspace that a range has, in percent.
+// share returns the part of the keyspace that a range covers, in percent.
 func share(r sharding.Range) float64 {
-	// The width without 1, since the whole keyspace has 2^64.
+	// The width is computed without 1, because the whole keyspace has 2^64 hashes.
 	return 100 * (float64(r.To-1-r.From) + 1) / math.Exp2(64)
 }
 
-// rangeOf is the range of a shard.
 func rangeOf(m *sharding.Map, shard core.ShardID) (sharding.Range, error) {
 	for name, r := range m.All() {
 		if name == string(shard) {
@@ -187,7 +184,7 @@ func refused(format string, args ...any) error {
 	return exit(exitRefused, "nothing was changed: "+fmt.Sprintf(format, args...))
 }
 
-// split writes rules that ranges begin at some hashes of a shard's range.
+// split writes rules by which ranges begin at given hashes within a shard's range.
 func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 	shard, err := shardArg(name)
 	if err != nil {
@@ -248,7 +245,7 @@ func rangeText(r sharding.Range) string {
 	return from + " to " + to
 }
 
-// merge writes the rule that no range begins where those of two shards meet.
+// merge writes the rule by which no range begins at the hash where the ranges of two shards meet.
 func (o *order) merge(cmd *cobra.Command, one, other string) error {
 	a, err := shardArg(one)
 	if err != nil {
@@ -282,14 +279,14 @@ func (o *order) merge(cmd *cobra.Command, one, other string) error {
 }
 
 // divide shows what splits or a merge do to the ranges, asks, and writes a rule for each hash. plan
-// says at which hashes, and what follows.
+// returns the hashes and describes the effect.
 func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*sharding.Map) (hashes []uint64, what string, err error)) error {
 	var first control.Rule
 	if err := o.sign(&first); err != nil {
 		return err
 	}
 	checked := first
-	checked.Kind, checked.Hash = kind, hashText(1) // before the store is asked
+	checked.Kind, checked.Hash = kind, hashText(1) // before it asks the store
 	if err := checked.Validate(); err != nil {
 		return err
 	}
@@ -325,7 +322,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 			return err
 		}
 		return o.a.writer(b).Write(ctx, func(ctx context.Context, _ *driver.View) (*operator.Decision, error) {
-			if err := check(ctx); err != nil { // somebody may have written a rule meanwhile
+			if err := check(ctx); err != nil { // another rule may be written since
 				return nil, err
 			}
 			d := &operator.Decision{}
@@ -341,7 +338,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 	})
 }
 
-// during says how long the assigner obeys a rule.
+// during describes how long the assigner obeys a rule.
 func during(r control.Rule) string {
 	if r.Expires.IsZero() {
 		return "by a rule without an end"
@@ -349,7 +346,7 @@ func during(r control.Rule) string {
 	return "by a rule until " + r.Expires.Local().Format(time.DateTime)
 }
 
-// contradicted is an error if a rule in force asks for the opposite.
+// contradicted returns an error if a rule in force asks for the opposite.
 func contradicted(rules, all []control.Rule) error {
 	for _, r := range rules {
 		for _, x := range all {
@@ -361,7 +358,7 @@ func contradicted(rules, all []control.Rule) error {
 	return nil
 }
 
-// releasing says what the release of a shard does.
+// releasing describes what the release of a shard does.
 func (o *order) releasing(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) (string, error) {
 	if _, err := find(v, core.ShardID(r.Shards)); err != nil {
 		return "", err

@@ -97,10 +97,11 @@ type memberOut struct {
 	TTL      string         `json:"ttl"`
 	Priority int32          `json:"priority"`
 	Weight   int32          `json:"weight"`
-	Draining bool           `json:"draining"` // by itself, as one that leaves
-	// Drained is the operators' rule by which its node is to own nothing; left out without.
+	Draining bool           `json:"draining"` // at its own request, such as when it leaves
+	// Drained is the operators' rule that drains the member's node. It is left out if there is
+	// none.
 	Drained *control.Rule `json:"drained,omitempty"`
-	// Ineligible is why it is not eligible to own shards; left out if it is.
+	// Ineligible is why the member is not eligible to own shards. It is left out if it is eligible.
 	Ineligible string            `json:"ineligible,omitempty"`
 	Shards     int               `json:"shards"`
 	Meta       map[string]string `json:"meta,omitempty"` // without the reason
@@ -150,7 +151,7 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	return a.print(out, t)
 }
 
-// versions are those that the last heartbeats made.
+// versions returns the versions of the last heartbeats.
 func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map[core.SessionID]core.Version, error) {
 	out := map[core.SessionID]core.Version{}
 	if len(v.Members) == 0 {
@@ -160,7 +161,7 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 	for _, m := range v.Members {
 		q.Beats = append(q.Beats, driver.Beat{Session: m.Session})
 	}
-	// A session that ended meanwhile has none, and the call may wait for a change.
+	// A session that has ended since has no heartbeat, and then the call may wait for a change.
 	limited, cancel := context.WithTimeout(ctx, min(a.timeout, 5*time.Second))
 	defer cancel()
 	page, err := b.Observe(limited, q)
@@ -178,18 +179,19 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 
 type shardOut struct {
 	Shard   core.ShardID   `json:"shard"`
-	Node    string         `json:"node"` // empty: nobody lives who owns it
+	Node    string         `json:"node"` // empty: the owner is not alive
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
-	// Trouble is what the owner says that somebody has to mend; left out if there is nothing.
+	// Trouble is a problem of the owner that a person must solve. It is left out if there is none.
 	Trouble string `json:"trouble,omitempty"`
-	// Aside is why the shard is not meant to have an owner, and AsideUntil when it is meant to
-	// have one again, as in quarantine; left out if it is, and if it never is.
+	// Aside is why the shard is meant to have no owner. It is left out if the shard should have
+	// one. AsideUntil is the end of that, for example of a quarantine. It is left out if there is
+	// none.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }
 
-// setAside fills in why a shard without an owner is not meant to have one.
+// setAside fills in why a shard without an owner is meant to have none.
 func (o *shardOut) setAside(why func(shard string) core.Aside) {
 	if x := why(string(o.Shard)); o.Node == "" {
 		o.Aside, o.AsideUntil = x.Why, x.Until
@@ -227,8 +229,8 @@ type lockOut struct {
 	Token   core.Token     `json:"token"`
 }
 
-// locks lists those that a member holds: the record of a free one is about to go, or stays in a
-// store that keeps it, and means nothing.
+// locks lists the locks that a member holds. The record of a free lock means nothing: the store is
+// about to remove it, or keeps it.
 func (a *app) locks(ctx context.Context, b core.Backend, node string) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -314,12 +316,12 @@ type itemOut struct {
 	Key     string       `json:"key"`
 	Version core.Version `json:"version"`
 	Value   payload      `json:"value"`
-	// Damaged is why the value is left out; left out if it is not.
+	// Damaged is why the value is left out. It is itself left out if the value is not.
 	Damaged *driver.DamagedError `json:"damaged,omitempty"`
 }
 
-// listItems lists a shard's items, but leaves out values that are longer than any that a commit can write. Where there
-// are some, leftOut is the error to end with.
+// listItems lists a shard's items. It leaves out values that are longer than a commit can write;
+// leftOut is the error for them.
 func (a *app) listItems(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) (list []itemOut, leftOut, err error) {
 	most := cmp.Or(b.Info().Limits.WriteBytes, driver.MaxListBytes)
 	items, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0, most) })
@@ -358,7 +360,7 @@ func (a *app) items(ctx context.Context, b core.Backend, shard core.ShardID, pre
 	return cmp.Or(a.print(list, t), leftOut)
 }
 
-// known is an error for a shard that was never owned.
+// known returns an error for a shard that never had an owner.
 func (a *app) known(ctx context.Context, b core.Backend, shard core.ShardID) error {
 	v, err := a.state(ctx, b)
 	if err == nil {

@@ -100,7 +100,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	}
 	own := o.a.conf.Options()
 	own.Node, own.LockDir, own.Supersede, own.Logger = operator.Label(host), "none", false, slog.New(slog.DiscardHandler)
-	limited, cancel := context.WithTimeout(ctx, o.a.timeout+2*cmp.Or(own.TTL, 10*time.Second)) // as operator.Writer has it
+	limited, cancel := context.WithTimeout(ctx, o.a.timeout+2*cmp.Or(own.TTL, 10*time.Second)) // as in operator.Writer
 	defer cancel()
 	if _, err = sharding.Repair(limited, b, k, own); err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return exit(exitRefused, fmt.Sprintf("whether the plans were replaced, tenure ranges tells: %v: a member may be planning", err))
@@ -108,7 +108,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	return unread(err)
 }
 
-// evict ends a session if no heartbeat came since its version was seen.
+// evict ends a session if it has made no heartbeat since the given version.
 func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, version core.Version) error {
 	v, err := o.a.state(ctx, b)
 	if err != nil {
@@ -145,7 +145,7 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 	return o.a.evictAs(ctx, b, driver.Suspect{Session: id, Version: version})
 }
 
-// evictAs evicts as a member of its own, which drains, so that it is assigned nothing.
+// evictAs evicts as a separate member, which drains so that no shard is assigned to it.
 func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspect) (err error) {
 	var random [16]byte
 	rand.Read(random[:])
@@ -181,7 +181,8 @@ func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspec
 		results[0].Current))
 }
 
-// removeNamespace shows what there is, has the name typed again, and removes all records of the namespace.
+// removeNamespace shows the contents of the namespace, has its name typed again, and removes all
+// its records.
 func (o *order) removeNamespace(ctx context.Context, confirm string) error {
 	o.a.hasty = true
 	opener, settings, err := o.a.chosen(ctx)
@@ -232,7 +233,6 @@ func (o *order) removeNamespace(ctx context.Context, confirm string) error {
 	return nil
 }
 
-// raise raises the floor of a store that has one.
 func (o *order) raise(ctx context.Context, b core.Backend, to core.Token) error {
 	f, ok := b.(interface {
 		Floor(ctx context.Context) (core.Token, error)

@@ -15,10 +15,10 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// maxClockError bounds --clock-error: leases are compared by the members' clocks.
+// maxClockError limits --clock-error: leases are compared by the members' clocks.
 const maxClockError = time.Minute
 
-// traceCommand is check. It reads files only, and no configuration.
+// traceCommand returns the command check, which reads only trace files and no configuration.
 func (a *app) traceCommand() *cobra.Command {
 	var clockError time.Duration
 	var svg string
@@ -47,7 +47,7 @@ listed, and the others are checked.`,
 	return cmd
 }
 
-// traceFiles are the sources that the arguments name.
+// traceFiles returns the sources that the arguments name.
 func traceFiles(args []string) ([]trace.Source, error) {
 	var all []trace.Source
 	for _, arg := range args {
@@ -114,7 +114,7 @@ func (a *app) checkTraces(ctx context.Context, args []string, clockError time.Du
 		len(r.Breaches)+r.More))
 }
 
-// writeNew makes a file, which must not exist.
+// writeNew writes a file, which must not exist.
 func writeNew(name string, write func(io.Writer) error) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -224,7 +224,7 @@ func (r *Rule) checkResolve() error {
 	return driver.CheckKey(r.Effect)
 }
 
-// checkShards checks a shard's name or, unless one is set, a prefix that ends in "*".
+// checkShards checks a shard's name. If one is not set, a prefix that ends in "*" is also valid.
 func checkShards(s string, one bool) error {
 	name, isPrefix := strings.CutSuffix(s, "*")
 	if isPrefix && one {

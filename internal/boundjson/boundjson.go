@@ -1,5 +1,5 @@
-// Package boundjson decodes JSON that others wrote, in bounded memory. An empty object of three
-// bytes may become a struct of hundreds, so a bound of the bytes alone is none of the memory.
+// Package boundjson decodes JSON from others in limited memory. A limit of the bytes alone does not
+// limit the memory: an empty object of three bytes may become a struct of hundreds.
 package boundjson
 
 import (
@@ -7,18 +7,19 @@ import (
 	"fmt"
 )
 
-// maxDepth bounds the nesting. No record has more than a third of it.
+// maxDepth limits the nesting. No record has more than a third of it.
 const maxDepth = 32
 
-// No call decodes more, whatever it asks for. The time of a call is linear in both, and well below a second, so a
-// caller that decodes many records looks at its context between them.
+// Limits of every call. The time of a call is linear in both, and well below a second. A caller
+// that decodes many records checks its context between them.
 const (
 	mostBytes  = 24 << 20
 	mostValues = 1_200_000
 )
 
-// Unmarshal is json.Unmarshal, but refuses more than size bytes, at most 24 MiB, and more than values values, at most
-// 1,200,000. It counts opening brackets and commas, which are at least half as many as the values.
+// Unmarshal is json.Unmarshal, except that it refuses more than size bytes, at most 24 MiB, and
+// more than values values, at most 1,200,000. It counts opening brackets and commas, which are at
+// least half as many as the values.
 func Unmarshal(data []byte, size, values int, into any) error {
 	if size, values = min(size, mostBytes), min(values, mostValues); len(data) > size {
 		return fmt.Errorf("it has %d bytes: the limit is %d", len(data), size)
@@ -38,7 +39,7 @@ type Counter struct {
 	quoted, escaped bool
 }
 
-// Count counts the values that the next part begins.
+// Count counts the values that begin in the next part.
 func (c *Counter) Count(part []byte) {
 	for _, b := range part {
 		switch {

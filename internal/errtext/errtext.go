@@ -11,8 +11,8 @@ import (
 
 const prefix = "tenure: "
 
-// Errorf is fmt.Errorf, but its text has the module's prefix only once: that of a
-// wrapped error is left out.
+// Errorf is fmt.Errorf, except that its text has the module's prefix only once: it drops the prefix
+// of a wrapped error.
 func Errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	text := strings.ReplaceAll(err.Error(), ": "+prefix, ": ")
@@ -30,11 +30,11 @@ type wrapped struct {
 func (e *wrapped) Error() string { return e.text }
 func (e *wrapped) Unwrap() error { return e.err }
 
-// goName is a word that may name a field of Go code, and what before it says that it does.
+// goName matches a word that may name a field of Go code, and the words before it that suggest so.
 var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+)\b`)
 
-// InKeys is err with the fields of settings, a struct, named by their yaml keys: what a backend
-// tells programmers to set, its configuration file has under another name.
+// InKeys returns err with the fields of settings, a struct, replaced by their yaml keys. A
+// backend's error names the fields, and a configuration file has the keys.
 func InKeys(err error, settings any) error {
 	keys := make(map[string]string)
 	collect(reflect.TypeOf(settings), keys)

@@ -66,9 +66,9 @@
 // A member evicts another that it has watched in silence for that member's TTL, if the store has
 // served its own heartbeats all the time. In a small cluster each member watches all others, in a
 // large one a few neighbours (WatchAll, WatchFew). If own heartbeats have no answer for half the
-// smallest TTL watched, the store is away or too slow. Nobody can then tell a silent member from
-// a store that takes no heartbeats. So silence proves nothing, and nobody is evicted. When the
-// store answers again, all silence counts from the beginning.
+// smallest TTL watched, the store is away or too slow. A silent member then looks like a store that
+// takes no heartbeats. So silence proves nothing, and no member is evicted. When the store answers
+// again, all silence counts from the beginning.
 //
 // During an outage each member's trust runs out, and its work under leases ends. Its shards keep
 // its name in their records. When its reads and a heartbeat are answered again, it gets new
@@ -187,7 +187,7 @@
 //     state is used. A new state is no sign of life: only heartbeats change the version by which
 //     silence is measured.
 //
-//   - C13: a shard that this process gives up goes to a member that serves it at once.
+//   - C13: a shard that this process gives up goes to a member that serves it immediately.
 //
 //     If the process was asked to give a shard up and no successor was named, one write names a
 //     standby. This is the first member that an assigner named, or the only other member. Its
@@ -200,7 +200,7 @@
 //     back-off of V4 would not hold a standby back. If a shard was handed to a session that does
 //     not want it, it could be passed on forever.
 //
-//   - C14: a member is evicted at once, without silence, if its record has this member's node
+//   - C14: a member is evicted without waiting for silence if its record has this member's node
 //     label and names the host lock that this process holds.
 //
 //     A lock ends with its process. This process has it now, so the other process has ended. The
@@ -224,11 +224,11 @@
 //     long, without a gap of the member's TTL. Neither C15 nor C16 moves a shard for which an
 //     assigner named members: the assigner moves it.
 //
-//   - C17: a lock (driver.IsLock) is claimed at once, held briefly, and forgotten when it is
+//   - C17: a lock (driver.IsLock) is claimed immediately, held briefly, and forgotten when it is
 //     free.
 //
-//     Few members want a lock, and nobody knows which. So members claim it without a turn while
-//     no holder is known. It is handed to no standby, and neither C15 nor C16 moves it.
+//     Few members want a lock, and no member knows which. So members claim it without a turn
+//     while no holder is known. It is handed to no standby, and neither C15 nor C16 moves it.
 //
 //     After a release each member that wants the lock claims it in the order of C9. That order
 //     has itself and the last two sessions that took the lock while it waited. The session that
@@ -287,6 +287,6 @@
 //
 // It does not write data. Fenced commits are between package core and the store, which compares
 // the fence; they need no trust. Each has a number, so that core learns after a lost reply
-// whether it was applied (core.Lease.Commit). It plans nothing. InWant and InUnwant tell it which
-// shards this member wants, and InPrefer gives it the order of claims.
+// whether it was applied (core.Lease.Commit). It plans nothing. InWant and InUnwant name the
+// shards that this member wants, and InPrefer gives it the order of claims.
 package fsm

@@ -29,7 +29,7 @@ const (
 	halted               // the store changed (I1)
 )
 
-// callKind indexes the batches of which one each may be outstanding.
+// callKind indexes the batches. One call of each may be outstanding.
 type callKind uint8
 
 const (
@@ -53,7 +53,7 @@ const (
 
 type call struct {
 	id       CallID  // 0: none outstanding
-	until    Instant // when the time of the newest one is up
+	until    Instant // when the time of the newest call is up
 	failed   uint8   // calls in a row without an answer, up to 8
 	shards   []int32
 	tokens   []driver.Token // released, one per shard
@@ -92,21 +92,21 @@ type Machine struct {
 	lapsedAt Instant
 	reads    []beat  // outstanding, since the lapse
 	readAt   Instant // when to send the next
-	heardAt  Instant // when the newest read that was answered had been asked for; C6
+	heardAt  Instant // when the newest answered read was requested; C6
 	answered Instant // when that answer came
 	beats    []beat  // outstanding
 	beatAt   Instant // when to send the next
 	beatSent Instant // when the last was sent
-	beatErr  error   // of the last one that failed since a success
+	beatErr  error   // of the last heartbeat that failed since a success
 	deaf     int     // heartbeats since the lapse whose outcome is unknown; C6
 	deafAt   Instant // when the last of them was sent
-	quietTo  Instant // none is sent before
+	quietTo  Instant // no heartbeat is sent before
 	okSentAt Instant // the latest send instant among the successes; C5
-	slow     Instant // the recent longest time of a heartbeat
+	slow     Instant // the longest recent time of a heartbeat
 
 	stored    driver.UpdateNo // the newest state that the store has of this session
 	updateAt  Instant         // when to send the next
-	updateErr error           // of the last one that failed since a success
+	updateErr error           // of the last update that failed since a success
 	updates   int             // that failed in a row
 
 	viewed   bool // the full state was seen
@@ -116,7 +116,7 @@ type Machine struct {
 	alive   map[driver.SessionID]*peer
 	watched []*peer
 	minTTL  Instant // smallest TTL watched, or 0
-	wideTo  Instant // until then all members are watched, since most watched members fell silent
+	wideTo  Instant // until then all members are watched, because most watched members fell silent
 
 	// buried has the suspects of evictions without an answer, including evictions sent under an
 	// earlier session. It serves only to report the evictor.
@@ -124,7 +124,7 @@ type Machine struct {
 
 	shards []shard
 	unused []int32      // places in shards, of locks that were forgotten
-	forgot driver.Token // the greatest of theirs: tokens up to it may be burnt (C1)
+	forgot driver.Token // the largest token of forgotten locks: tokens up to it may be burnt (C1)
 	index  map[driver.ShardID]int32
 	queue  queue // shards with something to do, by due instant
 	wants  int
@@ -154,7 +154,7 @@ func (m *Machine) Config() Config { return m.cfg }
 // keptEffects is the largest capacity for effects that is kept from one Step to the next.
 const keptEffects = 1024
 
-// Step tells the machine that in happened at instant now, and returns the effects to carry out,
+// Step applies the input in at instant now, and returns the effects to carry out,
 // in order. Instants never decrease. The returned slice is valid until the next Step.
 func (m *Machine) Step(now Instant, in Input) []Effect {
 	late := now.Sub(m.WakeAt())
@@ -367,7 +367,7 @@ func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
 	return b
 }
 
-// fatal handles the errors that end more than one call: true if err did.
+// fatal handles the errors that end more than one call, and reports whether err did.
 func (m *Machine) fatal(err error) bool {
 	switch {
 	case err == nil:
@@ -382,9 +382,8 @@ func (m *Machine) fatal(err error) bool {
 	return true
 }
 
-// ended counts a kind's calls in a row without an answer: calls whose outcome is unknown, and
-// calls whose time was up. A backend that was still connecting then knows that nothing was
-// applied.
+// ended counts a kind's calls in a row without an answer: calls whose outcome is unknown, and calls
+// whose time was up. A backend that was still connecting reports the latter as not applied.
 func (c *call) ended(err error, now Instant) {
 	if err == nil || !driver.Unknown(err) && now < c.until {
 		c.failed = 0

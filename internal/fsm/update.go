@@ -63,7 +63,7 @@ func (m *Machine) Hold(lock string) { m.cfg.HostLock = lock }
 // is not eligible.
 func (m *Machine) Public() driver.MemberState { return with(m.shown(), HostLockKey, m.cfg.HostLock) }
 
-// shown is Public without the lock.
+// shown returns Public without the lock.
 func (m *Machine) shown() driver.MemberState {
 	return with(m.cfg.Member.MemberState, driver.IneligibleKey, m.cfg.Ineligible)
 }
@@ -83,7 +83,7 @@ func with(st driver.MemberState, key, value string) driver.MemberState {
 	return st
 }
 
-// cutLock separates the parts that Public combined.
+// cutLock separates the state and the lock that Public combined.
 func cutLock(st driver.MemberState) (driver.MemberState, string) {
 	lock, ok := st.Meta[HostLockKey]
 	if !ok {

@@ -1,5 +1,5 @@
-// Package goexit calls functions of the application, which may end their goroutine
-// (runtime.Goexit, as t.FailNow does), so that Tenure's own goroutine goes on.
+// Package goexit calls functions of the application that may end their goroutine (runtime.Goexit,
+// as t.FailNow does). Tenure's own goroutine survives.
 package goexit
 
 import (
@@ -19,7 +19,7 @@ func Call(f func() error) error {
 		err := Err
 		defer func() {
 			if p := recover(); p != nil {
-				panic(p) // before the caller goes on; the trace still has f's frames
+				panic(p) // before the caller continues; the trace still has f's frames
 			}
 			done <- err
 		}()
@@ -28,7 +28,7 @@ func Call(f func() error) error {
 	return <-done
 }
 
-// Told returns a function that calls f, which only learns of something, by Call; nil for nil.
+// Told returns a function that calls f, which has no result, by Call. It returns nil for nil.
 func Told[T any](f func(T)) func(T) {
 	if f == nil {
 		return nil

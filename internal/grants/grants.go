@@ -1,4 +1,4 @@
-// Package grants is the text by which stores remember the last leases of a shard, for people.
+// Package grants encodes the last leases of a shard, which stores keep for people.
 package grants
 
 import (
@@ -11,27 +11,27 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Bounds. MaxBytes of one shard have room for Keep leases, whatever their ends and labels.
+// MaxBytes of one shard have room for Keep leases, whatever their ends and labels.
 const (
 	MaxBytes = 200
 	Keep     = 4
 	maxNode  = 23
 )
 
-// Ends are written as their place here.
+// An end is written as its index here.
 var ends = []driver.End{"", driver.EndReleased, driver.EndPassed, driver.EndRenewed, driver.EndGone, driver.EndPreempted}
 
 // An event is a time in seconds, an end, and a label.
 var event = regexp.MustCompile(`^([0-9a-z]{1,7})\+([0-5])\+(~?[\w.-]{0,23})/`)
 
-// What labels have, and with what is between them, texts.
+// The characters of labels, and of texts.
 const (
 	labels = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 	chars  = labels + "+/~"
 )
 
-// Node is a label as it is remembered: "~" and the last 22 bytes of a longer one than 23 bytes, and
-// nothing of one that is no label.
+// Node returns a label in its stored form. If it has more than 23 bytes, the form is "~" and its
+// last 22 bytes. If it is not a valid label, the form is empty.
 func Node(node string) string {
 	switch {
 	case strings.Trim(node, labels) != "":
@@ -42,15 +42,15 @@ func Node(node string) string {
 	return node
 }
 
-// Event is one change of a shard's owner. end is why the lease before it ended, unless an earlier
-// event says so. It is empty for none. node is the new owner's label, empty if it is unknown, or if
+// Event returns the text of one change of a shard's owner. end is why the lease before it ended, or
+// empty if an earlier event says so. node is the new owner's label, or empty if it is unknown or
 // the shard is released. Texts are joined, the newest first.
 func Event(now time.Time, end driver.End, node string) string {
 	return strconv.FormatInt(max(0, now.Unix()), 36) + "+" + strconv.Itoa(slices.Index(ends, end)) + "+" + Node(node) + "/"
 }
 
-// Add is the text after one more event. It drops the oldest events that have no room, and a text
-// with other characters than any has.
+// Add returns the text with one more event. It drops the oldest events if there is no room, and a
+// text with invalid characters.
 func Add(event, text string) string {
 	if strings.Trim(text, chars) != "" {
 		return event
@@ -59,9 +59,9 @@ func Add(event, text string) string {
 	return text[:1+strings.LastIndexByte(text[:min(len(text), MaxBytes)], '/')]
 }
 
-// Parse returns the last leases of a text, the oldest first. If the text is damaged, it also says
-// why, and returns the leases that are newer than the damage. A text of MaxBytes may be cut within
-// its last event.
+// Parse returns the last leases of a text, the oldest first. If the text is damaged, it also
+// returns why, and only the leases that are newer than the damage. A text of MaxBytes may be cut
+// within its last event.
 func Parse(text string) (all []driver.Grant, why string) {
 	var events [][]string
 	rest := text
@@ -74,7 +74,7 @@ func Parse(text string) (all []driver.Grant, why string) {
 	for _, f := range slices.Backward(events) {
 		seconds, _ := strconv.ParseInt(f[1], 36, 64)
 		at, end := time.Unix(seconds, 0).UTC(), ends[f[2][0]-'0']
-		if end != "" && len(all) == 0 { // nobody noted how that lease began
+		if end != "" && len(all) == 0 { // how that lease began was not noted
 			all = append(all, driver.Grant{})
 		}
 		if n := len(all); n > 0 && end != "" && all[n-1].End == "" {

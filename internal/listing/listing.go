@@ -1,4 +1,4 @@
-// Package listing bounds the bytes of one call of driver.Backend.List.
+// Package listing limits the bytes of one call of driver.Backend.List.
 package listing
 
 import (
@@ -8,16 +8,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// page is about how many bytes of values one read may have.
+// page is the approximate number of bytes of values in one read.
 const page = 4 << 20
 
-// A Budget says which values of a List are returned.
+// A Budget decides which values of a List are returned.
 type Budget struct {
 	largest int
 	room    int
 }
 
-// New is the budget of a call with these arguments.
+// New returns the budget of a call with these arguments.
 func New(limit, largest int) *Budget {
 	b := &Budget{largest: largest, room: math.MaxInt}
 	if limit > 0 && largest > 0 {
@@ -26,7 +26,7 @@ func New(limit, largest int) *Budget {
 	return b
 }
 
-// Page is how many of limit items may be read at once.
+// Page returns how many of limit items may be read together.
 func (b *Budget) Page(limit int) int {
 	if b.room == math.MaxInt {
 		return limit
@@ -37,8 +37,8 @@ func (b *Budget) Page(limit int) int {
 // Spent reports whether the call returns no further values.
 func (b *Budget) Spent() bool { return b.room <= 0 }
 
-// Take keeps the item's value, which has size bytes, or damages the item, which the store's
-// own tools call name.
+// Take keeps the item's value, which has size bytes, or marks the item as damaged. name is the
+// item's name in the store's own tools.
 func (b *Budget) Take(it *driver.Item, size int, shard driver.ShardID, name string) {
 	switch {
 	case b.largest > 0 && size > b.largest:

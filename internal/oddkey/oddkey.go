@@ -1,4 +1,5 @@
-// Package oddkey has backends report items under keys that no item can have: List leaves them out, and views name them.
+// Package oddkey lets backends report items under invalid keys: List leaves them out, and views
+// name them.
 package oddkey
 
 import (
@@ -8,16 +9,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Why is the reason that a DamagedError gives.
+// Why is the reason in the DamagedError.
 const Why = "its key is not valid, or too long"
 
-// Found are the items that List left out. The zero value is ready. Safe for concurrent use.
+// Found are the items that List left out. The zero value is ready. It is safe for concurrent use.
 type Found struct {
 	mu  sync.Mutex
 	all []*driver.DamagedError
 }
 
-// Set replaces those of a shard.
+// Set replaces the items of a shard.
 func (f *Found) Set(shard driver.ShardID, found []*driver.DamagedError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -25,7 +26,7 @@ func (f *Found) Set(shard driver.ShardID, found []*driver.DamagedError) {
 	f.all = append(f.all, found[:min(len(found), driver.MaxDamaged-len(f.all))]...)
 }
 
-// Tell adds them to a view.
+// Tell adds the items to a view.
 func (f *Found) Tell(v *driver.View) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

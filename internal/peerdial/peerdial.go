@@ -1,6 +1,6 @@
 // Package peerdial connects to addresses that members of a namespace advertise. A member may
-// name any address: one of the process that connects, or of its link, is refused after names
-// were resolved, so that a name cannot change its meaning in between.
+// advertise any address, so peerdial refuses addresses of this process's machine and its link. It
+// checks resolved addresses, so that a name cannot change its meaning after the check.
 package peerdial
 
 import (
@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// ErrLocal refuses an address.
+// ErrLocal means that the address was refused.
 var ErrLocal = errors.New("the address is this machine's, loopback, link-local, multicast or unspecified: allow it, as an address and not as a name")
 
-// timeout bounds a connection attempt.
+// timeout limits a connection attempt.
 const timeout = 10 * time.Second
 
-// Dial returns a function that connects. It refuses local addresses with ErrLocal, but for
-// those that are written as such where allowed says that the caller has allowed them. If forwards,
-// it so refuses all addresses of this machine: a member that forwards requests is not their owner.
+// Dial returns a function that connects. It refuses local addresses with ErrLocal, unless allowed
+// is set and the address is written as an IP address. If forwards is set, it also refuses all other
+// addresses of this machine, because a member that forwards requests is not their owner.
 func Dial(allowed, forwards bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		d := net.Dialer{Timeout: timeout}
@@ -35,13 +35,13 @@ func Dial(allowed, forwards bool) func(ctx context.Context, network, address str
 	}
 }
 
-// Local reports whether an address, a host and a port, is a local one, written as such.
+// Local reports whether an address, a host and a port, is a local one written as an IP address.
 func Local(address string) bool {
 	ip, ok := parse(address)
 	return ok && local(ip)
 }
 
-// refuse is called with each address before it is connected to.
+// refuse checks each address before the connection.
 func refuse(_ context.Context, _, address string, _ syscall.RawConn) error {
 	if ip, ok := parse(address); !ok || local(ip) {
 		return ErrLocal
@@ -49,7 +49,7 @@ func refuse(_ context.Context, _, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// refuseOwn refuses the addresses of this machine's interfaces, too.
+// refuseOwn also refuses the addresses of this machine's interfaces.
 func refuseOwn(ctx context.Context, network, address string, c syscall.RawConn) error {
 	own, err := net.InterfaceAddrs()
 	if err != nil {

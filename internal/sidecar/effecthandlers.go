@@ -32,14 +32,14 @@ type resolveBody struct {
 	outcomeBody
 }
 
-// An outcomeBody is what a client says became of an effect.
+// An outcomeBody is a client's report of an effect's outcome.
 type outcomeBody struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 	payload
 }
 
-// decision is what the client says: done with a result, or one of the other states without.
+// decision returns the client's report: done with a result, or another state without one.
 func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 	valued := b.Text != nil || b.Base64 != nil
 	switch {
@@ -58,7 +58,7 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 		err = fmt.Errorf("the state %.40q is not one of those that the request may have", b.State)
 	}
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
-	// An attempt outlasts its request where the store hangs, and keeps no large body meanwhile.
+	// While the store hangs, an attempt outlasts its request: it must not keep a large body.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
 	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), effect.MaxReason)])
 	return d, err
@@ -101,7 +101,7 @@ func (s *Server) resolveEffect(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveEffect reads a body, does what it says under the lease, and answers with the effect.
+// serveEffect reads a body, does its request under the lease, and answers with the effect.
 func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error),
 	do func(context.Context, *effects) (effectReply, error)) {
 	_, x, done, err := s.under(w, r, decode)
@@ -124,7 +124,7 @@ func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func
 	answer(w, http.StatusOK, reply)
 }
 
-// noEffectsProblem: the records of effects outlast their lease, and a lock leaves nothing.
+// noEffectsProblem is for locks: records of effects outlast their lease, and a lock leaves nothing.
 func noEffectsProblem() *problem {
 	return refuse(http.StatusConflict, codeNoEffects, "a lock keeps no records of effects: contend for a shard")
 }

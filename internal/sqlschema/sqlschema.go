@@ -1,5 +1,5 @@
-// Package sqlschema is the common part of the SQL dialects' schemas: the prefix of
-// their names, the widths of their columns, and their versions.
+// Package sqlschema is the common part of the SQL dialects' schemas: the prefix of their names, the
+// widths of their columns, and their versions.
 package sqlschema
 
 import (
@@ -31,10 +31,10 @@ func WithPrefix(text, prefix string) string {
 	return table.ReplaceAllLiteralString(text, prefix)
 }
 
-// Width is the most bytes that a column of text or bytes may have, 0 if there is no
-// such column: the limits of names, of a commit, and of their encodings. The schemas
-// check it. Statements read such a column as bounded(column): a wider value, in a row
-// that an administrator or an older schema let in, never leaves the database.
+// Width returns the largest number of bytes in a column of text or bytes, or 0 if there is no such
+// column. The widths follow from the limits of names, of a commit, and of their encodings. The
+// schemas check them. Statements read such a column as bounded(column), so a wider value, which an
+// administrator or an older schema let in, never leaves the database.
 func Width(column string) int {
 	switch column {
 	case "namespace":

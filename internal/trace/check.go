@@ -21,25 +21,25 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// DefaultClockError is how far apart the members' wall clocks may be, if nobody says.
+// DefaultClockError is the default for how far apart the members' wall clocks may be.
 const DefaultClockError = 50 * time.Millisecond
 
-// maxBreaches bounds what a Report lists: the first ones are of use.
+// maxBreaches limits the breaches that a Report lists. The first ones are the useful ones.
 const maxBreaches = 100
 
 // A Source is a file to check.
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
-	// MayGo: a member may remove the file meanwhile. Then its absence is a gap.
+	// MayGo is true if a member may still remove the file. A missing file is then a gap.
 	MayGo bool
 }
 
-// gone reports whether err says that the file was removed, as a member may do.
+// gone reports whether err means that the file was removed, which MayGo allows.
 func (s *Source) gone(err error) bool { return s.MayGo && errors.Is(err, fs.ErrNotExist) }
 
-// FilesIn are the traces in a directory, in the order of their names. Members may write there
-// meanwhile.
+// FilesIn returns the traces in a directory in the order of their names. Members may write there at
+// the same time.
 func FilesIn(dir string) ([]Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func FilesIn(dir string) ([]Source, error) {
 	return all, nil
 }
 
-// File is a file.
+// File returns the Source of a file by its name.
 func File(name string) Source {
 	return Source{Name: name, Open: func() (io.ReadCloser, error) {
 		if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
@@ -66,7 +66,7 @@ func File(name string) Source {
 	}}
 }
 
-// A Breach is a rule that the traces show to be broken.
+// A Breach is a rule that is broken according to the traces.
 type Breach struct {
 	Rule  string    `json:"rule"`
 	Text  string    `json:"text"`
@@ -75,7 +75,7 @@ type Breach struct {
 	Nodes []string  `json:"nodes"`
 }
 
-// Run is what was read of one Run of an Elector.
+// Run is the result for one Run of an Elector.
 type Run struct {
 	Node      string    `json:"node"`
 	Namespace string    `json:"namespace"`
@@ -83,13 +83,13 @@ type Run struct {
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
 	Steps     int64     `json:"steps"`
-	Replayed  int64     `json:"replayed"` // steps that were compared with the rules
+	Replayed  int64     `json:"replayed"` // steps compared with the rules
 	Commits   int64     `json:"commits"`
 	Leases    int       `json:"leases"`
-	Notes     []string  `json:"notes,omitempty"` // what was not checked, and why
+	Notes     []string  `json:"notes,omitempty"` // parts that were not checked, and why
 }
 
-// Report is the outcome of Check.
+// Report is the result of Check.
 type Report struct {
 	Runs      []*Run   `json:"runs"`
 	Steps     int64    `json:"steps"`
@@ -104,12 +104,12 @@ type Report struct {
 	leases map[driver.ShardID][]*grant
 }
 
-// Check reads the traces of the members of one namespace, and compares each step with what the
-// machine of this version does, and leases, tokens, evictions and commits of all of them with
-// each other. clockError is how far the members' wall clocks may be apart.
+// Check reads the traces of the members of one namespace. It compares each step with the machine of
+// this version, and the leases, tokens, evictions and commits of all members with each other.
+// clockError is how far the members' wall clocks may be apart.
 //
-// An error says that files are of two namespaces, or that no file can be read, or is ctx's. Breaches
-// and other bad files are no error.
+// Check returns an error if the files are of two namespaces, if no file can be read, or if ctx
+// ends. Breaches and other bad files are in the Report.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
 	c := newChecker(ctx, clockError)
 	runs, err := c.byRun(sources)
@@ -152,7 +152,7 @@ type file struct {
 	most int // lines that a checksum covers; 0: all
 }
 
-// unread notes a file that cannot be read, or only in part.
+// unread notes a file that cannot be read to its end.
 func (c *checker) unread(err error) {
 	c.bad = cmp.Or(c.bad, err)
 	c.report.Unread = append(c.report.Unread, err.Error())
@@ -166,7 +166,7 @@ func (c *checker) byRun(sources []Source) ([][]file, error) {
 		err := f.read(func(r *Reader) error {
 			f.head = r.Header
 			var err error
-			for c.ctx.Err() == nil && err == nil { // to the checksum: what it does not fit accuses nobody
+			for c.ctx.Err() == nil && err == nil { // to the checksum: damaged lines after it prove nothing
 				err = r.scan()
 			}
 			switch {
@@ -239,10 +239,10 @@ type checker struct {
 	sessions   map[driver.SessionID]*session
 	grants     map[driver.ShardID][]*grant
 	acks       map[driver.ShardID][]ackedSpan
-	claimed    map[driver.ShardID]map[driver.Token]bool // tokens that answers to claims and transfers granted
-	shown      map[driver.ShardID]map[driver.Token]bool // tokens that views and claims showed a holder with
+	claimed    map[driver.ShardID]map[driver.Token]bool // tokens granted by answers to claims and transfers
+	shown      map[driver.ShardID]map[driver.Token]bool // tokens with a holder in views and claims
 	evictions  []eviction
-	ended      map[driver.SessionID]bool // by a traced member that evicted it
+	ended      map[driver.SessionID]bool // sessions that a traced member evicted
 	superseded map[string]bool           // node labels under which a member joined to supersede another
 	holders    map[driver.ShardID]map[driver.Token]driver.SessionID
 	showed     map[said][]showed
@@ -252,19 +252,19 @@ type checker struct {
 	joined     map[driver.Fence]bool // no commit under it follows
 	evicted    map[driver.SessionID]eviction
 	gifts      []gift
-	set        map[string]time.Duration // by how much the wall clock of a node label was set
-	bad        error                    // the first of a file that was not read
+	set        map[string]time.Duration // change of the wall clock of a node label
+	bad        error                    // the first error of an unread file
 	read       int                      // files that were read to their end
 }
 
-// A session is one that a traced member had.
+// A session is a session of a traced member.
 type session struct {
 	node   string
 	ttl    time.Duration
 	cut    bool        // a part of its trace is missing
-	until  time.Time   // trust, as it was extended last
-	beats  []time.Time // when heartbeats were sent that were answered, the join included
-	claims []time.Time // when claims were sent that succeeded
+	until  time.Time   // the last end of trust
+	beats  []time.Time // when answered heartbeats were sent, including the join
+	claims []time.Time // when successful claims were sent
 	open   map[driver.Fence]*grant
 }
 
@@ -273,7 +273,7 @@ type grant struct {
 	fence    driver.Fence
 	node     string
 	from, to time.Time
-	why      string // it was revoked; empty: it was not
+	why      string // why it was revoked; empty: it was not
 }
 
 type ackedSpan struct {
@@ -286,26 +286,27 @@ type eviction struct {
 	by     string
 	of     driver.SessionID
 	sent   time.Time
-	done   time.Time // it was answered
-	isDead bool      // C14
+	done   time.Time // when the answer came
+	isDead bool      // the member was dead by C14
 	whole  bool      // isDead is known
-	proof  []link    // the newest before it
+	proof  []link    // the newest links before it
 }
 
-// A link of a chain that proves that the store served (C5): a heartbeat that was answered, or a join.
+// A link is part of the chain that proves that the store served (C5): an answered heartbeat or a
+// join.
 type link struct{ sent, done time.Time }
 
-// maxLinks bounds the links that are kept of a member. There are some 12 in a TTL.
+// maxLinks limits the links that are kept of a member. A TTL has about 12.
 const maxLinks = 256
 
-// asked is a call that has no answer yet.
+// asked is a call without an answer.
 type asked struct {
 	out   Effect
 	at    time.Time
-	proof []link // that an eviction rests on: a join begins all anew, maybe before the answer
+	proof []link // that an eviction relies on; a join, perhaps before the answer, begins a new chain
 }
 
-// tracer goes through the records of one Run.
+// tracer processes the records of one Run.
 type tracer struct {
 	*checker
 	run       *Run
@@ -321,12 +322,12 @@ type tracer struct {
 	runner    *runner
 	seen      *seen
 	offered   map[driver.Fence]time.Time      // when its transfer was first asked for
-	tried     map[driver.ShardID]driver.Owner // the newest claim or transfer: to whom, and the token before
+	tried     map[driver.ShardID]driver.Owner // the newest claim or transfer: its target, and the token before
 	whole     bool                            // no record is missing so far
 	pos       int64                           // step that the next record follows
 	exact     bool                            // pos is known
 	open      bool                            // more records should follow
-	low, high int64                           // least and greatest wall
+	low, high int64                           // smallest and largest wall
 }
 
 func (c *checker) breach(b Breach) {
@@ -377,7 +378,7 @@ func (c *checker) run(files []file) error {
 	if t.open {
 		t.gap("the trace goes on in a file that is missing")
 	}
-	// Less lies between readings of two clocks.
+	// A smaller difference is the time between readings of two clocks.
 	if by := time.Duration(min(uint64(t.high)-uint64(t.low), 1<<60)); by >= time.Millisecond {
 		c.set[t.run.Node] = max(c.set[t.run.Node], by)
 		t.note("the wall clock was set by %v: times of this member are compared that much less closely", by)
@@ -396,7 +397,6 @@ func (t *tracer) note(format string, args ...any) {
 	t.run.Notes = append(t.run.Notes, fmt.Sprintf(format, args...))
 }
 
-// stop ends the comparison of steps.
 func (t *tracer) stop(format string, args ...any) {
 	if t.m != nil {
 		t.note("steps are not compared after step %d: %s", t.run.Steps, fmt.Sprintf(format, args...))
@@ -404,7 +404,7 @@ func (t *tracer) stop(format string, args ...any) {
 	}
 }
 
-// gap notes that records are missing after the last one: what became of the leases is not known.
+// gap notes that records are missing after the last one, so the fate of the leases is unknown.
 func (t *tracer) gap(format string, args ...any) {
 	if t.m == nil && t.exact {
 		t.note(format, args...)
@@ -416,14 +416,14 @@ func (t *tracer) gap(format string, args ...any) {
 	t.endLeases()
 }
 
-// cut notes that not all is known of what the sessions so far said.
+// cut notes that some of what the sessions published is unknown.
 func (t *tracer) cut() {
 	for _, s := range t.own {
 		s.cut = true
 	}
 }
 
-// endLeases counts no lease as trusted after the last record.
+// endLeases ends trust in all leases at the last record.
 func (t *tracer) endLeases() {
 	for _, s := range t.own {
 		for f, g := range s.open {
@@ -501,7 +501,7 @@ func (t *tracer) acked(a *Acks) {
 	t.acks[a.Fence.Shard] = append(t.acks[a.Fence.Shard], ackedSpan{*a, t.run.Node, t.now})
 }
 
-// step compares a step with the machine's, and notes what it did.
+// step compares a step with the machine's, and notes its effects.
 func (t *tracer) step(rec *Record) error {
 	t.run.Steps++
 	t.pos++
@@ -561,8 +561,8 @@ func (t *tracer) replay(rec *Record) error {
 	return nil
 }
 
-// does is what the machine does in a step. A file that no member wrote may give it what no runner
-// gives, and it may panic.
+// does returns the machine's effects for an input. If no member wrote the file, the input may be
+// one that no runner gives, and the machine may panic.
 func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -576,7 +576,7 @@ func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	return want, nil
 }
 
-// plain is an effect without the texts of errors.
+// plain returns an effect without the texts of errors.
 func plain(e Effect) string {
 	if e.Err != nil {
 		e.Err = &Fault{Is: e.Err.Is, Owner: e.Err.Owner}
@@ -586,7 +586,7 @@ func plain(e Effect) string {
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-// shardsOf are the shards of a call, in the order of its results.
+// shardsOf returns the shards of a call, in the order of its results.
 func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
 	var shards []driver.ShardID
 	c := t.calls[id]
@@ -599,8 +599,8 @@ func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
 	return shards
 }
 
-// answered notes what the answer of a call shows. The call itself is kept: an answer may be
-// compared with it a second time.
+// answered notes what the answer of a call shows. It keeps the call, because another answer may be
+// compared with it.
 func (t *tracer) answered(in *Input) {
 	c, ok := t.calls[in.Call]
 	if !ok || in.Call == 0 {
@@ -640,17 +640,15 @@ func (t *tracer) answered(in *Input) {
 	}
 }
 
-// noteJoin notes the answer of a join.
 func (t *tracer) noteJoin(c asked, in *Input) {
-	if in.Call == t.joining { // else it was given up, and its answer is late
-		t.links, t.joining = []link{{c.at, t.now}}, 0 // all begins anew
+	if in.Call == t.joining { // otherwise it was given up, and its answer is late
+		t.links, t.joining = []link{{c.at, t.now}}, 0 // a new chain begins
 	}
 	if s := t.sessions[c.out.Member.Session]; s != nil {
 		s.beats = append(s.beats, c.at)
 	}
 }
 
-// noteEvictions notes the answer of an eviction.
 func (t *tracer) noteEvictions(c asked, in *Input) {
 	for i, x := range c.out.Suspects {
 		if in.Err == nil && i < len(in.Evictions) && in.Evictions[i].Evicted {
@@ -663,7 +661,7 @@ func (t *tracer) noteEvictions(c asked, in *Input) {
 	}
 }
 
-// became notes what became of an attempt, whose answer may be lost.
+// became notes the outcome of an attempt, whose answer may be lost.
 func (t *tracer) became(shard driver.ShardID, o driver.Owner) {
 	if was, ok := t.tried[shard]; ok && o.Token > was.Token {
 		if o.Session == was.Session {
@@ -673,7 +671,7 @@ func (t *tracer) became(shard driver.ShardID, o driver.Owner) {
 	}
 }
 
-// show notes a holder that the store showed.
+// show notes a holder from the store.
 func (c *checker) show(shard driver.ShardID, o driver.Owner) {
 	if o.Session == "" {
 		return
@@ -698,7 +696,7 @@ func (t *tracer) granted(c *driver.Claim, f *driver.Fence, as driver.SessionID) 
 		f.Session, f.Token, f.Shard, as, c.Shard, c.Seen.Token)})
 }
 
-// noteCall notes a call until its answer, and what an eviction rests on.
+// noteCall notes a call until its answer, with the chain that an eviction relies on.
 func (t *tracer) noteCall(e *Effect) {
 	c := asked{out: *e, at: t.now}
 	if len(e.Suspects) > 0 {
@@ -726,7 +724,7 @@ func (t *tracer) effect(e *Effect) {
 	}
 	for _, x := range e.Transfers {
 		t.tried[x.Fence.Shard] = driver.Owner{Session: x.To, Token: x.Fence.Token}
-		// A repeated one finds the success of the first, which a gap may hide.
+		// A repeated transfer finds the success of the first one, which a gap may hide.
 		if _, again := t.offered[x.Fence]; !again && (t.whole || t.runner.leases[x.Fence] != nil) {
 			t.offered[x.Fence] = t.now
 		}
@@ -809,8 +807,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// compare judges what the members did together. It looks at the context between the pieces that it compares with many
-// others, and ends with it.
+// compare checks the members against each other. It checks ctx between expensive parts, and stops
+// if ctx has ended.
 func (c *checker) compare() {
 	for shard, grants := range c.grants {
 		c.compareGrants(shard, grants)
@@ -834,14 +832,14 @@ func (c *checker) compare() {
 	c.compareShown()
 }
 
-// apart is how far the wall clocks of two nodes may be apart.
+// apart returns how far the wall clocks of two nodes may be apart.
 func (c *checker) apart(a, b string) time.Duration { return c.clockError + c.set[a] + c.set[b] }
 
 // compareGrants looks for leases that overlap (S1), and tokens that do not grow (S2, S6).
 func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	slices.SortStableFunc(grants, func(a, b *grant) int { return a.from.Compare(b.from) })
 	byToken := make(map[driver.Token]*grant, len(grants))
-	var longest, greatest *grant // of those before: the one trusted longest, and with the greatest token
+	var longest, greatest *grant // among earlier leases: trusted longest, and with the largest token
 	for _, g := range grants {
 		if c.ctx.Err() != nil {
 			return
@@ -884,11 +882,11 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	}
 }
 
-// byMembers reports whether answers show that members that are traced brought it about that one
-// lease followed another. Else another program may have: it gave the shard to a member, or first to
-// somebody else, by a claim that preempts, and the former holder learns of that later (C11); or it
-// ended the former holder's session. A store that grants what a living session holds is no such
-// program: that session's heartbeats succeed afterwards.
+// byMembers reports whether answers show that traced members caused one lease to follow another.
+// Otherwise another program may have done it. It may have preempted the lease by a claim for a
+// member, directly or through a third party, which the former holder learns later (C11). Or it
+// ended the former holder's session. If that session's heartbeats succeed afterwards, no program
+// ended it: the store granted a shard that a living session held.
 func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 	claimed := c.claimed[shard]
 	if !claimed[g.fence.Token] {
@@ -904,8 +902,8 @@ func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 		slices.ContainsFunc(s.beats, func(sent time.Time) bool { return sent.After(g.from) })
 }
 
-// compareAcks looks for commits that were acknowledged twice, or under a token that was not the
-// newest (S3): commits of a shard are numbered, so this needs no clock.
+// compareAcks looks for commits that were acknowledged twice, or under an old token (S3). Commits
+// of a shard are numbered, so this needs no clock.
 func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 	slices.SortStableFunc(acks, func(a, b ackedSpan) int { return cmp.Compare(a.From, b.From) })
 	for i := 1; i < len(acks); i++ {
@@ -929,8 +927,8 @@ func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 	}
 }
 
-// compareEviction looks for a member that was evicted although it was not silent for its TTL
-// (M2, C5): its heartbeats that were answered are in its own trace.
+// compareEviction looks for an evicted member that was not silent for its TTL (M2, C5). Its
+// answered heartbeats are in its own trace.
 func (c *checker) compareEviction(e *eviction) {
 	s := c.sessions[e.of]
 	if s == nil || s.ttl == 0 || e.isDead || !e.whole && e.by == s.node {
@@ -952,9 +950,9 @@ func (c *checker) compareEviction(e *eviction) {
 		e.by, e.of, s.node, silent, s.ttl)})
 }
 
-// compareProof looks for an eviction for a silence that its member could not have proven (C5): in the
-// TTL before there has to be an answered call all the time, each of which was answered at most half
-// a TTL after the one before was sent. A member ends sessions of its own node for other reasons.
+// compareProof looks for an eviction whose silence the member could not have proven (C5). The TTL
+// before it must be covered by answered calls, each answered at most half a TTL after the previous
+// one was sent. It skips evictions of sessions of the same node, which have other reasons.
 func (c *checker) compareProof(e *eviction, s *session) {
 	if len(e.proof) == 0 || s.node == e.by {
 		return

@@ -28,24 +28,23 @@ import (
 const (
 	// Suffix ends the name of each file.
 	Suffix = ".tenure-trace.gz"
-	// newSuffix follows it until the file has its header. A process that dies before leaves the file
-	// under this name, and no reader looks at it.
+	// newSuffix follows Suffix until the file has its header. A process that dies before that
+	// leaves the file under this name, and readers ignore it.
 	newSuffix = ".new"
 
-	// period is how often what was traced goes into the file, and the wall clock is noted.
+	// period is how often records are written to the file, and the wall clock is noted.
 	period = time.Second
-	// maxWaiting bounds what waits in memory, while the disk does not take it, by the bytes
-	// that weight counts. The writer does not wait for its next second where a quarter of it is
-	// in use.
+	// maxWaiting limits the bytes, as weight counts them, that wait in memory for the disk. If a
+	// quarter of it is in use, the writer does not wait for the end of its period.
 	maxWaiting = 32 << 20
 	// retryAfter is how long nothing is written after the disk failed.
 	retryAfter = time.Minute
 )
 
-// Log writes what one Elector's machine is given and does into files of a directory. It removes the
-// oldest files of its node label, those of earlier Runs included. Its methods wait neither for the disk nor for a step to be put into
-// words: the machine's lock is held meanwhile. A step that does not fit into memory is lost, and a
-// reader learns of that. Safe for concurrent use.
+// Log writes the inputs and effects of one Elector's machine into files of a directory. It removes
+// the oldest files of its node label, including those of earlier Runs. Its methods wait neither for
+// the disk nor for the encoding of a step, because their caller holds the machine's lock. A step
+// that does not fit into memory is lost, and the trace says so. A Log is safe for concurrent use.
 type Log struct {
 	o      Options
 	label  string // begins the names of all files of the node label
@@ -57,7 +56,7 @@ type Log struct {
 	steps   int64
 	lost    int64 // records since the last one that was kept
 
-	full chan struct{} // has one when much waits
+	full chan struct{} // has an element when much waits
 	done chan struct{} // closed by Close
 	gone chan struct{} // closed when the writer has ended
 
@@ -70,17 +69,16 @@ type Log struct {
 	retry time.Time // after a failure: when to make the next file
 }
 
-// item is a record, a step that is to become one, or the record of a call with what was asked for
-// and answered.
+// item is a record, a step that becomes one, or the record of a call with its arguments and answer.
 type item struct {
 	rec   *Record
 	at    fsm.Instant
 	in    fsm.Input
 	out   []fsm.Effect
-	steps int64 // that the machine took before
+	steps int64 // the number of steps before
 }
 
-// weight is about how many bytes of memory an item keeps.
+// weight returns about how many bytes of memory an item keeps.
 func (i *item) weight() int {
 	n := int(reflect.TypeFor[item]().Size()) + len(i.out)*int(reflect.TypeFor[fsm.Effect]().Size())
 	for k := range i.out {
@@ -94,7 +92,7 @@ func (i *item) weight() int {
 	return n
 }
 
-// record is what is written of an item.
+// record returns the record to write for an item.
 func (i *item) record() *Record {
 	switch {
 	case i.rec == nil:
@@ -125,21 +123,21 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Options are what a Log needs. All are required.
+// Options are the parameters of a Log. All are required.
 type Options struct {
 	Dir      string
 	MaxBytes int64 // of all files of the node label together
 	Info     driver.Info
 	Config   *fsm.Config // of the machine before its first step
-	// Clock gives an instant and the wall clock's time at it.
+	// Clock returns an instant and the wall clock's time at it.
 	Clock func() (fsm.Instant, time.Time)
-	// Acks is called each second, to call Acked with what was acknowledged since.
+	// Acks is called each second. It calls Acked with the acknowledged commits since the last call.
 	Acks func()
-	// Warn is called when writing fails, and again only after it succeeded in between.
+	// Warn is called when writing fails. It is not called again until writing has succeeded.
 	Warn func(error)
 }
 
-// New returns a Log that keeps steps in memory until Start, as many as it keeps for a slow disk.
+// New returns a Log that keeps steps in memory until Start, up to the limit for a slow disk.
 func New(o Options) *Log {
 	l := &Log{
 		o: o, head: *NewHeader(o.Info, o.Config),
@@ -149,8 +147,8 @@ func New(o Options) *Log {
 	return l
 }
 
-// Start makes the first file and begins to write. hostLock is that of the machine, which it gets
-// after it was made.
+// Start makes the first file and begins to write. hostLock is the machine's, which is only known
+// after New.
 func (l *Log) Start(hostLock string) error {
 	var id [8]byte
 	for i := range id {
@@ -170,7 +168,8 @@ func (l *Log) Start(hostLock string) error {
 	return nil
 }
 
-// fileName is a node label as a part of a file's name. A hash tells apart labels that are changed or cut.
+// fileName returns a node label as part of a file name. If the label is changed or cut, a hash
+// keeps it unique.
 func fileName(node string) string {
 	var b strings.Builder
 	for _, r := range node {
@@ -188,8 +187,8 @@ func fileName(node string) string {
 	return b.String()
 }
 
-// Step notes one step. out is the caller's again when it returns; what in and out refer to is
-// read later, and nobody may change it.
+// Step notes one step. The caller may reuse out after the call. The Log reads the values that in
+// and out refer to later, so the caller must not change them.
 func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,10 +196,10 @@ func (l *Log) Step(now fsm.Instant, in *fsm.Input, out []fsm.Effect) {
 	l.steps++
 }
 
-// Acked notes commits.
+// Acked notes acknowledged commits.
 func (l *Log) Acked(a Acks) { l.note(item{rec: &Record{Acks: &a}}) }
 
-// put adds an item to what waits. l.mu is held.
+// put adds an item to waiting. The caller holds l.mu.
 func (l *Log) put(i item) {
 	if l.weight > maxWaiting {
 		l.lost++
@@ -221,8 +220,8 @@ func (l *Log) put(i item) {
 	}
 }
 
-// Close, after Start, writes what waits and joins the writer, unless the disk hangs for longer than limit.
-// Steps and commits after it are not traced.
+// Close may follow Start. It writes the waiting items and waits for the writer, at most for limit.
+// Later steps and commits are not traced.
 func (l *Log) Close(limit time.Duration) {
 	close(l.done)
 	t := time.NewTimer(limit)
@@ -254,7 +253,7 @@ func (l *Log) write() {
 	}
 }
 
-// failed ends the file. What comes is dropped until the next one is made.
+// failed ends the file. Records are dropped until the next file is made.
 func (l *Log) failed(err error) {
 	if l.retry.IsZero() {
 		l.o.Warn(fmt.Errorf("%w: records are missing until the disk takes them", err))
@@ -264,7 +263,7 @@ func (l *Log) failed(err error) {
 	l.head.Part++ // a reader misses a file
 }
 
-// take removes what waits, which nothing follows if the log has ended.
+// take removes and returns the waiting items. If the log has ended, no record follows them.
 func (l *Log) take(ended bool) (what []item, steps int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,7 +275,7 @@ func (l *Log) take(ended bool) (what []item, steps int64) {
 }
 
 func (l *Log) flush(ended bool) (err error) {
-	l.o.Acks() // which keeps leases until then
+	l.o.Acks() // the runner keeps leases until this call
 	if l.file == nil && !time.Now().Before(l.retry) {
 		if err := l.open(); err != nil {
 			return err
@@ -302,7 +301,7 @@ func (l *Log) flush(ended bool) (err error) {
 	return err
 }
 
-// sync gives the file all lines and their checksum.
+// sync writes all lines and their checksum to the file.
 func (l *Log) sync() error {
 	return errors.Join(json.NewEncoder(l.zip).Encode(checksum{uint32(l.sum)}), l.zip.Flush())
 }
@@ -316,7 +315,7 @@ func (l *Log) makeRoom() error {
 	var all []fs.FileInfo
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), l.label) && strings.Contains(e.Name(), Suffix) && e.Type().IsRegular() {
-			if info, err := e.Info(); err == nil { // else it was removed meanwhile
+			if info, err := e.Info(); err == nil { // otherwise it has been removed
 				all = append(all, info)
 			}
 		}
@@ -337,7 +336,6 @@ func (l *Log) makeRoom() error {
 	return nil
 }
 
-// open makes the next file.
 func (l *Log) open() error {
 	if err := l.makeRoom(); err != nil {
 		return err

@@ -12,25 +12,24 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// maxLine bounds one record, and with it the memory that a reader needs: a full view of
-// 100,000 shards has some 20 MB.
+// maxLine limits one record, and with it the memory of a reader. A full view of 100,000 shards has
+// about 20 MB.
 const maxLine = 24 << 20
 
-// maxValues bounds the values of one record. A shard in a view has 11.
+// maxValues limits the values of one record. A shard in a view has 11.
 const maxValues = 1_200_000
 
-// Reader reads one file.
 type Reader struct {
 	Header Header
 	lines  *bufio.Scanner
 	n      int
 	sum    uint32 // of the lines so far
-	good   int    // lines to the last one that has a checksum
-	most   int    // lines that are read; 0: all
+	good   int    // number of lines up to the last checksum
+	most   int    // number of lines to read; 0: all
 }
 
-// A checksum is a line of a file: the CRC-32 of all lines before it that are no checksums. In a file without
-// an end no other one tells a line that a disk changed.
+// A checksum is a line of a file: the CRC-32 of all lines before it except checksums. gzip's own
+// checksum is at the end, which the file of a killed process lacks.
 type checksum struct {
 	Sum uint32 `json:"sum"`
 }
@@ -59,8 +58,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// wholeLines is bufio.ScanLines, but that the last line counts only if it has its end: a process
-// that was killed may have written a part of it.
+// wholeLines is bufio.ScanLines, except that the last line needs its end, because a killed process
+// may have written a part of it.
 func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil
@@ -71,7 +70,7 @@ func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return 0, nil, nil
 }
 
-// scan reads the next line that is no checksum.
+// scan reads the next line that is not a checksum.
 func (r *Reader) scan() error {
 	for r.most == 0 || r.n < r.most {
 		if !r.lines.Scan() {
@@ -99,8 +98,8 @@ func (r *Reader) scan() error {
 	return io.ErrUnexpectedEOF
 }
 
-// Next reads the next record. The error is io.EOF at the end, and io.ErrUnexpectedEOF where the
-// process or the machine died before it had written the rest.
+// Next reads the next record. The error is io.EOF at the end, and io.ErrUnexpectedEOF if the
+// process or the machine died before it wrote the rest.
 func (r *Reader) Next() (*Record, error) {
 	if err := r.scan(); err != nil {
 		return nil, err

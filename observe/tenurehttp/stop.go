@@ -17,26 +17,26 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// Bounds of /may-stop.
+// Limits of /may-stop.
 const (
 	stopCall     = 4 * time.Second  // of one call to the store
-	stopAsk      = 8 * time.Second  // of a question, but for the end of a write
-	stopPatience = 30 * time.Second // for a client to wait, and to take the answer
-	stopFresh    = time.Second      // between two questions; meanwhile a no is given again
-	maxAsking    = 16               // requests at a time
+	stopAsk      = 8 * time.Second  // of a question, except the end of a write
+	stopPatience = 30 * time.Second // for a client to wait and to take the answer
+	stopFresh    = time.Second      // between two questions; until then a no is repeated
+	maxAsking    = 16               // concurrent requests
 )
 
-// stops answers /may-stop. One request at a time asks the store. Requests that came before it
-// asked get the same answer. Safe for concurrent use.
+// stops answers /may-stop. One request at a time asks the store. Requests that came before it asked
+// get the same answer. It is safe for concurrent use.
 type stops struct {
 	source  Source
 	backend core.Backend
-	ask     operator.Question // without what each request finds out
+	ask     operator.Question // without the parts that depend on the request
 	token   string
-	asking  chan struct{} // has room for each request that is being served
+	asking  chan struct{} // holds an element for each request that is being served
 
-	asked atomic.Int64  // questions that were begun; last is the answer to the newest
-	turn  chan struct{} // of the request that asks; guards the others
+	asked atomic.Int64  // number of questions begun; last answers the newest
+	turn  chan struct{} // held by the request that asks; guards the others
 	at    time.Time     // of last
 	last  stopReply
 }
@@ -58,7 +58,7 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, status, problemJSON{Error: why})
 		return
 	}
-	// A ResponseWriter that has no deadline leaves it to its server.
+	// A ResponseWriter without deadlines leaves them to its server.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stopPatience))
 	select {
 	case s.asking <- struct{}{}:
@@ -75,8 +75,8 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, a.status, a.body)
 }
 
-// refusal says which requests are not answered, and why; status 0: none of them. What it
-// lets pass writes to the store, and a place that is taken keeps others from being updated.
+// refusal returns the status and the reason if a request is refused, otherwise 0. It is strict
+// because an accepted request writes to the store, and a reserved place delays other nodes.
 func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why string) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -105,15 +105,15 @@ func browser(h http.Header) bool {
 	return false
 }
 
-// authorised compares in constant time.
+// authorised compares the tokens in constant time.
 func (s *stops) authorised(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.token))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// local reports whether a request came over a Unix socket, whose file's mode says who may ask. A
-// port of loopback says nothing: every user, container and proxy of the machine reaches it.
+// local reports whether a request came over a Unix socket, where the mode of the file decides who
+// may ask. A loopback port does not: every user, container and proxy of the machine reaches it.
 func local(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" ||
@@ -125,9 +125,9 @@ func local(r *http.Request) bool {
 	return unix
 }
 
-// answer asks the store. For stopFresh after a question it gives a no again, but never a yes that
-// is older than the request, since the place may have been ended meanwhile. The request's end does
-// not end the question, since its answer is also for those that wait.
+// answer asks the store. For stopFresh after a question it repeats a no. It never repeats a yes
+// that is older than the request, because the place may have ended since. The end of the request
+// does not end the question, because other requests wait for the answer.
 func (s *stops) answer(ctx context.Context) stopReply {
 	came := s.asked.Load()
 	select {
@@ -155,7 +155,6 @@ func (s *stops) answer(ctx context.Context) stopReply {
 	return s.last
 }
 
-// put asks the store.
 func (s *stops) put(ctx context.Context) stopReply {
 	v := s.source.View()
 	o := &core.Options{TTL: max(10*time.Second, s.backend.Info().Limits.MinTTL), CallTimeout: stopCall}

@@ -54,7 +54,7 @@ const (
 	maxMembers    = 1000
 	maxMap        = 24 << 20               // bytes of an answer, unpacked
 	maxMapValues  = 1_000_000              // of an answer: more than 200,000 shards have, or 100,000 ranges
-	maxNewsAge    = 365 * 24 * 3600        // seconds; a greater age from a member is ignored
+	maxNewsAge    = 365 * 24 * 3600        // seconds; a larger age from a member is ignored
 	pollWait      = 10 * time.Second       // how long a member is asked to wait for a change
 	pollPatience  = 10 * time.Second       // additional time for its answer
 	pollEvery     = 5 * time.Millisecond   // between requests

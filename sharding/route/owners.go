@@ -227,7 +227,7 @@ func validVersion(s string) bool {
 
 func (o *owners) version(n int64) string { return o.instance + "." + strconv.FormatInt(n, 10) }
 
-// await returns the map. While the caller has the newest version, await waits. crowded says that
+// await returns the map. While the caller has the newest version, await waits. crowded reports that
 // there was no place to wait.
 func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *owned, crowded bool, err error) {
 	now, changed, err := o.look()

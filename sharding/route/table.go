@@ -20,7 +20,7 @@ const (
 	maxOwners  = sharding.MaxShards
 )
 
-// table is the map of owners that a Client keeps. Safe for concurrent use.
+// table is the map of owners that a Client keeps. It is safe for concurrent use.
 type table struct {
 	key string // of the addresses that are used
 

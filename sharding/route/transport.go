@@ -146,7 +146,7 @@ func rest(read []byte, body io.ReadCloser) io.ReadCloser { return &remainder{rea
 
 type remainder struct {
 	read []byte
-	body io.ReadCloser // nil: no more
+	body io.ReadCloser // nil: the body has ended
 }
 
 func (b *remainder) Read(p []byte) (int, error) {
