@@ -1,7 +1,7 @@
 // Package trace writes what a member's state machine was given and did ([Log]), reads it
 // ([Reader]), and checks the traces of a fleet against the rules ([Check]): each step of each
 // member against the machine of this version, and leases, tokens, evictions and commits of all
-// members against each other. docs/tenure.md says what it finds and what it cannot see.
+// members against each other. docs/internals/check.md says what it finds, docs/tenure.md what it cannot see.
 //
 // # Format
 //

@@ -60,7 +60,7 @@
 //     write. SQLite has one writer, so all writes to that file wait until the process
 //     continues or is killed, each at most until its context ends. A process stopped
 //     inside a claim holds both files, so that heartbeats wait as well. Tenure's
-//     transactions take milliseconds; keep your own short. docs/backends/sqlite.md has the odds.
+//     transactions take milliseconds; keep your own short. docs/internals/backends/sqlite.md has the odds.
 //   - It does not notice a members' or data file that was replaced by an older copy while
 //     no process was running, if the file that counts its transactions was replaced as
 //     well, or removed. After a restore, raise the floor ([Backend.RaiseFloor]) above every
