@@ -1,7 +1,8 @@
 // Package trace writes the inputs and effects of a member's state machine ([Log]), reads them
 // ([Reader]), and checks the traces of a fleet against the rules ([Check]). It compares each step
 // of each member with the machine of this version, and the leases, tokens, evictions and commits of
-// all members with each other. docs/tenure.md describes what it finds and what it cannot see.
+// all members with each other. docs/internals/check.md lists what it finds, docs/tenure.md what it
+// cannot see.
 //
 // # Format
 //

@@ -164,7 +164,11 @@ func TestMigrateAtOnce(t *testing.T) {
 // block returns the SQL that the documentation marks.
 func block(t *testing.T, mark string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/backends/postgres.md")
+	page := "../../../docs/backends/postgres.md"
+	if mark == "possible" {
+		page = "../../../docs/internals/backends/postgres.md"
+	}
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@
 //     has one writer, so all writes to that file wait until the process continues or is killed,
 //     each at most until its context ends. A process stopped inside a claim holds both files, so
 //     that heartbeats wait as well. Tenure's transactions take milliseconds; keep your own short.
-//     docs/backends/sqlite.md has the odds.
+//     docs/internals/backends/sqlite.md has the odds.
 //   - It does not notice that a data or members' file was replaced by an older copy while no
 //     process was running, if the file that counts its transactions was replaced or removed too.
 //     After a restore, raise the floor ([Backend.RaiseFloor]) above every token ever granted.
