@@ -16,11 +16,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// TestGuarantees compares docs/guarantees.md with the reports in docs/reports.
+// TestGuarantees compares docs/internals/guarantees.md with the reports in docs/reports.
 // After a change: go test ./conformance -run Guarantees -update
 func TestGuarantees(t *testing.T) {
 	t.Parallel()
-	const path = "../docs/guarantees.md"
+	const path = "../docs/internals/guarantees.md"
 	reports, err := conformance.ReadReports("../docs/reports", "memory", "sqlite", "postgres", "mysql", "etcd",
 		"consul", "zookeeper", "redis")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 var (
 	goTest   = regexp.MustCompile("(?m)(?:^|`)go test ([^`\n]*[^`\n\\s])")
-	bugTest  = regexp.MustCompile("`([a-z]+(?:/[a-z.]+)*) ([A-Z][^` ]*)`") // as docs/bugs-found.md writes a go test
+	bugTest  = regexp.MustCompile("`([a-z]+(?:/[a-z.]+)*) ([A-Z][^` ]*)`") // as docs/internals/bugs-found.md writes a go test
 	goDemo   = regexp.MustCompile("(?m)(?:^|`|\\$ )go run \\./cmd/demo ([^`\n]+)")
 	makeIt   = regexp.MustCompile("(?:^|`)make ((?:[a-z-]+[ `\n])+)")
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w*)\(`)
@@ -111,7 +111,7 @@ func goTests(t *testing.T, page, text string) int {
 		}
 		goTestExists(t, page, strings.NewReplacer("'", "", `\|`, "|").Replace(found[1]))
 	}
-	if page != "docs/bugs-found.md" {
+	if page != "docs/internals/bugs-found.md" {
 		return n
 	}
 	named := bugTest.FindAllStringSubmatch(text, -1)

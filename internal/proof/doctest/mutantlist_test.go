@@ -17,7 +17,7 @@ import (
 // planted is broken code, and the test, the case or the rule that must fail because of it.
 type planted struct{ pkg, rule, name, killer string }
 
-// TestMutantList compares the summary in docs/conformance.md with the mutants of the code.
+// TestMutantList compares the summary in docs/internals/conformance.md with the mutants of the code.
 // With -v it lists each. After a change: go test ./internal/proof/doctest -run MutantList -args -update
 func TestMutantList(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestMutantList(t *testing.T) {
 		all = all[n:]
 	}
 	t.Logf("\n%s", list.String())
-	mutate.Document(t, filepath.Join(root, "docs", "conformance.md"), "mutants", summary.String(), *update)
+	mutate.Document(t, filepath.Join(root, "docs", "internals", "conformance.md"), "mutants", summary.String(), *update)
 }
 
 // compareRules has C2 before C10.

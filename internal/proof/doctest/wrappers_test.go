@@ -441,19 +441,19 @@ func wrappers() []wrapper {
 		{page: "docs/comparison.md", has: "rs.NewMutex(", text: strings.Replace(before("\t\"errors\"\n\t\"time\"\n", "rs redsyncs"),
 			"func lead", redsyncStub+"func lead", 1)},
 		{page: "docs/comparison.md", has: "locks.Lock(", text: lockedWrapper},
-		{page: "docs/which.md", has: `"schema-7", migrate, nil)`, text: guestWrapper},
+		{page: "docs/choosing.md", has: `"schema-7", migrate, nil)`, text: guestWrapper},
 		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
 		{page: "docs/sharding.md", has: "Keyspace: keys", text: rangesWrapper},
 		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
-		{page: "docs/conformance.md", has: "conformance.Test(", text: suiteWrapper(`
+		{page: "docs/own-ci.md", has: "conformance.Test(", text: suiteWrapper(`
 var addr = mystore.New()
 
 func uniqueNamespace() string { return rand.Text() }
 `, `	"crypto/rand"
 `), args: []string{"-test.run=TestConformance/Membership"}},
 		// Compiled only: it would pull an image.
-		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
+		{page: "docs/own-ci.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
 			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
 		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""),
 			args: []string{"-test.run=TestConformance/Membership"}},
