@@ -57,7 +57,7 @@ func TestLogLines(t *testing.T) {
 	if len(causes) < 10 {
 		t.Errorf("%d causes: the pattern no longer finds them", len(causes))
 	}
-	_, table, _ := strings.Cut(page, "\n## Causes of a lease's end\n")
+	_, table, _ := strings.Cut(page, "\n### Causes of a lease's end\n")
 	for _, c := range causes {
 		if !strings.Contains(table, "`"+c[1]+"`") {
 			t.Errorf("%s does not say what the cause %q means", wrongPage, c[1])
