@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -289,23 +290,25 @@ func measured(t table) {
 	}
 }
 
-// notShown lists the cases that did not pass, with their backends.
+// notShown lists the cases that failed or were skipped, by reason and backends.
 func notShown(b *strings.Builder, reports []*Report) {
-	var lines []string
-	on := make(map[string][]string)
+	type cause struct{ why, name string }
+	on := make(map[cause][]string)
 	for _, r := range reports {
 		for _, res := range slices.Concat(r.With(Failed), r.With(Skipped)) {
-			line := fmt.Sprintf("* `%s` %s: %s", res.Case, res.Outcome, strings.Join(res.Messages, "; "))
-			if on[line] == nil {
-				lines = append(lines, line)
-			}
-			on[line] = append(on[line], r.Backend)
+			c := cause{fmt.Sprintf("%s: %s", res.Outcome, strings.Join(res.Messages, "; ")), res.Case}
+			on[c] = append(on[c], r.Backend)
 		}
 	}
-	slices.Sort(lines)
+	cases := make(map[string][]string)
+	for c, backends := range on {
+		line := fmt.Sprintf("* %s: %s", c.why, strings.Join(backends, ", "))
+		cases[line] = append(cases[line], "`"+c.name+"`")
+	}
 	b.WriteString("\n## Not shown\n\n")
-	for _, line := range lines {
-		fmt.Fprintf(b, "%s: %s\n", line, strings.Join(on[line], ", "))
+	for _, line := range slices.Sorted(maps.Keys(cases)) {
+		slices.Sort(cases[line])
+		fmt.Fprintf(b, "%s: %s\n", line, strings.Join(cases[line], ", "))
 	}
 }
 
