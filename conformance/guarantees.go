@@ -147,7 +147,7 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	t.row("bytes of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteBytes) })
 	t.row("a change is visible, at most after", func(r *Report) string {
 		if r.Limits.PollPeriod == 0 {
-			return "at once"
+			return "immediately"
 		}
 		if r.Limits.IdlePollPeriod == 0 {
 			return r.Limits.PollPeriod.String()
@@ -222,7 +222,7 @@ func underFaults(b *strings.Builder, all []*Report) {
 			}
 			return fmt.Sprintf("%d, %d, %d, %d; %d", l.Struck, l.Away, l.Still, l.Slow, l.None)
 		}},
-		{"sessions evicted after a kill, told by the member that did it", func(f *FaultRuns) string {
+		{"sessions evicted after a kill, reported by the member that did it", func(f *FaultRuns) string {
 			if f.Evicted == 0 {
 				return "not measured"
 			}
@@ -292,18 +292,21 @@ func measured(t table) {
 
 // notShown lists the cases that failed or were skipped, by reason and backends.
 func notShown(b *strings.Builder, reports []*Report) {
-	type cause struct{ why, name string }
-	on := make(map[cause][]string)
+	type result struct {
+		outcome   Outcome
+		why, name string
+	}
+	on := make(map[result][]string)
 	for _, r := range reports {
 		for _, res := range slices.Concat(r.With(Failed), r.With(Skipped)) {
-			c := cause{fmt.Sprintf("%s: %s", res.Outcome, strings.Join(res.Messages, "; ")), res.Case}
-			on[c] = append(on[c], r.Backend)
+			x := result{res.Outcome, strings.Join(res.Messages, "; "), res.Case}
+			on[x] = append(on[x], r.Backend)
 		}
 	}
 	cases := make(map[string][]string)
-	for c, backends := range on {
-		line := fmt.Sprintf("* %s: %s", c.why, strings.Join(backends, ", "))
-		cases[line] = append(cases[line], "`"+c.name+"`")
+	for x, backends := range on {
+		line := fmt.Sprintf("* %s on %s: %s", x.outcome, strings.Join(backends, ", "), x.why)
+		cases[line] = append(cases[line], "`"+x.name+"`")
 	}
 	b.WriteString("\n## Not shown\n\n")
 	for _, line := range slices.Sorted(maps.Keys(cases)) {
