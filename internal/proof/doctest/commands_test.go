@@ -147,7 +147,8 @@ func goTestExists(t *testing.T, page, args string) {
 				names = append(names, d[1])
 			}
 			if dir == "conformance" || strings.HasPrefix(dir, "backends/") { // what their tests register
-				text += sources(t, "internal/proof/system", "*.go") + sources(t, "conformance", "*.go")
+				text += sources(t, "internal/proof/system", "*.go") + sources(t, "conformance", "*.go") +
+					sources(t, "internal/proof/sqlfault", "*.go")
 			}
 			for _, f := range flagName.FindAllString(text, -1) {
 				flags += f
