@@ -129,20 +129,20 @@ proof: ## Check the models of the protocol, with each rule and without it, in fu
 proof-short: ## The same in its small configurations, for a change of the protocol: 4 minutes
 	proof/induction.sh
 	proof/check.sh short
-proof-pictures: ## Write docs/proof, a picture of each counterexample
+proof-pictures: ## Write docs/internals/proof, a picture of each counterexample
 	proof/check.sh pictures
 
 # Not steps: they are for one test, write files, or their figures want a quiet machine.
 stress: ## Run test T of package P, with and without the race detector, beside LOAD busy loops until it fails or ran COUNT times
 	.ci/stress '$(T)' '$(P)' $(COUNT) $(LOAD)
 guarantees: export TENURE_CONFORMANCE_REPORT := $(CURDIR)/docs/reports
-guarantees: servers ## Measure every backend, for an hour; writes docs/reports and docs/guarantees.md
+guarantees: servers ## Measure every backend, for an hour; writes docs/reports and docs/internals/guarantees.md
 	.ci/named '^TestConformance(Restart)?$$' -shuffle=off -count=1 -timeout=20m -p=1 $(EMBEDDED) $(SERVED)
 	.ci/named '^TestSystem$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=100 -system.parallel=2
 	.ci/named '^TestControl$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=20 -system.parallel=2
 	go test -count=1 ./conformance -run '^TestGuarantees$$' -args -update
-bench-peers: servers ## Measure beside what else a user would pick; writes docs/benchmarks.md
-	cd bench && go run . -rounds $(BENCH_ROUNDS) -update ../docs/benchmarks.md
+bench-peers: servers ## Measure beside what else a user would pick; writes docs/internals/benchmarks.md
+	cd bench && go run . -rounds $(BENCH_ROUNDS) -update ../docs/internals/benchmarks.md
 api: ## Write docs/api.txt, for a release or a change of the API that CHANGELOG.md names
 	go test -count=1 ./internal/proof/doctest -run '^TestAPI$$' -args -update
 generated: ## Write the parts of docs that are made from the code

@@ -1,7 +1,7 @@
 // Command bench measures Tenure beside what a user of each store would pick today, on the same
 // servers, in alternating rounds of one run.
 //
-//	go run . -update ../docs/benchmarks.md
+//	go run . -update ../docs/internals/benchmarks.md
 //	go run . -stores etcd,postgres -rows acquire1000,release -rounds 3
 //	go run . -quick
 //

@@ -16,7 +16,7 @@ func commitCases() []Case {
 	const area = "Commit"
 	return []Case{
 		{Area: area, Property: "AppliesWhenCurrent", Rules: []Rule{ruleF1}, run: appliesWhenCurrent,
-			Shows: "a commit under the current fence applies whole, at once readable anywhere"},
+			Shows: "a commit under the current fence applies whole, and is then readable anywhere"},
 		{Area: area, Property: "DataSurvivesLeases", Rules: []Rule{ruleF1, ruleA5}, run: dataSurvivesLeases,
 			Shows: "a new owner's grant reports the head; its commits continue there"},
 		fencedAfter("Takeover", func(f *fixture, a, b *member, fence driver.Fence) {

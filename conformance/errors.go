@@ -62,7 +62,7 @@ func errorCases() []Case {
 				quarantined(f, ImpossibleShard)
 			}, Shows: "the same for a token that was never granted"},
 		{Area: area, Property: "DamagedHead", Rules: []Rule{ruleA4, ruleD1}, Needs: []string{"Tamper"}, run: damagedHead,
-			Shows: "an unreadable head fails commits at once, bars grants, permits release"},
+			Shows: "an unreadable head fails commits, bars grants, permits release"},
 		{Area: area, Property: "DamagedEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: damagedEntry,
 			Shows: "an unreadable entry fails reads of its log, and nothing else"},
 		{Area: area, Property: "LostEntry", Rules: []Rule{ruleL2, ruleL4, ruleD1}, Needs: []string{"Tamper"}, run: lostEntry,

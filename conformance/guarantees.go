@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -146,7 +147,7 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	t.row("bytes of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteBytes) })
 	t.row("a change is visible, at most after", func(r *Report) string {
 		if r.Limits.PollPeriod == 0 {
-			return "at once"
+			return "immediately"
 		}
 		if r.Limits.IdlePollPeriod == 0 {
 			return r.Limits.PollPeriod.String()
@@ -220,7 +221,7 @@ func underFaults(b *strings.Builder, all []*Report) {
 			}
 			return fmt.Sprintf("%d, %d, %d, %d; %d", l.Struck, l.Away, l.Still, l.Slow, l.None)
 		}},
-		{"sessions evicted after a kill, told by the member that did it", func(f *FaultRuns) string {
+		{"sessions evicted after a kill, reported by the member that did it", func(f *FaultRuns) string {
 			if f.Evicted == 0 {
 				return "not measured"
 			}
@@ -288,23 +289,28 @@ func measured(t table) {
 	}
 }
 
-// notShown lists the cases that did not pass, with their backends.
+// notShown lists the cases that failed or were skipped, by reason and backends.
 func notShown(b *strings.Builder, reports []*Report) {
-	var lines []string
-	on := make(map[string][]string)
+	type result struct {
+		outcome   Outcome
+		why, name string
+	}
+	on := make(map[result][]string)
 	for _, r := range reports {
 		for _, res := range slices.Concat(r.With(Failed), r.With(Skipped)) {
-			line := fmt.Sprintf("* `%s` %s: %s", res.Case, res.Outcome, strings.Join(res.Messages, "; "))
-			if on[line] == nil {
-				lines = append(lines, line)
-			}
-			on[line] = append(on[line], r.Backend)
+			x := result{res.Outcome, strings.Join(res.Messages, "; "), res.Case}
+			on[x] = append(on[x], r.Backend)
 		}
 	}
-	slices.Sort(lines)
+	cases := make(map[string][]string)
+	for x, backends := range on {
+		line := fmt.Sprintf("* %s on %s: %s", x.outcome, strings.Join(backends, ", "), x.why)
+		cases[line] = append(cases[line], "`"+x.name+"`")
+	}
 	b.WriteString("\n## Not shown\n\n")
-	for _, line := range lines {
-		fmt.Fprintf(b, "%s: %s\n", line, strings.Join(on[line], ", "))
+	for _, line := range slices.Sorted(maps.Keys(cases)) {
+		slices.Sort(cases[line])
+		fmt.Fprintf(b, "%s: %s\n", line, strings.Join(cases[line], ", "))
 	}
 }
 

@@ -17,7 +17,7 @@ func historyCases() []Case {
 		{Area: area, Property: "Unwatched", Rules: []Rule{ruleR3}, run: unwatchedHistory,
 			Shows: "writers that read a shard's record, or have just written it, keep its history"},
 		{Area: area, Property: "Damaged", Rules: []Rule{ruleR3, ruleD1}, Needs: []string{"Tamper"}, run: damagedHistory,
-			Shows: "a history that is damaged is reported, bars no grant, and goes on"},
+			Shows: "a history that is damaged is reported, bars no grant, and continues"},
 		{Area: area, Property: "CostsNoCall", Rules: []Rule{ruleR3}, Needs: []string{"Calls"}, alone: true, run: historyCostsNoCall,
 			Shows: "hand-overs of a shard cost as many calls as those of a lock, which has no history"},
 	}

@@ -29,7 +29,7 @@ func updateCases() []Case {
 			run:   updateLostReply,
 			Shows: "an update's lost reply means unknown; repeating it succeeds"},
 		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{ruleM4, ruleM1, ruleM3}, run: updateRevivesNothing,
-			Shows: "an update prevents no racing eviction and revives nobody"},
+			Shows: "an update prevents no racing eviction and revives no session"},
 		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []Rule{ruleM4, ruleE1}, run: updateRefused,
 			Shows: "an update over the limits is refused before any I/O"},
 	}

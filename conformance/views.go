@@ -26,7 +26,7 @@ func viewCases() []Case {
 		{Area: area, Property: "NoLostFinalState", Rules: []Rule{ruleO1}, run: noLostFinalState,
 			Shows: "after any burst of changes a follower reaches the final state"},
 		{Area: area, Property: "NeverBackwards", Rules: []Rule{ruleO1}, run: neverBackwards,
-			Shows: "over all calls no shard's token decreases and nobody returns"},
+			Shows: "over all calls no shard's token decreases and no ended session returns"},
 		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{ruleO1}, Needs: []string{"Compact"},
 			run:   resetAfterCompaction,
 			Shows: "a cursor from before a compaction still leads to the final state"},

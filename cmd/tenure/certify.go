@@ -59,7 +59,7 @@ nothing was judged.`,
 					return usage(fmt.Sprintf("--cases: %v", err))
 				}
 				if !slices.ContainsFunc(conformance.Cases(), func(c conformance.Case) bool { return o.Cases.MatchString(c.Name()) }) {
-					return usage(fmt.Sprintf("--cases %s matches no case: docs/conformance.md lists their names", quoted(cases)))
+					return usage(fmt.Sprintf("--cases %s matches no case: docs/internals/conformance.md lists their names", quoted(cases)))
 				}
 			}
 			return a.certify(cmd.Context(), o, dir)

@@ -155,7 +155,7 @@ func prefixed(rule, message string) string {
 	return rule + " " + message
 }
 
-// suites writes the tables of docs/guarantees.md, for this store.
+// suites has the tables that docs/internals/guarantees.md has, of this store.
 func (r *Report) suites(b *bytes.Buffer) {
 	report, err := conformance.ReadReport(bytes.NewReader(r.Conformance))
 	if r.Conformance == nil || err != nil {

@@ -12,7 +12,7 @@ import (
 
 var (
 	goTest   = regexp.MustCompile("(?m)(?:^|`)go test ([^`\n]*[^`\n\\s])")
-	bugTest  = regexp.MustCompile("`([a-z]+(?:/[a-z.]+)*) ([A-Z][^` ]*)`") // the form of a go test in docs/bugs-found.md
+	bugTest  = regexp.MustCompile("`([a-z]+(?:/[a-z.]+)*) ([A-Z][^` ]*)`") // as docs/internals/bugs-found.md writes a go test
 	goDemo   = regexp.MustCompile("(?m)(?:^|`|\\$ )go run \\./cmd/demo ([^`\n]+)")
 	makeIt   = regexp.MustCompile("(?:^|`)make ((?:[a-z-]+[ `\n])+)")
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w*)\(`)
@@ -112,7 +112,7 @@ func goTests(t *testing.T, page, text string) int {
 		}
 		goTestExists(t, page, strings.NewReplacer("'", "", `\|`, "|").Replace(found[1]))
 	}
-	if page != "docs/bugs-found.md" {
+	if page != "docs/internals/bugs-found.md" {
 		return n
 	}
 	named := bugTest.FindAllStringSubmatch(text, -1)
@@ -147,8 +147,9 @@ func goTestExists(t *testing.T, page, args string) {
 			for _, d := range testFunc.FindAllStringSubmatch(text, -1) {
 				names = append(names, d[1])
 			}
-			if dir == "conformance" || strings.HasPrefix(dir, "backends/") { // flags that their tests register
-				text += sources(t, "internal/proof/system", "*.go") + sources(t, "conformance", "*.go")
+			if dir == "conformance" || strings.HasPrefix(dir, "backends/") { // what their tests register
+				text += sources(t, "internal/proof/system", "*.go") + sources(t, "conformance", "*.go") +
+					sources(t, "internal/proof/sqlfault", "*.go")
 			}
 			for _, f := range flagName.FindAllString(text, -1) {
 				flags += f

@@ -108,8 +108,10 @@ func TestConfiguration(t *testing.T) {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", k.name, k.says)
 		}
 	}
+	own := make(map[string][]string) // rows by backend
+	of := make(map[string][]string)  // backends by row
+	var rows []string
 	for _, x := range backends {
-		fmt.Fprintf(&b, "\n## Keys below `backends.%s`\n\n| key | is | |\n|---|---|---|\n", x.opener.Name)
 		properties := all.Properties["backends"].Properties[x.opener.Name].Properties
 		keys := keysOf(t, x.dir, "Settings")
 		inFile(t, x.dir, keys)
@@ -118,10 +120,33 @@ func TestConfiguration(t *testing.T) {
 			if p == nil {
 				t.Fatalf("%s: the schema has no key %s", x.dir, k.name)
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.name, p.kind(), k.says)
+			row := fmt.Sprintf("| `%s` | %s | %s |", k.name, p.kind(), k.says)
+			if of[row] == nil {
+				rows = append(rows, row)
+			}
+			own[x.opener.Name] = append(own[x.opener.Name], row)
+			of[row] = append(of[row], x.opener.Name)
 		}
 		if len(keys) != len(properties) {
 			t.Errorf("%s: %d fields, but the schema has %v", x.dir, len(keys), slices.Sorted(maps.Keys(properties)))
+		}
+	}
+	b.WriteString("\n## Keys that several backends have\n\nA backend's other keys are in its table below.\n\n" +
+		"| key | is | | below `backends.` |\n|---|---|---|---|\n")
+	for _, row := range rows {
+		switch n := len(of[row]); {
+		case n == len(backends):
+			fmt.Fprintf(&b, "%s all |\n", row)
+		case n > 1:
+			fmt.Fprintf(&b, "%s %s |\n", row, strings.Join(of[row], ", "))
+		}
+	}
+	for _, x := range backends {
+		fmt.Fprintf(&b, "\n## Keys below `backends.%s`\n\n| key | is | |\n|---|---|---|\n", x.opener.Name)
+		for _, row := range own[x.opener.Name] {
+			if len(of[row]) == 1 {
+				fmt.Fprintln(&b, row)
+			}
 		}
 	}
 	mutate.Document(t, filepath.Join(root, "docs", "configuration.md"), "keys", b.String(), *update)

@@ -31,7 +31,7 @@ func packagesOf(name string) []string {
 func TestSecurityPage(t *testing.T) {
 	t.Parallel()
 	text := pageText(t, "docs/security.md")
-	cases := pageText(t, "docs/conformance.md")
+	cases := pageText(t, "docs/internals/conformance.md")
 	folders := []string{"", "backends", "backends/sql"}
 	tests := func(pkg string) map[string]bool {
 		all := make(map[string]bool)

@@ -441,19 +441,18 @@ func wrappers() []wrapper {
 		{page: "docs/comparison.md", has: "rs.NewMutex(", text: strings.Replace(before("\t\"errors\"\n\t\"time\"\n", "rs redsyncs"),
 			"func lead", redsyncStub+"func lead", 1)},
 		{page: "docs/comparison.md", has: "locks.Lock(", text: lockedWrapper},
-		{page: "docs/which.md", has: `"schema-7", migrate, nil)`, text: guestWrapper},
 		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
 		{page: "docs/sharding.md", has: "Keyspace: keys", text: rangesWrapper},
 		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
-		{page: "docs/conformance.md", has: "conformance.Test(", text: suiteWrapper(`
+		{page: "docs/own-ci.md", has: "conformance.Test(", text: suiteWrapper(`
 var addr = mystore.New()
 
 func uniqueNamespace() string { return rand.Text() }
 `, `	"crypto/rand"
 `), args: []string{"-test.run=TestConformance/Membership"}},
-		// Only compiled, because it would pull an image.
-		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
+		// Compiled only: it would pull an image.
+		{page: "docs/own-ci.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
 			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
 		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""),
 			args: []string{"-test.run=TestConformance/Membership"}},
@@ -518,27 +517,6 @@ func main() {
 	defer locks.Close()
 	must(once(ctx, locks))
 	must(once(ctx, locks))
-}
-`
-
-const guestWrapper = `package main
-
-import (
-	"context"
-
-	"github.com/tenure-go/tenure/backends/sql/sqlite"
-	"github.com/tenure-go/tenure/core"
-)
-` + must + `
-func main() {
-	ctx := context.Background()
-	backend, err := sqlite.Open(ctx, "tenure.db", "orders", nil)
-	must(err)
-	defer backend.Close()
-	migrate := func(context.Context, *core.Lease) ([]byte, error) { return []byte("done"), nil }
-` + marker + `
-	must(err)
-	check(string(result) == "done", "the job has no result")
 }
 `
 
