@@ -80,8 +80,8 @@ func isIdentifier(s string) bool {
 	return true
 }
 
-// DefaultTable is the default table of marks.
-const DefaultTable = "tenure_marks"
+// defaultTable is the default table of marks.
+const defaultTable = "tenure_marks"
 
 // SQLOptions of a SQL storage.
 type SQLOptions struct {
@@ -114,7 +114,7 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 		return nil, err
 	}
 	if o.Table == "" {
-		o.Table = DefaultTable
+		o.Table = defaultTable
 	}
 	table, err := o.Dialect.name("table", o.Table)
 	if err != nil {

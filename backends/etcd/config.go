@@ -148,18 +148,15 @@ func loopback(endpoint string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Secret is a string that prints as xxxxx in every format.
-type Secret = driver.Secret
-
 // Settings are the Opener's options in configuration.
 type Settings struct {
-	Endpoints    []string `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
-	Username     string   `json:"username" yaml:"username"`
-	Password     Secret   `json:"password" yaml:"password"`
-	PasswordFile string   `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
-	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
-	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
-	KeyFile      string   `json:"key_file" yaml:"key_file"`
+	Endpoints    []string      `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
+	Username     string        `json:"username" yaml:"username"`
+	Password     driver.Secret `json:"password" yaml:"password"`
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
+	CAFile       string        `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
+	CertFile     string        `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
+	KeyFile      string        `json:"key_file" yaml:"key_file"`
 	// expected in the certificate; default: the endpoint's host
 	ServerName string `json:"server_name" yaml:"server_name"`
 	Namespace  string `json:"namespace" yaml:"namespace"` // such as "orders"
@@ -169,7 +166,7 @@ type Settings struct {
 }
 
 // Opener returns the opener of this backend, "etcd" in configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	c, err := s.config()

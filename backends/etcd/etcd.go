@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "etcd"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "etcd"
 
 // pipeline is how many transactions of one call are under way at once: enough to
 // hide a round trip, few enough for others to get between.
@@ -74,7 +74,7 @@ func open(
 		over = wrap(st)
 	}
 	b, err := kv.Open(ctx, over, kv.Options{
-		Backend: Name, Namespace: namespace, Create: o.Create, Limits: st.limits(), Pipeline: pipeline,
+		Backend: backendName, Namespace: namespace, Create: o.Create, Limits: st.limits(), Pipeline: pipeline,
 		Incarnation: strconv.FormatUint(st.clusterID.Load(), 16), Now: time.Now(),
 	})
 	if err != nil {

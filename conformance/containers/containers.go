@@ -27,8 +27,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultStartTimeout is the default of [Options.StartTimeout].
-const DefaultStartTimeout = 3 * time.Minute
+// defaultStartTimeout is the default of [Options.StartTimeout].
+const defaultStartTimeout = 3 * time.Minute
 
 // Bounds of single steps.
 const (
@@ -46,7 +46,7 @@ type Options struct {
 	Cases []string
 
 	// StartTimeout bounds the pull of the image and the start of the store, together.
-	// Default (0) DefaultStartTimeout.
+	// Default (0) 3 min.
 	StartTimeout time.Duration
 
 	// Required fails the test where there is no engine or no image, instead of
@@ -74,7 +74,7 @@ func Run(t *testing.T, image Image, o *Options) {
 			t.Errorf("tenure: removing the container of %s: %v", image.name, err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(o.StartTimeout, DefaultStartTimeout))
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(o.StartTimeout, defaultStartTimeout))
 	defer cancel()
 	switch err := s.start(ctx); {
 	case errors.Is(err, errUnavailable) && !o.Required:

@@ -16,17 +16,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "postgres"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "postgres"
 
 // buckets is how many counters order the logs of a new namespace: a commit holds
 // one until it is durable.
 const buckets = 16
 
-// FenceIdleTimeout is after how long the server ends a transaction in which
+// fenceIdleTimeout is after how long the server ends a transaction in which
 // FenceTx or FencePgx was called and that sends no further statement. A stopped
 // process would otherwise keep its shard from being taken.
-const FenceIdleTimeout = 5 * time.Second
+const fenceIdleTimeout = 5 * time.Second
 
 // incarnation tells one history of a server from another (I2): a promotion and a
 // recovery to a point in time begin a new timeline, and another server has another
@@ -93,7 +93,7 @@ func compile(o *Options, change ...func(string) string) (*sql.Statements, error)
 
 func config(namespace string, o *Options, st *store, stmts *sql.Statements) sql.Config {
 	return sql.Config{
-		Name: Name, Namespace: namespace, Store: st, Statements: stmts, ShowsEarly: st.wait.forStandbys.Load,
+		Name: backendName, Namespace: namespace, Store: st, Statements: stmts, ShowsEarly: st.wait.forStandbys.Load,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 500 * time.Millisecond,
@@ -102,11 +102,11 @@ func config(namespace string, o *Options, st *store, stmts *sql.Statements) sql.
 	}
 }
 
-// limitIdle lowers the time-out of the transaction it runs in to FenceIdleTimeout.
+// limitIdle lowers the time-out of the transaction it runs in to fenceIdleTimeout.
 func limitIdle() string {
 	return fmt.Sprintf(`SELECT set_config('idle_in_transaction_session_timeout', '%d', true)
 WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '%[1]d ms'`,
-		FenceIdleTimeout.Milliseconds())
+		fenceIdleTimeout.Milliseconds())
 }
 
 // FenceTx checks a lease inside the caller's own transaction on the same
@@ -116,7 +116,7 @@ WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWE
 // *driver.FencedError with the owner as it is, and the caller must roll back.
 // ErrRetry means that the transaction cannot go on and may be tried again from its
 // start. Fences of one lease do not wait for each other, nor for commits. The
-// server ends the transaction if it idles for FenceIdleTimeout.
+// server ends the transaction if it idles for 5 s.
 func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)
