@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -143,7 +144,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 // ServeHTTP implements http.Handler.
 func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, title, detail string) {
-		answer(w, Problem{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
+		answer(w, problem.Document{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
 	}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -166,7 +167,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
-		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
 		return
 	}
 	h := w.Header()

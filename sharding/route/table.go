@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -88,7 +89,7 @@ func (t *table) confirm(at time.Time) {
 }
 
 // learn records an owner that a member named, after the member at from refused.
-func (t *table) learn(p *Problem, to, from *url.URL) {
+func (t *table) learn(p *problem.Document, to, from *url.URL) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l, ok := t.learnt[p.Shard]; ok && *l.url == *from {

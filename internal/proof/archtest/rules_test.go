@@ -24,7 +24,7 @@ const anything = "*"
 // package has it.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/listing", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
+	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "internal/mark", "core/control"}},
 	// What the machine was given and did, written and checked.
@@ -82,6 +82,7 @@ var rows = []row{
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
 	{pkg: "internal/trace", allow: []string{"internal/boundjson", "core/driver", "internal/fsm"}},
 
+	{pkg: "internal/problem", allow: []string{"internal/boundjson", "core/driver"}},
 	{pkg: "internal/virtual"},
 	{pkg: "internal/keyspace"},
 	{pkg: "tenuretest", allow: []string{
@@ -126,7 +127,7 @@ var rows = []row{
 	{pkg: "backends/sql/mysql", allow: append([]string{"internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
 
 	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
-	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/peerdial", "sharding"}},
+	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/peerdial", "internal/problem", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
@@ -138,7 +139,7 @@ var rows = []row{
 	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
 	{pkg: "lock", allow: []string{"core", "core/driver"}},
 
-	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext"}},
+	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext", "internal/problem"}},
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{
 		"core/driver", "fence", "google.golang.org/grpc/...",
@@ -289,7 +290,7 @@ var anySize = map[string]string{
 
 // readers are packages that read what others wrote.
 var readers = []string{"backends/...", "core/...", "cmd/tenure", "effect", "fence/...", "follower", "internal/changelog", "internal/operator",
-	"internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
+	"internal/problem", "internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
 
 // unlisted are packages whose functions no application gives, or that exist to test.
 var unlisted = []string{"bench/...", "cmd/...", "conformance/...", "core/driver", "deploy/...", "examples/...", "internal/...", "tenuretest", "tools/..."}
