@@ -33,7 +33,7 @@ var mutants = []mutate.Mutant{
 	{Name: "a heartbeat is news of the owners though reads fail", Killer: "TestNews", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.drainQueue", Old: " && (e.unread == 0 || now.Sub(e.unread) > e.o.TTL/4)", New: ""}}},
 	{Name: "a member that is cut off has fresh news", Killer: "TestNews", Edits: []mutate.Edit{
-		{File: "elector.go", In: "Elector.News", Old: "age <= limit", New: "true"}}},
+		{File: "inside.go", In: "inside.News", Old: "age <= limit", New: "true"}}},
 	{Name: "S9: the lease's context outlives its trust", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{
 		{File: "lease.go", In: "Lease.end", Old: "\tl.cancel(r)\n", New: ""}}},
 	{Name: "S6: a revoked lease is valid again with the next heartbeat", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // assigner is the shard whose holder plans, and whose log has the plans.
@@ -41,7 +42,7 @@ func ReadMap(ctx context.Context, b core.Backend) (*Map, error) {
 // ReadAside reads the plans of a namespace, for tools. The function that it returns gives the
 // reason why a shard should have no owner: it is in quarantine, or its range was merged with
 // another one. If the plans cannot be decoded, the error matches core.ErrInvalid.
-func ReadAside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
+func ReadAside(ctx context.Context, b core.Backend) (func(shard string) seam.Aside, error) {
 	t, err := readTable(ctx, b)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Tools read the map, and why shards are set aside, from the log alone.
@@ -24,7 +25,7 @@ func TestReadAside(t *testing.T) {
 			w.Errorf("the map without plans: %v, %v", m, err)
 		}
 		why, err := ReadAside(w.Context(), b)
-		if err != nil || why("orders-0000") != (core.Aside{}) {
+		if err != nil || why("orders-0000") != (seam.Aside{}) {
 			w.Errorf("without plans: %v", err)
 		}
 		for _, node := range []string{"a", "b"} {
@@ -49,7 +50,7 @@ func TestReadAside(t *testing.T) {
 			w.Fatal(err)
 		}
 		m, err := ReadMap(w.Context(), b)
-		if err != nil || m.Len() != 3 || why("k-0002") != merged || why("k-0000") != (core.Aside{}) || why("k-0004") != (core.Aside{}) || why("other") != (core.Aside{}) {
+		if err != nil || m.Len() != 3 || why("k-0002") != merged || why("k-0000") != (seam.Aside{}) || why("k-0004") != (seam.Aside{}) || why("other") != (seam.Aside{}) {
 			w.Errorf("after a merge: %v, %v, %v", m, why("k-0002"), err)
 		}
 	})
@@ -64,7 +65,7 @@ func TestAsideOf(t *testing.T) {
 		"k-0001": true, "k-0002": true, "k-0004": true,
 		"k-0000": false, "k-0003": false, "k-0005": false, "k-1": false, "k-": false, "x": false, "": false, "k-00001": false,
 	} {
-		if got := table.asideOf(shard); (got == merged) != want || !want && got != (core.Aside{}) {
+		if got := table.asideOf(shard); (got == merged) != want || !want && got != (seam.Aside{}) {
 			t.Errorf("%q: got %+v, want merged %v", shard, got, want)
 		}
 	}

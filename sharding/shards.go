@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // MaxShards is the largest number of shards of a set, including those of a Keyspace. Every member
 // contends for all of them, and for the assigner's.
-const MaxShards = core.MaxContended - 1
+const MaxShards = seam.MaxContended - 1
 
 // Limits of a plan that is read, and of the names and ranges of a set.
 const (

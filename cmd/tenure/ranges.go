@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -107,10 +108,10 @@ func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error)
 
 // aside reads why shards are not meant to have an owner. The function that it returns is never
 // nil, so that callers can go on where the plans cannot be read.
-func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
-	why, err := call(ctx, a, func(ctx context.Context) (func(string) core.Aside, error) { return sharding.ReadAside(ctx, b) })
+func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) seam.Aside, error) {
+	why, err := call(ctx, a, func(ctx context.Context) (func(string) seam.Aside, error) { return sharding.ReadAside(ctx, b) })
 	if err != nil {
-		return func(string) core.Aside { return core.Aside{} }, unread(err)
+		return func(string) seam.Aside { return seam.Aside{} }, unread(err)
 	}
 	return why, nil
 }

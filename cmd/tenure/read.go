@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 func (a *app) readCommands() []*cobra.Command {
@@ -190,7 +191,7 @@ type shardOut struct {
 }
 
 // setAside fills in why a shard without an owner is not meant to have one.
-func (o *shardOut) setAside(why func(shard string) core.Aside) {
+func (o *shardOut) setAside(why func(shard string) seam.Aside) {
 	if x := why(string(o.Shard)); o.Node == "" {
 		o.Aside, o.AsideUntil = x.Why, x.Until
 	}

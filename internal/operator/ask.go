@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Bounds of a Question.
@@ -48,7 +49,7 @@ type Question struct {
 	Silent []core.SessionID
 	// Aside says which shards are not meant to have an owner; nil: none. They do not count as
 	// unowned.
-	Aside func(shard string) core.Aside
+	Aside func(shard string) seam.Aside
 	// Writer and the others are kept with the rule.
 	Writer, Author, Reason string
 }
@@ -407,7 +408,7 @@ func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.
 }
 
 // unowned counts the shards that no living member owns, though one should.
-func (p *picture) unowned(aside func(string) core.Aside) int {
+func (p *picture) unowned(aside func(string) seam.Aside) int {
 	live := make(map[core.SessionID]bool, len(p.view.Members))
 	for _, m := range p.view.Members {
 		live[m.Session] = true

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // world is a namespace with members that make no heartbeats, and live for their TTL.
@@ -569,11 +570,11 @@ func TestAsideIsNotUnowned(t *testing.T) {
 		}
 		w.leave(s)
 		q := Question{Node: "a", Look: true}
-		for want, aside := range map[int]func(string) core.Aside{2: nil, 1: func(shard string) core.Aside {
+		for want, aside := range map[int]func(string) seam.Aside{2: nil, 1: func(shard string) seam.Aside {
 			if shard == "ended" {
-				return core.Aside{Why: "it has ended"}
+				return seam.Aside{Why: "it has ended"}
 			}
-			return core.Aside{}
+			return seam.Aside{}
 		}} {
 			q.Aside = aside
 			if a, err := writerOn(w.b).Ask(t.Context(), q); err != nil || a.Unowned != want {

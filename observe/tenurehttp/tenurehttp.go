@@ -388,7 +388,7 @@ func (h *handler) count(v *core.View) counts {
 		h.counts.unowned, h.counts.reserved = v.Unowned()
 		h.counts.quarantined, h.counts.known = v.Quarantined(), 0
 		for i := range v.Shards {
-			if o := &v.Shards[i]; !driver.Reserved(o.Shard) && (o.Aside.Why == "" || !o.Aside.Until.IsZero()) {
+			if o := &v.Shards[i]; !driver.Reserved(o.Shard) && (o.Aside == "" || !o.AsideUntil.IsZero()) {
 				h.counts.known++
 			}
 		}
@@ -533,7 +533,7 @@ func (h *handler) leader(v *core.View, r *http.Request) (int, any) {
 
 func shard(o core.Ownership) shardJSON {
 	return shardJSON{Shard: o.Shard, Node: o.Node, Session: string(o.Session), Token: o.Token,
-		Aside: cut(o.Aside.Why, maxAside), AsideUntil: o.Aside.Until}
+		Aside: cut(o.Aside, maxAside), AsideUntil: o.AsideUntil}
 }
 
 func (h *handler) view(v *core.View, r *http.Request) (int, any) {

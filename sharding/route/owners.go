@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/problem"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -175,7 +176,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("ETag", `W/"`+version+`"`)
-	age, _ := o.e.News()
+	age, _ := o.e.Internal(seam.Key{}).News()
 	h.Set(newsAge, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	if crowded {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
@@ -317,7 +318,7 @@ func (o *owners) look() (*owned, chan struct{}, error) {
 	case errors.Is(err, sharding.ErrNoOwner), len(v.Members) == 0 && len(v.Shards) == 0:
 		return nil, nil, errNoNews
 	}
-	if age, fresh := o.e.News(); !fresh {
+	if age, fresh := o.e.Internal(seam.Key{}).News(); !fresh {
 		return nil, nil, fmt.Errorf("it has had no news from the store for %v", age.Round(time.Second))
 	}
 	if o.now == nil || v != o.view || ranges != o.ranges {

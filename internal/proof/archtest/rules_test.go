@@ -26,7 +26,7 @@ var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
 	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
-	{{"internal/fsm", "internal/mark", "core/control"}},
+	{{"internal/fsm", "internal/mark", "internal/seam", "core/control"}},
 	// What the machine was given and did, written and checked.
 	{{"internal/trace"}},
 	// The runner. It knows no store; rows keeps stores from it.
@@ -65,7 +65,7 @@ var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/
 var rows = []row{
 	{pkg: "core/driver"},
 	{pkg: "internal/fsm", allow: []string{"core/driver"}, deny: impure},
-	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/operator", "sharding"}},
+	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/operator", "internal/seam", "sharding"}},
 	{pkg: "observe/tenureprom", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover",
 		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
@@ -75,11 +75,13 @@ var rows = []row{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
-	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver"}},
+	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/seam"}},
 	{pkg: "core", allow: []string{
-		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
+		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/mark", "internal/rhythm", "internal/seam", "internal/trace",
+		"internal/virtual",
 	}},
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
+	{pkg: "internal/seam", allow: []string{"core/driver"}},
 	{pkg: "internal/trace", allow: []string{"internal/boundjson", "core/driver", "internal/fsm"}},
 
 	{pkg: "internal/problem", allow: []string{"internal/boundjson", "core/driver"}},
@@ -127,17 +129,18 @@ var rows = []row{
 	{pkg: "backends/sql/mysql", allow: append([]string{"internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
 
 	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
-	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/peerdial", "internal/problem", "sharding"}},
+	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/peerdial", "internal/problem", "internal/seam",
+		"sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
 	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/goexit", "internal/keyspace",
-		"internal/mark", "internal/rhythm"}},
+		"internal/mark", "internal/rhythm", "internal/seam"}},
 
 	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
-	{pkg: "lock", allow: []string{"core", "core/driver"}},
+	{pkg: "lock", allow: []string{"core", "core/driver", "internal/seam"}},
 
 	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext", "internal/problem"}},
 	// The details of a status are messages of a module beside grpc's.
