@@ -31,7 +31,7 @@ func TestIneligibleMemberIsEmptied(t *testing.T) {
 		set("a", errors.New("ill"))
 		w.shares(ttl, map[string]int{"b": 15, "c": 15})
 		v := w.members[0].e.View()
-		if o, _ := v.Owner(AssignerShard); v.Ineligible != "ill" || o.Session == v.Session {
+		if o, _ := v.Owner(assigner); v.Ineligible != "ill" || o.Session == v.Session {
 			w.Errorf("a is %q, and the assigner is %s", v.Ineligible, o.Node)
 		}
 		for _, n := range []string{"b", "c"} {

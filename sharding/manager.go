@@ -173,13 +173,6 @@ func (m *Manager) Emptied() <-chan struct{} {
 	return m.emptied
 }
 
-// Wake has the Manager read the assigner's log. An application that follows the namespace's logs
-// itself (Options.Poll) calls it for entries of AssignerShard.
-func (m *Manager) Wake() { signal(m.news) }
-
-// AssignerShard is the shard whose log has the plans.
-const AssignerShard = assigner
-
 // Assignments returns the table that this member knows, in the order of the shards' names.
 func (m *Manager) Assignments() []Assignment {
 	t := m.assigned()
@@ -370,7 +363,7 @@ func (m *Manager) tail(ctx context.Context) {
 		}
 		cursor, wait = page.Cursor, retry
 		if page.Reset || slices.ContainsFunc(page.Entries, func(e core.Entry) bool { return e.Shard == assigner }) {
-			m.Wake()
+			signal(m.news)
 		}
 	}
 }

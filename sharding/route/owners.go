@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
@@ -396,7 +397,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	at := map[string]int{}
 	if ranges != nil {
 		k := ranges.Keyspace
-		s.number, s.keyspace = ranges.Number, &keyspaceJSON{k.Name, cmp.Or(k.Hash, sharding.HashMixed), cmp.Or(k.Digits, 4)}
+		s.number, s.keyspace = ranges.Number, &keyspaceJSON{k.Name, cmp.Or(k.Hash, keyspace.HashMixed), cmp.Or(k.Digits, 4)}
 		s.shards = make([]ownedJSON, 0, ranges.Len())
 		for shard, r := range ranges.All() {
 			at[shard] = len(s.shards)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -18,7 +19,7 @@ import (
 const (
 	maxLearnt  = 10_000           // owners that answers named and the map lacks
 	learntLife = 10 * time.Second // after it the map decides again
-	maxOwners  = sharding.MaxShards
+	maxOwners  = keyspace.MaxShards
 )
 
 // table is the map of owners that a Client keeps. Safe for concurrent use.
