@@ -61,9 +61,9 @@ var mutants = []mutate.Mutant{
 	{Name: "D1: damage that changes is told each time", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
 		{File: "damage.go", In: "Elector.noteDamage", Old: " && now.Sub(k.posted) >= damageAgain {", New: " {"}}},
 	{Name: "D1: every damaged record is named", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
-		{File: "damage.go", In: "Elector.noteDamage", Old: "if len(s.known) >= driver.MaxDamaged {", New: "if false {"},
+		{File: "damage.go", In: "Elector.noteDamage", Old: "if len(s.known) >= listing.MaxDamaged {", New: "if false {"},
 		{File: "../backends/kv/mirror.go", In: "mirror.damage",
-			Old: "!known && len(m.damaged.index) < driver.MaxDamaged {", New: "!known {"}}},
+			Old: "!known && len(m.damaged.index) < listing.MaxDamaged {", New: "!known {"}}},
 	{Name: "D1: names from the store are told as they are", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
 		{File: "driver/damaged.go", In: "Damaged",
 			Old: "return &DamagedError{Key: printable(key),", New: "return &DamagedError{Key: key,"}}},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // TestIneligibleMemberIsEmptied: a plan moves the shards of a member that is not eligible to the
@@ -69,7 +69,7 @@ func newReplay(members ...string) *replay {
 }
 
 func (p *replay) judge(i int, why string) {
-	p.view.Members[i].Meta = map[string]string{driver.IneligibleKey: why}
+	p.view.Members[i].Meta = map[string]string{mark.IneligibleKey: why}
 }
 
 // plan makes the next plan, carries it out, and returns the number of moved shards, and of shards

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -198,8 +199,11 @@ func checkFiles(names ...string) error {
 		if err == nil && !info.Mode().IsRegular() {
 			err = errors.New("it is not a regular file")
 		}
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = e.Err
+		}
 		if err != nil {
-			return fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, driver.WithoutPath(err))
+			return fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, err)
 		}
 	}
 	return nil

@@ -183,7 +183,7 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 func (s *Settings) config() (clientv3.Config, error) {
 	c := clientv3.Config{Endpoints: s.Endpoints, Username: s.Username, Password: string(s.Password)}
 	wrong := func(what string, err error) (clientv3.Config, error) {
-		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, driver.WithoutPath(err))
+		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, err)
 	}
 	if s.PasswordFile != "" {
 		text, err := driver.ReadSecret(s.PasswordFile)

@@ -62,7 +62,7 @@ func (s *Settings) config() (*goredis.UniversalOptions, error) {
 		SentinelUsername: s.SentinelUsername, SentinelPassword: string(s.SentinelPassword),
 	}
 	wrong := func(what string, err error) (*goredis.UniversalOptions, error) {
-		return nil, fmt.Errorf("tenure: %w: the %s of Redis: %w", driver.ErrInvalid, what, driver.WithoutPath(err))
+		return nil, fmt.Errorf("tenure: %w: the %s of Redis: %w", driver.ErrInvalid, what, err)
 	}
 	if s.PasswordFile != "" {
 		text, err := driver.ReadSecret(s.PasswordFile)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // damaged names a row that cannot be read: its table, and the names in it (D1).
@@ -42,5 +43,5 @@ func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) 
 
 // note adds damaged rows to those of a view, up to its bound.
 func note(view []*driver.DamagedError, damaged ...*driver.DamagedError) []*driver.DamagedError {
-	return append(view, damaged[:min(len(damaged), driver.MaxDamaged-len(view))]...)
+	return append(view, damaged[:min(len(damaged), listing.MaxDamaged-len(view))]...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
@@ -135,8 +136,8 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	for _, m := range v.Members {
 		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining, drained[m.Node],
 			m.Ineligible(), owned[m.Session], maps.Clone(m.Meta)}
-		delete(o.Meta, driver.IneligibleKey)
-		delete(o.Meta, driver.TroubleKey)
+		delete(o.Meta, mark.IneligibleKey)
+		delete(o.Meta, mark.TroubleKey)
 		out = append(out, o)
 		var meta []string
 		for _, k := range slices.Sorted(maps.Keys(o.Meta)) {

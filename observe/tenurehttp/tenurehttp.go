@@ -67,6 +67,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -433,8 +434,8 @@ func meta(m *core.Member) map[string]string {
 		return m.Meta
 	}
 	own := maps.Clone(m.Meta)
-	delete(own, driver.IneligibleKey)
-	delete(own, driver.TroubleKey)
+	delete(own, mark.IneligibleKey)
+	delete(own, mark.TroubleKey)
 	return own
 }
 

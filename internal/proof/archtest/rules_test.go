@@ -24,7 +24,7 @@ const anything = "*"
 // package has it.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/goexit", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
+	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/examine", "internal/goexit", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
 	{{"internal/fsm", "internal/keyspace", "internal/mark", "internal/seam", "core/control"}},
 	// What the machine was given and did, written and checked.
@@ -64,8 +64,8 @@ var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/
 // decides on one.
 var rows = []row{
 	{pkg: "core/driver"},
-	{pkg: "internal/fsm", allow: []string{"core/driver"}, deny: impure},
-	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/operator", "internal/seam", "sharding"}},
+	{pkg: "internal/fsm", allow: []string{"core/driver", "internal/mark"}, deny: impure},
+	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/mark", "internal/operator", "internal/seam", "sharding"}},
 	{pkg: "observe/tenureprom", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover",
 		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
@@ -77,7 +77,7 @@ var rows = []row{
 	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
 	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/seam"}},
 	{pkg: "core", allow: []string{
-		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/mark", "internal/rhythm", "internal/seam", "internal/trace",
+		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/listing", "internal/mark", "internal/rhythm", "internal/seam", "internal/trace",
 		"internal/virtual",
 	}},
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
@@ -96,7 +96,7 @@ var rows = []row{
 
 	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/kvrecord",
 		"internal/kvkeys"}},
-	{pkg: "internal/oddkey", allow: []string{"core/driver"}},
+	{pkg: "internal/oddkey", allow: []string{"core/driver", "internal/listing"}},
 	{pkg: "internal/grants", allow: []string{"core/driver"}},
 	{pkg: "internal/kvrecord", allow: []string{"core/driver", "internal/grants"}},
 	{pkg: "internal/changelog", allow: []string{
@@ -114,7 +114,7 @@ var rows = []row{
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
 	{pkg: "backends/redis", allow: []string{
-		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
+		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/examine", "internal/kvkeys",
 	}},
 	{pkg: "backends/zookeeper", allow: []string{
 		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/route",
@@ -125,8 +125,8 @@ var rows = []row{
 	{pkg: "backends/sql/sqlite", allow: append([]string{
 		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
 	}, ofDialects...)},
-	{pkg: "backends/sql/postgres", allow: append([]string{"internal/goexit", "github.com/jackc/pgx/v5/..."}, ofDialects...)},
-	{pkg: "backends/sql/mysql", allow: append([]string{"internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
+	{pkg: "backends/sql/postgres", allow: append([]string{"internal/examine", "internal/goexit", "github.com/jackc/pgx/v5/..."}, ofDialects...)},
+	{pkg: "backends/sql/mysql", allow: append([]string{"internal/examine", "internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
 
 	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
 	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/keyspace", "internal/peerdial", "internal/problem",
@@ -153,7 +153,7 @@ var rows = []row{
 		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
 	}},
 	{pkg: "conformance", allow: []string{
-		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
+		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/listing", "internal/proof/ample", "internal/proof/faultproxy",
 		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
@@ -195,6 +195,7 @@ var rows = []row{
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
 	{pkg: "internal/boundjson"},
 	{pkg: "internal/errtext"},
+	{pkg: "internal/examine", allow: []string{"core/driver"}},
 	{pkg: "internal/goexit"},
 	{pkg: "internal/listing", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
