@@ -23,8 +23,8 @@ import (
 const (
 	DefaultKey         = "tenure"
 	DefaultEnvPrefix   = "TENURE__"
-	DefaultStopTimeout = 15 * time.Second // of fx
-	DefaultOpenTimeout = 10 * time.Second
+	defaultStopTimeout = 15 * time.Second // of fx
+	defaultOpenTimeout = 10 * time.Second
 )
 
 // LoadOptions say where the configuration is. Nil and the zero value read only the environment.
@@ -201,7 +201,7 @@ func (c *Config) OpenTimeout() time.Duration {
 	if c.set.OpenTimeout > 0 {
 		return c.set.OpenTimeout
 	}
-	return DefaultOpenTimeout
+	return defaultOpenTimeout
 }
 
 // StopTimeout returns stop_timeout, or its default.
@@ -209,7 +209,7 @@ func (c *Config) StopTimeout() time.Duration {
 	if c.set.StopTimeout > 0 {
 		return c.set.StopTimeout
 	}
-	return DefaultStopTimeout
+	return defaultStopTimeout
 }
 
 // Warnings returns one line for each valid setting that is probably a mistake.

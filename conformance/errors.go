@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 func errorCases() []Case {
@@ -664,7 +665,7 @@ func namedIn(damaged []*driver.DamagedError, name string) bool {
 func (f *fixture) named(what Tampering, name string, v *driver.View) {
 	f.t.Helper()
 	f.must(ruleD1, namedIn(v.Damaged, name), "%s: the view does not name it; it names %v", what, v.Damaged)
-	f.must(ruleD1, len(v.Damaged) <= driver.MaxDamaged, "%s: the view names %d records", what, len(v.Damaged))
+	f.must(ruleD1, len(v.Damaged) <= listing.MaxDamaged, "%s: the view names %d records", what, len(v.Damaged))
 }
 
 func damagedHead(f *fixture) {

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// LongRun is the environment variable that makes Test set [Harness.Long].
-const LongRun = "TENURE_CONFORMANCE_LONG"
+// longRun is the environment variable that has Test set [Harness.Long].
+const longRun = "TENURE_CONFORMANCE_LONG"
 
 // Harness describes how the suite reaches one backend. Name and New are required.
 type Harness struct {

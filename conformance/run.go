@@ -19,7 +19,7 @@ import (
 // [ReportDir] in the environment it also writes the report there.
 func Test(t *testing.T, h Harness) {
 	t.Helper()
-	h.Long = h.Long || os.Getenv(LongRun) != ""
+	h.Long = h.Long || os.Getenv(longRun) != ""
 	report := Run(Wrap(t), h)
 	if dir := os.Getenv(ReportDir); dir != "" {
 		report.save(t, h, dir)

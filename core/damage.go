@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // A damaged record is reported once, however often it is met. It is reported again only if it is
 // damaged in another way a minute later. A record that was not met for damages.keep is forgotten.
-// Beyond driver.MaxDamaged, records are counted but not named, because a store's writer may
+// Beyond listing.MaxDamaged, records are counted but not named, because a store's writer may
 // create any number of names.
 const (
 	damageAgain   = time.Minute
@@ -78,7 +79,7 @@ func (e *Elector) noteDamage(d *driver.DamagedError) {
 	s.forget(now)
 	s.total++
 	e.snap.bump()
-	if len(s.known) >= driver.MaxDamaged {
+	if len(s.known) >= listing.MaxDamaged {
 		if s.more.IsZero() || now.Sub(s.more) >= damageAgain {
 			s.more = now
 			e.note.moreDamaged(s.total)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // damaged collects a member's reports of damaged records.
@@ -183,7 +184,7 @@ func TestDamageIsNotRepeated(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		lines := strings.Count(told.log.String(), "\n")
-		if v := m.View(); len(v.Damaged) != driver.MaxDamaged || lines > minutes+2*driver.MaxDamaged+20 {
+		if v := m.View(); len(v.Damaged) != listing.MaxDamaged || lines > minutes+2*listing.MaxDamaged+20 {
 			w.Errorf("%d lines, %d records in the view", lines, len(v.Damaged))
 		}
 		for _, d := range m.View().Damaged {

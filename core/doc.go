@@ -92,8 +92,8 @@
 // lease. It asks the handler to stop, with ErrHandOver or ErrWithdrawn, gives the shard to
 // another member, and continues to contend for it. A drained member keeps the shards that no
 // other member takes. The Elector reads the rules when a view shows that they changed; otherwise
-// they cost nothing. It ignores rules about shards for which an assigner named members
-// ([Elector.Prefer]): package sharding obeys them when it plans.
+// they cost nothing. It ignores rules about shards that an assigner assigns, because package
+// sharding obeys them when it plans.
 //
 // # What is not guaranteed
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/internal/trace"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
@@ -85,7 +86,7 @@ type Elector struct {
 	damages damages
 	trouble trouble
 	rules   *rulebook
-	aside   map[string]Aside // set by SetAside; replaced, never modified
+	aside   map[string]seam.Aside // set by SetAside; replaced, never modified
 }
 
 type phase uint8
@@ -285,23 +286,6 @@ func (e *Elector) TrustRemaining() time.Duration {
 	return max(0, fsm.Instant(e.trust.until.Load()).Sub(now))
 }
 
-// News returns the age of the store's newest answer to Observe, or to a heartbeat unless Observe
-// fails repeatedly. The result fresh reports whether the age is at most a TTL. A View without
-// fresh news may name owners that have lost their shards. A member that contends for nothing
-// sends no heartbeats; its news is fresh for two Resync periods more.
-func (e *Elector) News() (age time.Duration, fresh bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.heard == fsm.Never {
-		return 0, false
-	}
-	age, limit := max(0, e.clk.now().Sub(e.heard)), e.o.TTL
-	if len(e.contended) == 0 {
-		limit += 2 * e.o.Resync
-	}
-	return age, age <= limit
-}
-
 // Heartbeats returns, by session, how long ago this member saw the last heartbeat of each member
 // that it watches. It watches all others in a cluster of up to 17 members, otherwise its three
 // predecessors. It returns nil without trust, since silence then says nothing about the others.
@@ -336,16 +320,6 @@ func (e *Elector) Lease(shard string) *Lease {
 
 // Done returns a channel that is closed when Run has ended. Nothing is granted after that.
 func (e *Elector) Done() <-chan struct{} { return e.ended }
-
-// Stay undoes Leave. It does not prevent Run from ending.
-func (e *Elector) Stay() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.leaving.IsZero() {
-		e.leaving = time.Time{}
-		e.snap.bump()
-	}
-}
 
 // lameDuck waits between the end of Run's context and the stop of the handlers.
 func (e *Elector) lameDuck() {
@@ -419,18 +393,13 @@ func (e *Elector) emptied() bool {
 	return true
 }
 
-// MaxContended is the largest number of shards for which one member contends. A member may have
-// to serve all of them. Each shard that it owns has a goroutine, and costs the store its part of
-// each full read.
-const MaxContended = 200_000
-
 // Contend makes this process contend for shards and serve each with h while it holds the shard.
 // It may be called before and during Run. The process joins with the first call. Contend does not
 // wait. A standby for a shard costs only some 300 bytes. Names that start with "_" are reserved
 // for Tenure.
 //
 // Contend takes all shards or none. The error is ErrInvalid for a name outside the grammar or for
-// more than MaxContended shards in all. It is ErrContended for a shard that is already contended,
+// more than 200,000 shards in all. It is ErrContended for a shard that is already contended,
 // and ErrStopped after Run's end.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
@@ -444,9 +413,9 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 	if e.phase >= stopping {
 		return fmt.Errorf("tenure: %w: nothing can be contended for any more", ErrStopped)
 	}
-	if n := len(e.contended) + len(shards); n > MaxContended {
+	if n := len(e.contended) + len(shards); n > seam.MaxContended {
 		return fmt.Errorf("tenure: %w: this member would contend for %d shards, and %d is the most: use fewer shards, each for more keys",
-			ErrInvalid, n, MaxContended)
+			ErrInvalid, n, seam.MaxContended)
 	}
 	for i, s := range shards {
 		if _, dup := e.contended[ShardID(s)]; dup {
@@ -467,46 +436,6 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 	}
 	e.snap.bump()
 	return nil
-}
-
-// Preference names the sessions that claim a shard first when it is free: First, or Second if
-// First does not live or does not act.
-type Preference struct {
-	Shard         string
-	First, Second SessionID // either may be empty
-}
-
-// Prefer sets the order in which this member expects members to claim shards (C9): first the
-// named sessions, then the others by priority, then by rendezvous hash. It is advice, for shards
-// contended here or not, and lasts until the next call for the same shard. If members have
-// different preferences, they only claim more often than needed. Electors ignore operators' rules
-// (package control) about a shard with a preference; its assigner obeys them. Package sharding
-// calls Prefer. The error is ErrInvalid for a name outside the grammar.
-func (e *Elector) Prefer(prefs ...Preference) error {
-	for i := range prefs {
-		if err := CheckShard(prefs[i].Shard); err != nil {
-			return err
-		}
-	}
-	const most = 1024 // per hold of the lock, so that no heartbeat waits long
-	for part := range slices.Chunk(prefs, most) {
-		in := fsm.Input{Kind: fsm.InPrefer, Shards: make([]ShardID, len(part)), Heirs: make([]fsm.Heirs, len(part))}
-		for i, p := range part {
-			in.Shards[i], in.Heirs[i] = ShardID(p.Shard), fsm.Heirs{p.First, p.Second}
-		}
-		e.feed(in)
-	}
-	return nil
-}
-
-// SetAside replaces the set of shards that currently should have no owner. Views show the reason
-// of each and do not count it as unowned. Nothing else changes. Package sharding sets aside
-// shards that have ended or are in quarantine. The caller must not modify the map afterwards.
-func (e *Elector) SetAside(reasons map[string]Aside) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.aside = reasons
-	e.snap.bump()
 }
 
 // Update changes the state that this member publishes. It calls change with the current state,

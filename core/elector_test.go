@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 func TestLeaseFromGrantToRelease(t *testing.T) {
@@ -141,8 +142,8 @@ func TestNews(t *testing.T) {
 				h.await(w, 1)
 				for range 140 {
 					time.Sleep(ttl)
-					age, fresh := m.News()
-					if _, ok := idle.News(); !fresh || !ok || age > ttl {
+					age, fresh := m.inside().News()
+					if _, ok := idle.inside().News(); !fresh || !ok || age > ttl {
 						w.Fatalf("the last news of a member are %v old, of an idle one fresh: %v", age, ok)
 					}
 				}
@@ -152,17 +153,17 @@ func TestNews(t *testing.T) {
 					m.link.SetError(kinds, errors.New("no reads"))
 				}
 				time.Sleep(ttl + ttl/2)
-				if age, fresh := m.News(); fresh || age <= ttl {
+				if age, fresh := m.inside().News(); fresh || age <= ttl {
 					w.Errorf("without the store the news are %v old", age)
 				}
 				m.link.Heal()
 				time.Sleep(2 * ttl)
-				if age, fresh := m.News(); !fresh {
+				if age, fresh := m.inside().News(); !fresh {
 					w.Errorf("with the store again the news are %v old", age)
 				}
 				idle.link.Cut()
 				time.Sleep(70 * ttl)
-				if age, fresh := idle.News(); fresh {
+				if age, fresh := idle.inside().News(); fresh {
 					w.Errorf("an idle member without the store has fresh news, %v old", age)
 				}
 			})
@@ -285,23 +286,23 @@ func TestPrefer(t *testing.T) {
 		left := gone.View().Session
 		w.must(gone.end())
 		w.eventually("all see who left", all(3))
-		var prefs []Preference
+		var prefs []seam.Preference
 		for i, s := range names {
 			first, second := left, c.View().Session
 			if i%2 == 0 {
 				first, second = c.View().Session, ""
 			}
-			prefs = append(prefs, Preference{s, first, second})
+			prefs = append(prefs, seam.Preference{Shard: s, First: first, Second: second})
 		}
 		for _, m := range []*member{a, b, c} {
-			w.must(m.Prefer(prefs...))
+			w.must(m.inside().Prefer(prefs...))
 		}
 		w.must(a.end())
 		hc.await(w, len(names))
 		if hb.count() != 0 {
 			w.Errorf("b was granted %d shards that c is preferred for", hb.count())
 		}
-		if err := b.Prefer(Preference{Shard: "a/b"}); !errors.Is(err, ErrInvalid) {
+		if err := b.inside().Prefer(seam.Preference{Shard: "a/b"}); !errors.Is(err, ErrInvalid) {
 			w.Errorf("a bad name: %v, want ErrInvalid", err)
 		}
 	})
@@ -609,7 +610,7 @@ func TestReturnHalted(t *testing.T) {
 	})
 }
 
-// If a member would contend for more than MaxContended shards, the call is refused as a whole,
+// If a member would contend for more than 200,000 shards, the call is refused as a whole,
 // before any is claimed.
 func TestContendTooMany(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -617,7 +618,7 @@ func TestContendTooMany(t *testing.T) {
 		var h leases
 		w.must(m.Contend(h.hold, "first"))
 		h.await(w, 1)
-		names := make([]string, MaxContended)
+		names := make([]string, seam.MaxContended)
 		for i := range names {
 			names[i] = fmt.Sprint("s", i)
 		}
@@ -989,7 +990,8 @@ func TestLameDuck(t *testing.T) {
 		if m.Leave(); !m.View().Leaving || m.View().Stopped {
 			w.Errorf("after Leave: leaving %v, stopped %v", m.View().Leaving, m.View().Stopped)
 		}
-		if m.Stay(); m.View().Leaving {
+		m.inside().Stay()
+		if m.View().Leaving {
 			w.Error("leaving after Stay")
 		}
 		begun := time.Now()

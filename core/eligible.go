@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/goexit"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // maxReason limits the bytes of a published reason.
@@ -108,7 +109,7 @@ func (o *Options) stored(st MemberState, lock *hostLock) MemberState {
 	meta := make(map[string]string, len(st.Meta)+2)
 	maps.Copy(meta, st.Meta)
 	if o.Eligible != nil {
-		meta[driver.IneligibleKey] = strings.Repeat("x", maxReason)
+		meta[mark.IneligibleKey] = strings.Repeat("x", maxReason)
 	}
 	if lock != nil {
 		meta[fsm.HostLockKey] = lock.id

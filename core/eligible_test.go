@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // health is the answer of Options.Eligible.
@@ -249,7 +250,7 @@ func TestReasonsAreFewWrites(t *testing.T) {
 			t.Errorf("the member says %+v", got)
 		}
 		w.must(a.Update(w.Context(), func(st *MemberState) {
-			if _, has := st.Meta[driver.IneligibleKey]; has {
+			if _, has := st.Meta[mark.IneligibleKey]; has {
 				t.Error("Update shows what is Tenure's own")
 			}
 			st.Weight = 3

@@ -33,7 +33,7 @@ var mutants = []mutate.Mutant{
 	{Name: "a heartbeat is news of the owners though reads fail", Killer: "TestNews", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.drainQueue", Old: " && (e.unread == 0 || now.Sub(e.unread) > e.o.TTL/4)", New: ""}}},
 	{Name: "a member that is cut off has fresh news", Killer: "TestNews", Edits: []mutate.Edit{
-		{File: "elector.go", In: "Elector.News", Old: "age <= limit", New: "true"}}},
+		{File: "inside.go", In: "inside.News", Old: "age <= limit", New: "true"}}},
 	{Name: "S9: the lease's context outlives its trust", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{
 		{File: "lease.go", In: "Lease.end", Old: "\tl.cancel(r)\n", New: ""}}},
 	{Name: "S6: a revoked lease is valid again with the next heartbeat", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{
@@ -61,9 +61,9 @@ var mutants = []mutate.Mutant{
 	{Name: "D1: damage that changes is told each time", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
 		{File: "damage.go", In: "Elector.noteDamage", Old: " && now.Sub(k.posted) >= damageAgain {", New: " {"}}},
 	{Name: "D1: every damaged record is named", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
-		{File: "damage.go", In: "Elector.noteDamage", Old: "if len(s.known) >= driver.MaxDamaged {", New: "if false {"},
+		{File: "damage.go", In: "Elector.noteDamage", Old: "if len(s.known) >= listing.MaxDamaged {", New: "if false {"},
 		{File: "../backends/kv/mirror.go", In: "mirror.damage",
-			Old: "!known && len(m.damaged.index) < driver.MaxDamaged {", New: "!known {"}}},
+			Old: "!known && len(m.damaged.index) < listing.MaxDamaged {", New: "!known {"}}},
 	{Name: "D1: names from the store are told as they are", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
 		{File: "driver/damaged.go", In: "Damaged",
 			Old: "return &DamagedError{Key: printable(key),", New: "return &DamagedError{Key: key,"}}},

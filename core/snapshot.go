@@ -96,7 +96,7 @@ func (e *Elector) View() *View {
 	v.Shards = make([]Ownership, len(states))
 	for i, s := range states {
 		v.Shards[i] = Ownership{Shard: string(s.Shard), Session: s.Owner.Session, Token: s.Owner.Token, Node: nodes[s.Owner.Session],
-			Aside: aside[string(s.Shard)]}
+			Aside: aside[string(s.Shard)].Why, AsideUntil: aside[string(s.Shard)].Until}
 	}
 	slices.SortFunc(v.Shards, func(a, b Ownership) int { return cmp.Compare(a.Shard, b.Shard) })
 	slices.SortFunc(v.Leases, func(a, b LeaseInfo) int { return cmp.Compare(a.Fence.Shard, b.Fence.Shard) })
@@ -141,30 +141,6 @@ func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 		case <-w:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// WaitOwner waits until a live member owns the shard, as far as this member knows, and reports
-// whether that is this member. Unlike WaitView it makes no snapshot. Its errors are those of
-// WaitView.
-func (e *Elector) WaitOwner(ctx context.Context, shard string) (mine bool, err error) {
-	for {
-		e.mu.Lock()
-		owner, stopped := e.m.Owner(ShardID(shard)).Session, e.phase == stopped
-		mine = owner == e.m.Session()
-		w := e.snap.changed.wait()
-		e.mu.Unlock()
-		switch {
-		case owner != "":
-			return mine, nil
-		case stopped:
-			return false, fmt.Errorf("tenure: %w", ErrStopped)
-		}
-		select {
-		case <-w:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
 		}
 	}
 }

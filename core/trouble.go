@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
@@ -187,8 +188,8 @@ func (e *Elector) probe(ctx context.Context, l *Lease) error {
 // troubled returns metadata with the published text, or without it if there is no room.
 func troubled(meta map[string]string, text string) map[string]string {
 	without := maps.Clone(meta)
-	delete(without, driver.TroubleKey)
-	with := map[string]string{driver.TroubleKey: text}
+	delete(without, mark.TroubleKey)
+	with := map[string]string{mark.TroubleKey: text}
 	maps.Copy(with, without)
 	if text == "" || driver.CheckUpdate(MemberState{Meta: with, Update: 1}) != nil {
 		return without

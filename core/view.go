@@ -55,13 +55,11 @@ type Ownership struct {
 	Session SessionID // the session in the shard's record; empty if none
 	Token   Token     // of the last lease
 	Node    string    // label of the owner; empty if no live member owns the shard
-	Aside   Aside     // zero if the shard should have an owner
-}
 
-// Aside is the reason why a shard should have no owner: see Elector.SetAside.
-type Aside struct {
-	Why   string    // empty if the shard is not set aside
-	Until time.Time // when it should have an owner again, as in quarantine; zero if never
+	// Aside is why the shard should have no owner, such as a quarantine; empty if it should have one.
+	Aside string
+	// AsideUntil is when it should have an owner again; zero if never.
+	AsideUntil time.Time
 }
 
 // LeaseState is the state of one of this member's leases. Each state leads only to later ones:
@@ -156,7 +154,7 @@ func (v *View) Unowned() (shards, reserved int) {
 		o := &v.Shards[i]
 		switch {
 		case o.Node != "" && !slices.Contains(v.Silent, o.Session) && (serves || o.Session != v.Session):
-		case o.Aside.Why != "", o.Session == "" && driver.IsLock(ShardID(o.Shard)):
+		case o.Aside != "", o.Session == "" && driver.IsLock(ShardID(o.Shard)):
 		case strings.HasPrefix(o.Shard, "_"):
 			reserved++
 		default:
@@ -170,7 +168,7 @@ func (v *View) Unowned() (shards, reserved int) {
 // from all members because their owners keep dying.
 func (v *View) Quarantined() (n int) {
 	for i := range v.Shards {
-		if !v.Shards[i].Aside.Until.IsZero() {
+		if !v.Shards[i].AsideUntil.IsZero() {
 			n++
 		}
 	}

@@ -43,6 +43,8 @@ type member struct {
 	events []string
 }
 
+func (m *member) inside() inside { return inside{m.Elector} }
+
 // tap sits between an elector and its backend and may replace commits.
 type tap struct {
 	driver.Backend

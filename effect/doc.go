@@ -67,6 +67,6 @@
 // When eight or more are in progress, a write waits up to 2 ms for others to join it.
 //
 // A ledger keeps only its open effects in memory. [Options.Concurrent] limits the effects that are
-// attempted, [MaxConcurrent] the nested ones, and [Options.MaxInDoubt] the others. Above
+// attempted, 1024 the nested ones, and [Options.MaxInDoubt] the others. Above
 // MaxInDoubt, Do begins no new effect.
 package effect

@@ -17,11 +17,11 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// MaxKey is the largest size of an effect's key, in bytes.
-const MaxKey = 256
+// maxKey is the largest size of an effect's key, in bytes.
+const maxKey = 256
 
-// MaxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is cut.
-const MaxReason = 500
+// maxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is cut.
+const maxReason = 500
 
 // Prefix begins the keys of all items that this package writes into a shard. An application must
 // not write keys with it.
@@ -105,7 +105,7 @@ type Decision struct {
 	// happen and no longer can.
 	State  State
 	Result []byte
-	Reason string // at most MaxReason bytes are kept
+	Reason string // at most 500 bytes are kept
 }
 
 // Errors of Do. See the types of the same names.
@@ -210,18 +210,18 @@ func ID(scope, key string) string {
 }
 
 // CheckKey validates the key of an effect: parts of letters, digits, "_", "-" and ".", joined
-// by "/", at most MaxKey bytes in all. The error matches core.ErrInvalid.
+// by "/", at most 256 bytes in all. The error matches core.ErrInvalid.
 func CheckKey(key string) error {
-	if len(key) > MaxKey {
+	if len(key) > maxKey {
 		return fmt.Errorf("tenure: %w: the key %.40q... of an effect has %d bytes: the limit is %d: use a hash of it",
-			core.ErrInvalid, key, len(key), MaxKey)
+			core.ErrInvalid, key, len(key), maxKey)
 	}
 	return driver.CheckKey(key)
 }
 
 // clean makes text from outside safe for a record and a log line.
 func clean(text string) string {
-	text = strings.ToValidUTF8(text[:min(len(text), MaxReason)], "?")
+	text = strings.ToValidUTF8(text[:min(len(text), maxReason)], "?")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -270,7 +270,7 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	if !s.State.Open() && s.State != Done && s.State != Failed {
 		return Effect{}, damaged("its state %.40q is not known", s.State)
 	}
-	if len(s.ID) > MaxKey || clean(s.ID) != s.ID {
+	if len(s.ID) > maxKey || clean(s.ID) != s.ID {
 		return Effect{}, damaged("its idempotency key %.40q is not valid", s.ID)
 	}
 	s.Reason, s.Author = clean(s.Reason), clean(s.Author)

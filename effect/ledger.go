@@ -207,7 +207,7 @@ func (l *Ledger) board(ctx context.Context, key string, fn Func) (*flight, error
 		return nil, fmt.Errorf("tenure: effect %q: not begun: %w: the ledger", key, core.ErrClosed)
 	case ours && f != nil && f.waits(within):
 		return nil, invalid("effect %q: not begun: it waits for effect %q, whose function calls Do with it", key, within.key)
-	case nested && (f == nil || !f.begun) && l.nested >= MaxConcurrent:
+	case nested && (f == nil || !f.begun) && l.nested >= maxConcurrent:
 		return nil, fmt.Errorf("tenure: effect %q: not begun: %w: %d nested effects are under way", key, core.ErrRetry, l.nested)
 	}
 	begun := f != nil && (f.begun || !nested)
@@ -438,7 +438,7 @@ func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 
 // open reads the open effects. It returns nil only if it could not read them.
 func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
-	items, err := l.lease.List(ctx, openPrefix, MaxMaxInDoubt+2*MaxConcurrent, maxOpen)
+	items, err := l.lease.List(ctx, openPrefix, mostInDoubt+2*maxConcurrent, maxOpen)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the open effects: %w", err)
 	}
@@ -468,8 +468,8 @@ func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 // in progress. If some records cannot be read, ReadOpen returns the others, and the error matches
 // core.ErrDamaged.
 func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]Effect, error) {
-	if limit < 1 || limit > MaxMaxInDoubt {
-		return nil, invalid("reading %d effects is outside 1 to %d", limit, MaxMaxInDoubt)
+	if limit < 1 || limit > mostInDoubt {
+		return nil, invalid("reading %d effects is outside 1 to %d", limit, mostInDoubt)
 	}
 	items, err := b.List(ctx, core.ShardID(shard), openPrefix, limit, maxOpen)
 	if err != nil {

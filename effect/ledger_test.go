@@ -645,7 +645,7 @@ func TestRefusedArguments(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
 		for _, o := range []Options{
-			{Concurrent: -1}, {Concurrent: MaxConcurrent + 1}, {MaxInDoubt: MaxMaxInDoubt + 1}, {MaxResult: MaxMaxResult + 1}, {Attempts: -1},
+			{Concurrent: -1}, {Concurrent: maxConcurrent + 1}, {MaxInDoubt: mostInDoubt + 1}, {MaxResult: MaxMaxResult + 1}, {Attempts: -1},
 			{Deadline: -1}, {BackoffMin: time.Second, BackoffMax: time.Millisecond}, {Keep: time.Millisecond}, {Scope: "a\x00b"},
 		} {
 			if _, err := Open(context.Background(), one.lease, &o); !errors.Is(err, core.ErrInvalid) {
@@ -662,7 +662,7 @@ func TestRefusedArguments(t *testing.T) {
 			w.Error(err)
 		}
 		l := one.open(Options{})
-		for _, key := range []string{"", "a b", "/a", "a\n", strings.Repeat("a", MaxKey+1)} {
+		for _, key := range []string{"", "a b", "/a", "a\n", strings.Repeat("a", maxKey+1)} {
 			if _, err := w.do(l, key, never); !errors.Is(err, core.ErrInvalid) || len(err.Error()) > 300 {
 				w.Errorf("%q: %v", key, err)
 			}
@@ -768,7 +768,7 @@ func TestID(t *testing.T) {
 	if NotDone(nil) != nil || Refused(nil) != nil {
 		t.Error("an error of nil")
 	}
-	if text := clean(string(bytes.Repeat([]byte("ä"), 400))); len(text) > MaxReason {
+	if text := clean(string(bytes.Repeat([]byte("ä"), 400))); len(text) > maxReason {
 		t.Errorf("%d bytes", len(text))
 	}
 }

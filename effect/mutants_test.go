@@ -128,7 +128,7 @@ func TestMutants(t *testing.T) {
 		{Name: "an effect that ended still gives room", Killer: "TestNestedAtTheEnd", Edits: []mutate.Edit{{
 			File: "ledger.go", In: "Ledger.board", Old: "within != nil && !within.landed()", New: "within != nil"}}},
 		{Name: "nested effects have no bound", Killer: "TestNestedAtTheEnd", Edits: []mutate.Edit{{
-			File: "ledger.go", In: "Ledger.board", Old: "l.nested >= MaxConcurrent", New: "l.nested < 0"}}},
+			File: "ledger.go", In: "Ledger.board", Old: "l.nested >= maxConcurrent", New: "l.nested < 0"}}},
 		{Name: "Take has no bound", Killer: "TestTakeIsBounded", Edits: []mutate.Edit{{
 			File: "take.go", In: "Take", Old: "if size > maxTake {", New: "if size < 0 {"}}},
 		{Name: "a ledger does not know the rules of its lease", Killer: "TestRulesOfTheLease", Edits: []mutate.Edit{{

@@ -151,7 +151,7 @@ func TestNestedAtTheEnd(t *testing.T) {
 		all.Go(func() {
 			_, err := w.do(l, "trip", func(ctx context.Context, _ string) ([]byte, error) {
 				hang, many, none := make(chan struct{}), sync.WaitGroup{}, 0
-				for i := range MaxConcurrent + 1 {
+				for i := range maxConcurrent + 1 {
 					many.Go(func() {
 						_, err := l.Do(ctx, fmt.Sprint("part/", i), func(context.Context, string) ([]byte, error) { <-hang; return nil, nil })
 						if errors.Is(err, core.ErrRetry) && !errors.Is(err, core.ErrClosed) {
@@ -165,7 +165,7 @@ func TestNestedAtTheEnd(t *testing.T) {
 				close(hang)
 				many.Wait()
 				if none != 1 {
-					w.Errorf("%d nested effects of %d were refused", none, MaxConcurrent+1)
+					w.Errorf("%d nested effects of %d were refused", none, maxConcurrent+1)
 				}
 				<-ready
 				return l.Do(ctx, "trip/hotel", newProvider(true).pay("booked"))

@@ -15,12 +15,12 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Limits of Options.
+// Limits of Options. A MaxResult is also at most a quarter of the bytes of one commit.
 const (
-	MaxConcurrent = 1024     // of Options.Concurrent
-	MaxMaxInDoubt = 10_000   // of Options.MaxInDoubt
+	maxConcurrent = 1024     // of Options.Concurrent
+	mostInDoubt   = 10_000   // of Options.MaxInDoubt
 	MaxMaxResult  = 64 << 10 // of Options.MaxResult, in bytes
-	MaxAttempts   = 1000     // of Options.Attempts
+	maxAttempts   = 1000     // of Options.Attempts
 )
 
 // Options say how a Ledger treats effects. The zero value, and nil, work: an effect whose outcome
@@ -51,11 +51,11 @@ type Options struct {
 	Rules func() []control.Rule
 
 	// Concurrent is the number of calls of fn and Resolve that run at once, without nested effects
-	// (see Do), of which at most MaxConcurrent run. Do waits for its turn. When a process dies, up
-	// to this number of effects are open. Default 64.
+	// (see Do), of which at most 1024 run. Do waits for its turn. When a process dies, up
+	// to this number of effects are open. Default 64, at most 1024.
 	Concurrent int
 	// MaxInDoubt is the number of effects that may be open without being attempted. Above it, Do
-	// begins no new effect and returns ErrFull. Default 1000.
+	// begins no new effect and returns ErrFull. Default 1000, at most 10,000.
 	MaxInDoubt int
 	// MaxResult limits a result, in bytes. Default 4096, at most a quarter of the bytes of one
 	// commit (core.Limits). If a result is longer, only the fact that the effect happened is kept.
@@ -65,7 +65,7 @@ type Options struct {
 	// Default 30 s. If it is above core.Options.DrainBudget, an effect that began just before the
 	// lease ends may outlast the budget, and is in doubt then.
 	Deadline time.Duration
-	// Attempts is the largest number of calls of fn within one Do. Default 5.
+	// Attempts is the largest number of calls of fn within one Do. Default 5, at most 1000.
 	Attempts int
 	// BackoffMin and BackoffMax limit the wait between attempts, which doubles. A random part of up
 	// to a half is taken off. Defaults 100 ms and 5 s.
@@ -133,8 +133,8 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 		name        string
 		v, min, max int
 	}{
-		{"Concurrent", c.Concurrent, 1, MaxConcurrent}, {"MaxInDoubt", c.MaxInDoubt, 1, MaxMaxInDoubt},
-		{"MaxResult", c.MaxResult, 1, most}, {"Attempts", c.Attempts, 1, MaxAttempts},
+		{"Concurrent", c.Concurrent, 1, maxConcurrent}, {"MaxInDoubt", c.MaxInDoubt, 1, mostInDoubt},
+		{"MaxResult", c.MaxResult, 1, most}, {"Attempts", c.Attempts, 1, maxAttempts},
 	} {
 		if n.v < n.min || n.v > n.max {
 			return nil, invalid("%s %d is outside %d to %d", n.name, n.v, n.min, n.max)

@@ -2,16 +2,13 @@ package fence
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/problem"
 )
 
 // Header carries a fence in an HTTP request, in the form of Format.
@@ -50,7 +47,8 @@ type HTTPOptions struct {
 	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
-// Types of the problem documents (RFC 9457) of a Handler's answers.
+// Types of the problem documents (RFC 9457) of a Handler's answers. For a refused fence a document
+// also has resource, shard, holder, token, current_shard, current_holder and current_token.
 const (
 	ProblemRefused = "urn:tenure:fence:refused" // 412
 	ProblemMissing = "urn:tenure:fence:missing" // 428
@@ -62,32 +60,10 @@ const (
 // answerTime is the time that a superseded request has to write its answer.
 const answerTime = time.Second
 
-// maxProblem is the largest part of a problem's body that is read, in bytes.
-const maxProblem = 64 << 10
-
-// maxProblemValues is larger than the number of values of any problem.
-const maxProblemValues = 64
-
-// Problem is the body of a Handler's refusal. Resource, Holder, Token, CurrentHolder and
-// CurrentToken are set if a fence was refused.
-type Problem struct {
-	Type          string       `json:"type"`
-	Title         string       `json:"title"`
-	Status        int          `json:"status"`
-	Detail        string       `json:"detail,omitempty"`
-	Resource      string       `json:"resource,omitempty"`
-	Shard         string       `json:"shard,omitempty"`
-	Holder        string       `json:"holder,omitempty"`
-	Token         driver.Token `json:"token,omitempty"`
-	CurrentShard  string       `json:"current_shard,omitempty"`
-	CurrentHolder string       `json:"current_holder,omitempty"`
-	CurrentToken  driver.Token `json:"current_token,omitempty"`
-}
-
 // Handler lets a request pass to next only with a fence that the mark admits. Requests run in Do.
 // So the answer to a higher token's request, or to a Seal, means that no request of a lower token
 // still runs. Otherwise it answers 412 (refused), 428 (no fence), 400 (not a fence), 403 (another
-// shard's resource) or 503 (the mark's storage failed, or ErrBusy), with a Problem.
+// shard's resource) or 503 (the mark's storage failed, or ErrBusy), with a problem document.
 //
 // If a higher token supersedes a request, its context ends, reads of its body fail at once, and
 // writes of its answer fail a second later. Middleware in front needs an Unwrap method for that
@@ -107,9 +83,9 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			problem(w, Problem{Type: ProblemMissing, Status: http.StatusPreconditionRequired,
+			problem.Document{Type: ProblemMissing, Status: http.StatusPreconditionRequired,
 				Title:  "the request has no fence",
-				Detail: "send the lease's fence in the header " + Header})
+				Detail: "send the lease's fence in the header " + Header}.Write(w)
 			return
 		}
 		f, err := Parse(values[0])
@@ -159,47 +135,40 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 	}
 }
 
-// WriteError answers a request with the Problem that ResponseError reads. It is for a handler that
-// SQL.AdmitTx or a Mark refuses. For an error that is not a refusal it answers 503, "nothing was
-// done"; so do not pass it an error of a write or of Commit.
+// WriteError answers a request with the problem document that ResponseError reads. It is for a
+// handler that SQL.AdmitTx or a Mark refuses. For an error that is not a refusal it answers 503,
+// "nothing was done"; so do not pass it an error of a write or of Commit.
 func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
-		problem(w, Problem{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
+		problem.Document{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
 			Detail:   e.Error(),
-			Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token})
+			Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token}.Write(w)
 		return
 	}
 	if errors.Is(err, driver.ErrInvalid) {
-		problem(w, Problem{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence",
-			Detail: err.Error()})
+		problem.Document{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence",
+			Detail: err.Error()}.Write(w)
 		return
 	}
 	if errors.Is(err, ErrBusy) {
-		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(),
-			Detail: "nothing was done; try again"})
+		problem.Document{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(),
+			Detail: "nothing was done; try again"}.Write(w)
 		return
 	}
 	e, ok := errors.AsType[*RefusedError](err)
 	if !ok {
 		// A storage's error may name hosts and users, so clients do not get it.
-		problem(w, Problem{Type: ProblemMark, Status: http.StatusServiceUnavailable,
+		problem.Document{Type: ProblemMark, Status: http.StatusServiceUnavailable,
 			Title:  "the fence could not be checked",
-			Detail: "nothing was done; try again"})
+			Detail: "nothing was done; try again"}.Write(w)
 		return
 	}
-	problem(w, Problem{
+	problem.Document{
 		Type: ProblemRefused, Status: http.StatusPreconditionFailed, Title: "the lease was superseded",
 		Detail:   e.Error(),
 		Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token,
 		CurrentShard: string(e.Current.Shard), CurrentHolder: string(e.Current.Session), CurrentToken: e.Current.Token,
-	})
-}
-
-func problem(w http.ResponseWriter, p Problem) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+	}.Write(w)
 }
 
 // ResponseError returns the reason for which a Handler refused the request, or nil if the request
@@ -217,24 +186,14 @@ func ResponseError(r *http.Response) error {
 	default:
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
-		media != "application/problem+json" {
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
-	var kind struct{ Type string }
-	if err == nil {
-		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &kind)
-	}
-	var p Problem
-	switch kind.Type {
-	case ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark:
-		err = boundjson.Unmarshal(body, maxProblem, maxProblemValues, &p)
-	}
+	p, err := problem.Read(r, ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark)
 	if err != nil {
 		// Not wrapped, because it may quote everything that was read.
 		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode,
 			err.Error())
+	}
+	if p == nil {
+		return nil
 	}
 	sent := known(driver.Fence{Shard: driver.ShardID(p.Shard), Session: driver.SessionID(p.Holder), Token: p.Token})
 	if CheckResource(p.Resource) != nil {

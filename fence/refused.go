@@ -42,16 +42,16 @@ func (e *ForeignError) Error() string {
 // Is makes a ForeignError match driver.ErrInvalid.
 func (e *ForeignError) Is(target error) bool { return target == driver.ErrInvalid }
 
-// MaxResourceLen is the longest name of a resource, in bytes.
-const MaxResourceLen = 200
+// maxResourceLen is the longest name of a resource, in bytes.
+const maxResourceLen = 200
 
 // CheckResource validates the name of a resource: 1 to 200 bytes of printable
 // ASCII without spaces, quotes and backslashes. The error matches
 // driver.ErrInvalid.
 func CheckResource(resource string) error {
-	if resource == "" || len(resource) > MaxResourceLen {
+	if resource == "" || len(resource) > maxResourceLen {
 		return fmt.Errorf("tenure: %w: a resource's name has %d bytes: use 1 to %d", driver.ErrInvalid, len(resource),
-			MaxResourceLen)
+			maxResourceLen)
 	}
 	for i := range len(resource) {
 		switch c := resource[i]; {

@@ -28,11 +28,11 @@ var ErrNoRow = errors.New("no such row")
 // with SQL.AdmitTx and a mark. Do not change the fields after the first use. Rows is then safe for
 // concurrent use.
 type Rows struct {
-	Dialect Dialect // required
-	Table   string  // required, with a schema before a dot if need be
-	Key     string  // column that identifies a row; required
-	Fence   string  // column of the token; required
-	Holder  string  // column of the session that wrote last; required
+	Dialect driver.Dialect // required
+	Table   string         // required, with a schema before a dot if need be
+	Key     string         // column that identifies a row; required
+	Fence   string         // column of the token; required
+	Holder  string         // column of the session that wrote last; required
 	// MayWrite reports whether the leases of a shard may write to the row of a key. If not, they
 	// are refused with a *ForeignError. Default: all may, since a key does not name a shard.
 	MayWrite func(shard driver.ShardID, key any) bool
@@ -71,7 +71,7 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 			return fmt.Errorf("tenure: %w: column %q is set by Rows itself, or identifies the row", driver.ErrInvalid,
 				column)
 		}
-		name, err := r.Dialect.name("column", column)
+		name, err := quoted(r.Dialect, "column", column)
 		if err != nil {
 			return err
 		}
@@ -80,14 +80,14 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 	assign = append(assign, names.fence+" = "+r.token(), names.holder+" = ?")
 	token, session := int64(f.Token), string(f.Session)
 	args = append(args, token, session, key, token, token, session)
-	res, err := q.ExecContext(ctx, r.Dialect.bind("UPDATE "+table+" SET "+strings.Join(assign, ", ")+
+	res, err := q.ExecContext(ctx, bind(r.Dialect, "UPDATE "+table+" SET "+strings.Join(assign, ", ")+
 		" WHERE "+names.key+" = ? AND ("+names.fence+" < ? OR ("+names.fence+" = ? AND "+names.holder+" = ?))"),
 		args...)
 	if err != nil {
 		return fmt.Errorf("tenure: updating a row of %s: %w", r.Table, err)
 	}
 	found, err := res.RowsAffected()
-	if err == nil && found == 0 && r.Dialect == MySQL {
+	if err == nil && found == 0 && r.Dialect == driver.MySQL {
 		found, err = res.LastInsertId()
 	}
 	switch {
@@ -102,7 +102,7 @@ func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, s
 // token returns the placeholder of the token's column. MySQL counts the rows that changed, not the
 // rows that it found. LAST_INSERT_ID makes it report the token if it found a row.
 func (r *Rows) token() string {
-	if r.Dialect == MySQL {
+	if r.Dialect == driver.MySQL {
 		return "LAST_INSERT_ID(?)"
 	}
 	return "?"
@@ -111,17 +111,17 @@ func (r *Rows) token() string {
 type columns struct{ key, fence, holder string }
 
 func (r *Rows) names() (table string, c columns, err error) {
-	if err = r.Dialect.check(); err != nil {
+	if err = checkDialect(r.Dialect); err != nil {
 		return "", c, err
 	}
-	if table, err = r.Dialect.name("table", r.Table); err != nil {
+	if table, err = quoted(r.Dialect, "table", r.Table); err != nil {
 		return "", c, err
 	}
 	for _, it := range []struct {
 		name string
 		to   *string
 	}{{r.Key, &c.key}, {r.Fence, &c.fence}, {r.Holder, &c.holder}} {
-		if *it.to, err = r.Dialect.name("column", it.name); err != nil {
+		if *it.to, err = quoted(r.Dialect, "column", it.name); err != nil {
 			return "", c, err
 		}
 	}
@@ -131,12 +131,12 @@ func (r *Rows) names() (table string, c columns, err error) {
 // explain reads why no row was changed.
 func (r *Rows) explain(ctx context.Context, q Querier, f driver.Fence, key any, table string, c columns) error {
 	text := "SELECT " + c.fence + ", " + c.holder + " FROM " + table + " WHERE " + c.key + " = ?"
-	if r.Dialect == MySQL {
+	if r.Dialect == driver.MySQL {
 		text += " FOR UPDATE" // otherwise it reads an old snapshot, at REPEATABLE READ
 	}
 	var token int64
 	var session string
-	err := q.QueryRowContext(ctx, r.Dialect.bind(text), key).Scan(&token, &session)
+	err := q.QueryRowContext(ctx, bind(r.Dialect, text), key).Scan(&token, &session)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return fmt.Errorf("tenure: table %s: %w with that key", r.Table, ErrNoRow)

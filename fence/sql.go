@@ -12,27 +12,18 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Dialect selects the SQL of a database.
-type Dialect string
-
-// The dialects. MySQL is also for MariaDB.
-const (
-	SQLite   Dialect = "sqlite"
-	Postgres Dialect = "postgres"
-	MySQL    Dialect = "mysql"
-)
-
-func (d Dialect) check() error {
+func checkDialect(d driver.Dialect) error {
 	switch d {
-	case SQLite, Postgres, MySQL:
+	case driver.SQLite, driver.Postgres, driver.MySQL:
 		return nil
 	}
-	return fmt.Errorf("tenure: %w: dialect %q: use %q, %q or %q", driver.ErrInvalid, d, SQLite, Postgres, MySQL)
+	return fmt.Errorf("tenure: %w: dialect %q: use %q, %q or %q", driver.ErrInvalid, d, driver.SQLite, driver.Postgres,
+		driver.MySQL)
 }
 
 // bind writes placeholders in the dialect's form: text has a ? for each.
-func (d Dialect) bind(text string) string {
-	if d != Postgres {
+func bind(d driver.Dialect, text string) string {
+	if d != driver.Postgres {
 		return text
 	}
 	var b strings.Builder
@@ -45,11 +36,11 @@ func (d Dialect) bind(text string) string {
 	return b.String()
 }
 
-// name checks and quotes an identifier: a table, which may have a schema before a
+// quoted checks and quotes an identifier: a table, which may have a schema before a
 // dot, or a column.
-func (d Dialect) name(what, name string) (string, error) {
+func quoted(d driver.Dialect, what, name string) (string, error) {
 	quote := `"`
-	if d == MySQL {
+	if d == driver.MySQL {
 		quote = "`"
 	}
 	parts := strings.Split(name, ".")
@@ -80,12 +71,12 @@ func isIdentifier(s string) bool {
 	return true
 }
 
-// DefaultTable is the default table of marks.
-const DefaultTable = "tenure_marks"
+// defaultTable is the default table of marks.
+const defaultTable = "tenure_marks"
 
 // SQLOptions of a SQL storage.
 type SQLOptions struct {
-	Dialect Dialect // required
+	Dialect driver.Dialect // required
 	// Table is the table of marks, if necessary with a schema before a dot. Default "tenure_marks".
 	// Schema returns the statement that creates it.
 	Table string
@@ -110,13 +101,13 @@ type SQL struct {
 // NewSQL returns a storage in db. The caller closes db. NewSQL does no I/O: the application's own
 // migrations create the table, from Schema.
 func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
-	if err := o.Dialect.check(); err != nil {
+	if err := checkDialect(o.Dialect); err != nil {
 		return nil, err
 	}
 	if o.Table == "" {
-		o.Table = DefaultTable
+		o.Table = defaultTable
 	}
-	table, err := o.Dialect.name("table", o.Table)
+	table, err := quoted(o.Dialect, "table", o.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -125,10 +116,10 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 		s.mayWrite = ByName
 	}
 	text, tail := "VARCHAR(255)", ""
-	s.load = o.Dialect.bind("SELECT shard, session, token FROM " + table + " WHERE resource = ?")
+	s.load = bind(o.Dialect, "SELECT shard, session, token FROM "+table+" WHERE resource = ?")
 	insert := "INSERT INTO " + table + " AS m (resource, shard, session, token) VALUES (?, ?, ?, ?)"
 	switch o.Dialect {
-	case MySQL:
+	case driver.MySQL:
 		// Compared byte by byte, whatever the server's default.
 		tail = " CHARACTER SET ascii COLLATE ascii_bin"
 		// Assigned from left to right, so the token comes last.
@@ -137,10 +128,10 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 			" session = IF(VALUES(token) > token, VALUES(session), session)," +
 			" token = GREATEST(token, VALUES(token))"
 		s.load += " FOR UPDATE" // otherwise it reads an old snapshot, at REPEATABLE READ
-	case SQLite, Postgres:
+	case driver.SQLite, driver.Postgres:
 		// The row is locked even if the condition does not hold.
-		s.raise = o.Dialect.bind(insert + " ON CONFLICT (resource) DO UPDATE SET" +
-			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > " +
+		s.raise = bind(o.Dialect, insert+" ON CONFLICT (resource) DO UPDATE SET"+
+			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > "+
 			"m.token")
 	}
 	s.schema = "CREATE TABLE IF NOT EXISTS " + table + " (\n" +

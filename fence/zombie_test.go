@@ -126,7 +126,7 @@ func openResource(kind, where string) (write, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite})
+	s, err := fence.NewSQL(db, fence.SQLOptions{Dialect: driver.SQLite})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func openResource(kind, where string) (write, error) {
 			return tx.Commit()
 		}, nil
 	case "sql protected row":
-		rows := &fence.Rows{Dialect: fence.SQLite, Table: "accounts", Key: "id", Fence: "fence", Holder: "fenced_by"}
+		rows := &fence.Rows{Dialect: driver.SQLite, Table: "accounts", Key: "id", Fence: "fence", Holder: "fenced_by"}
 		return func(ctx context.Context, f driver.Fence) error {
 			var n int
 			if err := db.QueryRowContext(ctx, "SELECT writes FROM accounts WHERE id = 1").Scan(&n); err != nil {
@@ -217,7 +217,7 @@ func serveResource(t *testing.T, kind string) resource {
 	}
 	path := filepath.Join(t.TempDir(), "app.db")
 	db := openDB(t, "sqlite", sqliteDSN(path))
-	marks(t, db, fence.SQLOptions{Dialect: fence.SQLite})
+	marks(t, db, fence.SQLOptions{Dialect: driver.SQLite})
 	execute(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, writes BIGINT NOT NULL DEFAULT 0, fence BIGINT NOT "+
 		"NULL DEFAULT 0, fenced_by TEXT NOT NULL DEFAULT '')")
 	execute(t, db, "INSERT INTO accounts (id) VALUES (1)")

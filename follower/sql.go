@@ -13,16 +13,6 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Dialect selects the SQL of a database.
-type Dialect uint8
-
-// The dialects of SQL.
-const (
-	SQLite Dialect = iota + 1
-	Postgres
-	MySQL // and MariaDB
-)
-
 // SQLApplyFunc applies the entries of a batch inside a transaction, which the caller commits. See
 // Applier for its goroutines.
 type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
@@ -56,14 +46,17 @@ var _ Restorer = (*SQL)(nil)
 // NewSQL returns an Applier on db, which stays the caller's. The name distinguishes several
 // followers in one database and must stay the same over restarts. It is a label as core.CheckShard
 // describes. NewSQL does no I/O: see Create. Nil options work. The error matches core.ErrInvalid.
-func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
+func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
 	if o != nil {
 		s.o = *o
 	}
 	def(&s.o.Table, "tenure_positions")
-	if d < SQLite || d > MySQL {
-		return nil, fmt.Errorf("tenure: %w: dialect %d does not exist", core.ErrInvalid, d)
+	switch d {
+	case driver.SQLite, driver.Postgres, driver.MySQL:
+	default:
+		return nil, fmt.Errorf("tenure: %w: dialect %q: use %q, %q or %q", core.ErrInvalid, d, driver.SQLite, driver.Postgres,
+			driver.MySQL)
 	}
 	if db == nil || apply == nil {
 		return nil, fmt.Errorf("tenure: %w: follower %q needs a database and a function", core.ErrInvalid, name)
@@ -76,7 +69,7 @@ func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOption
 	}
 	// Names are compared byte by byte, which is not MySQL's default.
 	name128 := "VARCHAR(128) NOT NULL"
-	if d == MySQL {
+	if d == driver.MySQL {
 		name128 = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
 	}
 	s.create = s.text(d, "CREATE TABLE IF NOT EXISTS {positions} (follower "+name128+", shard "+name128+", store "+
@@ -91,14 +84,14 @@ func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOption
 }
 
 // text puts the table's name and the dialect's placeholders into a statement.
-func (s *SQL) text(d Dialect, stmt string) string {
-	if d == Postgres {
+func (s *SQL) text(d driver.Dialect, stmt string) string {
+	if d == driver.Postgres {
 		for i := 1; strings.Contains(stmt, "?"); i++ {
 			stmt = strings.Replace(stmt, "?", fmt.Sprintf("$%d", i), 1)
 		}
 	}
 	quote := `"`
-	if d == MySQL {
+	if d == driver.MySQL {
 		quote = "`"
 	}
 	return strings.ReplaceAll(stmt, "{positions}", quote+strings.ReplaceAll(s.o.Table, ".", quote+"."+quote)+quote)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // MaxName is the longest name of a lock, in bytes.
@@ -197,7 +198,7 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 			if !try {
 				continue
 			}
-			if mine, err := l.e.WaitOwner(ctx, shard); err != nil {
+			if mine, err := l.e.Internal(seam.Key{}).WaitOwner(ctx, shard); err != nil {
 				return l.leave(ctx, called, shard, w, false, l.waited(called, err))
 			} else if !mine {
 				return l.leave(ctx, called, shard, w, false, isHeld(called))
@@ -364,7 +365,7 @@ func isHeld(called string) error { return fmt.Errorf("tenure: lock %q: %w", call
 
 // waited returns the error of a call that was not granted the lock.
 func (l *Locks) waited(called string, err error) error {
-	_, unknown := l.e.WaitOwner(over(context.Background()), driver.LockPrefix+called)
+	_, unknown := l.e.Internal(seam.Key{}).WaitOwner(over(context.Background()), driver.LockPrefix+called)
 	switch {
 	case errors.Is(err, core.ErrStopped):
 		return fmt.Errorf("tenure: lock %q: %w", called, err)

@@ -43,8 +43,8 @@ type Balance struct {
 	SplitAbove float64
 	// MinShards and MaxShards limit the number of ranges. Below MinShards the hottest are split;
 	// above MaxShards the coldest are merged. Defaults: MinShards is the number with which the
-	// Keyspace began, and MaxShards is MinShards and 16 for each member. MaxCuts and the keys may
-	// not allow them.
+	// Keyspace began, and MaxShards is MinShards and 16 for each member. The limit of 15 cuts a
+	// split, and the keys, may not allow them.
 	MinShards, MaxShards int
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
@@ -296,7 +297,7 @@ func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving 
 	for _, x := range p.Splits {
 		for _, part := range c.Shards[x.Shard].Parts {
 			ends := part.Range.From == c.Shards[x.Shard].Range.From || slices.Contains(x.At, part.Range.From)
-			if part.Range.one() && part.Load > 0.3*mean && now < most-MaxCuts {
+			if part.Range.one() && part.Load > 0.3*mean && now < most-keyspace.MaxCuts {
 				if seen["isolated"]++; !ends || !slices.Contains(x.At, part.Range.To) && part.Range.To != c.Shards[x.Shard].Range.To {
 					t.Errorf("the key %v with %v of %v has no range: %x", part.Range, part.Load, mean, x.At)
 				}

@@ -127,11 +127,8 @@ type Plan struct {
 // shard. The owner of the divided shard gets the new shards first.
 type Split struct {
 	Shard int32    // index in Cluster.Shards
-	At    []uint64 // ascending, all within the range, none its beginning; at most MaxCuts
+	At    []uint64 // ascending, all within the range, none its beginning; at most 15
 }
-
-// MaxCuts is the largest number of hashes at which one Split divides a range.
-const MaxCuts = 15
 
 // Merge gives the whole range of one shard to a neighbour. The giver then ends.
 type Merge struct {

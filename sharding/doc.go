@@ -58,7 +58,7 @@
 //
 // # Load
 //
-// [Slice.Add] and [Counter.Add] measure the load of a shard. Each member reports it to the
+// [Slice.Add] and [Manager.Add] measure the load of a shard. Each member reports it to the
 // assigner. The default assigner, [Balance], moves shards away from overloaded members.
 //
 // # What it does not do

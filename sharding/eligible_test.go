@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // TestIneligibleMemberIsEmptied: a plan moves the shards of a member that is not eligible to the
@@ -31,7 +31,7 @@ func TestIneligibleMemberIsEmptied(t *testing.T) {
 		set("a", errors.New("ill"))
 		w.shares(ttl, map[string]int{"b": 15, "c": 15})
 		v := w.members[0].e.View()
-		if o, _ := v.Owner(AssignerShard); v.Ineligible != "ill" || o.Session == v.Session {
+		if o, _ := v.Owner(assigner); v.Ineligible != "ill" || o.Session == v.Session {
 			w.Errorf("a is %q, and the assigner is %s", v.Ineligible, o.Node)
 		}
 		for _, n := range []string{"b", "c"} {
@@ -69,7 +69,7 @@ func newReplay(members ...string) *replay {
 }
 
 func (p *replay) judge(i int, why string) {
-	p.view.Members[i].Meta = map[string]string{driver.IneligibleKey: why}
+	p.view.Members[i].Meta = map[string]string{mark.IneligibleKey: why}
 }
 
 // plan makes the next plan, carries it out, and returns the number of moved shards, and of shards

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // The form of a plan in the log: one byte of version, then numbers as varints. The mark of a member
@@ -331,7 +332,7 @@ func (c *planChange) readChanges(r *reader) {
 	}
 	for range r.length(maxShards) {
 		s := Split{Shard: int32(r.num(maxShards))}
-		for range r.length(MaxCuts) {
+		for range r.length(keyspace.MaxCuts) {
 			s.At = append(s.At, r.hash())
 		}
 		c.Splits = append(c.Splits, s)
@@ -358,7 +359,7 @@ func (c *planChange) readSet(r *reader) {
 		return
 	}
 	c.Keys.Hash, c.Keys.Digits = r.text(40), int(r.num(9))
-	c.Keys.Shards, c.Next = int(r.num(MaxShards)), int(r.num(maxNumbers))
+	c.Keys.Shards, c.Next = int(r.num(keyspace.MaxShards)), int(r.num(maxNumbers))
 	var starts []uint64
 	last := int64(0)
 	for range r.length(maxShards) {
@@ -383,7 +384,7 @@ func (c *planChange) readSet(r *reader) {
 	}
 	for range r.length(maxShards) {
 		x := rangeChange{Number: c.Number - int64(r.num(uint64(c.Number))), From: r.text(300), Rest: r.interval()}
-		for range r.length(MaxCuts) {
+		for range r.length(keyspace.MaxCuts) {
 			x.Gifts = append(x.Gifts, gift{r.text(300), r.interval()})
 		}
 		x.Why = r.text(maxRefused)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // randomTable is a table after some plans, and the changes that led to it.
@@ -60,7 +61,7 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 		}
 		n := len(t.names)
 		if c.Base {
-			names, _ := Expand(c.Specs...)
+			names, _ := keyspace.Expand(c.Specs...)
 			n = len(names) + len(c.Ranges)
 		}
 		for s := range n {

@@ -73,7 +73,7 @@ func ExampleBalance() {
 }
 
 func ExampleRange() {
-	k := sharding.Keyspace{Name: "pods", Shards: 4, Hash: sharding.HashFNV}
+	k := sharding.Keyspace{Name: "pods", Shards: 4, Hash: "fnv1a"}
 	half := sharding.Range{From: 1 << 63}
 	fmt.Printf("shardRange(object.metadata.uid, %v) %v\n", half, half.Has(k.Of("a")))
 	// Output:

@@ -11,16 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-)
-
-// The hashes of a Keyspace. Both are permanent; golden values are tested.
-const (
-	// HashMixed is the default: FNV-1a of 64 bits over the key's bytes, finished like SplitMix64,
-	// because FNV-1a alone mixes the last bytes poorly.
-	HashMixed = "fnv1a-mixed"
-	// HashFNV is plain FNV-1a of 64 bits, read as a big-endian number, like the shardSelector of
-	// Kubernetes (KEP-5866). Keys that differ only in their last bytes have hashes close together.
-	HashFNV = "fnv1a"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // Keyspace divides keys among shards: each shard serves a range of the keys' hashes. A Keyspace
@@ -29,10 +20,13 @@ const (
 type Keyspace struct {
 	// Name begins the names of its shards: "orders" has orders-0000, orders-0001 ...
 	Name string `json:"name" yaml:"name"`
-	// Shards is the number of equal ranges at the beginning, at most MaxShards. After the first
+	// Shards is the number of equal ranges at the beginning, at most 199,999. After the first
 	// plan it has no effect, and the map of ranges has the number.
 	Shards int `json:"shards" yaml:"shards"`
-	// Hash is HashMixed, the default, or HashFNV. It must never change.
+	// Hash is "fnv1a-mixed", the default, or "fnv1a". It must never change. "fnv1a" is FNV-1a of 64
+	// bits over the key's bytes, read as a big-endian number, like the shardSelector of Kubernetes
+	// (KEP-5866). Keys that differ only in their last bytes then have hashes close together. The
+	// default finishes it like SplitMix64, which spreads such keys.
 	Hash string `json:"hash,omitempty" yaml:"hash,omitempty"`
 	// Digits is the least width of a shard's number. 0 means 4. It must never change.
 	Digits int `json:"digits,omitempty" yaml:"digits,omitempty"`
@@ -40,12 +34,12 @@ type Keyspace struct {
 
 // Validate returns an error if the keyspace is not valid; the error matches core.ErrInvalid.
 func (k Keyspace) Validate() error {
-	if k.Shards < 1 || k.Shards > MaxShards {
+	if k.Shards < 1 || k.Shards > keyspace.MaxShards {
 		return fmt.Errorf("tenure: %w: keyspace %.60q begins with %d shards: use 1 to %d, each for any number of keys", core.ErrInvalid,
-			k.Name, k.Shards, MaxShards)
+			k.Name, k.Shards, keyspace.MaxShards)
 	}
-	if k.Hash != "" && k.Hash != HashMixed && k.Hash != HashFNV {
-		return fmt.Errorf("tenure: %w: keyspace %.60q has the hash %.40q: use %s or %s", core.ErrInvalid, k.Name, k.Hash, HashMixed, HashFNV)
+	if k.Hash != "" && k.Hash != keyspace.HashMixed && k.Hash != keyspace.HashFNV {
+		return fmt.Errorf("tenure: %w: keyspace %.60q has the hash %.40q: use %s or %s", core.ErrInvalid, k.Name, k.Hash, keyspace.HashMixed, keyspace.HashFNV)
 	}
 	if k.Digits < 0 || k.Digits > 9 {
 		return fmt.Errorf("tenure: %w: keyspace %.60q has numbers of %d digits: use 1 to 9, or 0 for 4", core.ErrInvalid, k.Name, k.Digits)
@@ -62,7 +56,7 @@ const maxNumbers = 1<<31 - 1
 
 // Of returns the hash of a key.
 func (k Keyspace) Of(key string) uint64 {
-	if k.Hash == HashFNV {
+	if k.Hash == keyspace.HashFNV {
 		return fnv1a(key)
 	}
 	return rendezvous(fnv1a(key), 0)
@@ -72,7 +66,7 @@ func (k Keyspace) digits() int { return cmp.Or(k.Digits, 4) }
 
 // same reports whether two keyspaces have the same keys in shards of the same names.
 func (k Keyspace) same(o Keyspace) bool {
-	return k.Name == o.Name && cmp.Or(k.Hash, HashMixed) == cmp.Or(o.Hash, HashMixed) && k.digits() == o.digits()
+	return k.Name == o.Name && cmp.Or(k.Hash, keyspace.HashMixed) == cmp.Or(o.Hash, keyspace.HashMixed) && k.digits() == o.digits()
 }
 
 func (k Keyspace) shard(i int) string { return fmt.Sprintf("%s-%0*d", k.Name, k.digits(), i) }

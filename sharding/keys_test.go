@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // The hash of a key never changes, because it decides where data is.
 func TestHashIsPermanent(t *testing.T) {
 	t.Parallel()
-	mixed, plain := Keyspace{}, Keyspace{Hash: HashFNV}
+	mixed, plain := Keyspace{}, Keyspace{Hash: keyspace.HashFNV}
 	for key, want := range map[string][2]uint64{
 		"":            {0xf52a15e9a9b5e89b, 0xcbf29ce484222325},
 		"a":           {0x02c0bdbf481420f8, 0xaf63dc4c8601ec8c},
@@ -62,7 +63,7 @@ func TestKeyspaceValidate(t *testing.T) {
 	if err := (Keyspace{Name: strings.Repeat("a", 117), Shards: 4}).Validate(); err != nil {
 		t.Error(err)
 	}
-	k := Keyspace{Name: "orders", Shards: 8, Hash: HashFNV}
+	k := Keyspace{Name: "orders", Shards: 8, Hash: keyspace.HashFNV}
 	if err := k.Validate(); err != nil {
 		t.Error(err)
 	}

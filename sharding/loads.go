@@ -24,19 +24,14 @@ const (
 	readAtOnce = 20            // reports read in a second
 )
 
-// Counter measures the load of a shard without keys. It is safe for concurrent use.
-type Counter struct{ m *meter }
-
-// Add counts the cost of a request, in any unit, such as milliseconds of work. It takes some tens
-// of nanoseconds. It ignores costs that are negative or not finite.
-func (c *Counter) Add(cost float64) { c.m.count(cost) }
-
-// Counter returns the counter of a shard. Its rate counts while this member owns the shard. For
-// shards of the Keyspace use Slice.Add, which records where in the range the load lies.
-func (m *Manager) Counter(shard string) *Counter {
+// Add counts the cost of a request for a shard without keys, in any unit, such as milliseconds of
+// work. It ignores costs that are negative or not finite. They count while this member owns the
+// shard. For shards of the Keyspace use Slice.Add, which records where in the range the load lies.
+func (m *Manager) Add(shard string, cost float64) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return &Counter{m.meterOf(shard, empty)}
+	x := m.meterOf(shard, empty)
+	m.mu.Unlock()
+	x.count(cost)
 }
 
 // Add counts the cost of a request for a key, in any unit, such as 1, bytes, or milliseconds of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // assigner is the shard whose holder plans, and whose log has the plans.
@@ -27,26 +28,16 @@ type journal struct {
 	tell func(before, after *assignments) // called with each plan that is read; may be nil
 }
 
-// ReadMap returns the map of the keyspace's ranges from the plans of a namespace, for tools. If the
-// namespace has no keyspace, the map is nil. If the plans cannot be decoded, the error matches
-// core.ErrInvalid.
-func ReadMap(ctx context.Context, b core.Backend) (*Map, error) {
+// ReadPlans is for packages of this module only. It reads the plans of a namespace, for tools, and
+// returns the map of the keyspace's ranges, which is nil without a keyspace. Aside returns the reason
+// why a shard should have no owner: it is in quarantine, or its range was merged with another one.
+// If the plans cannot be decoded, the error matches core.ErrInvalid.
+func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside func(shard string) seam.Aside, err error) {
 	t, err := readTable(ctx, b)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return t.ranged(), nil
-}
-
-// ReadAside reads the plans of a namespace, for tools. The function that it returns gives the
-// reason why a shard should have no owner: it is in quarantine, or its range was merged with
-// another one. If the plans cannot be decoded, the error matches core.ErrInvalid.
-func ReadAside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
-	t, err := readTable(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	return t.asideOf, nil
+	return t.ranged(), t.asideOf, nil
 }
 
 // journalOf returns a journal that reads through a backend.

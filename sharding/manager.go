@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Manager shares a set of shards among the members of a namespace, for one process. It runs beside
@@ -59,7 +60,7 @@ type Manager struct {
 	names     []string     // fixed and the keyspace's, sorted; the fields below are by name
 	at        []int32      // index in known of each own shard, or None
 	heirs     []int32
-	prefs     []core.Preference
+	prefs     []seam.Preference
 	contended []bool
 	suspects  []*suspicion
 	top       int  // the most deaths of any suspect
@@ -145,7 +146,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.show(false); err != nil {
 		return err
 	}
-	m.e.Stay()
+	m.e.Internal(seam.Key{}).Stay()
 	return m.loop(ctx, views, failed)
 }
 
@@ -171,13 +172,6 @@ func (m *Manager) Emptied() <-chan struct{} {
 	defer m.mu.Unlock()
 	return m.emptied
 }
-
-// Wake has the Manager read the assigner's log. An application that follows the namespace's logs
-// itself (Options.Poll) calls it for entries of AssignerShard.
-func (m *Manager) Wake() { signal(m.news) }
-
-// AssignerShard is the shard whose log has the plans.
-const AssignerShard = assigner
 
 // Assignments returns the table that this member knows, in the order of the shards' names.
 func (m *Manager) Assignments() []Assignment {
@@ -369,7 +363,7 @@ func (m *Manager) tail(ctx context.Context) {
 		}
 		cursor, wait = page.Cursor, retry
 		if page.Reset || slices.ContainsFunc(page.Entries, func(e core.Entry) bool { return e.Shard == assigner }) {
-			m.Wake()
+			signal(m.news)
 		}
 	}
 }
@@ -455,7 +449,7 @@ func (m *Manager) learn(t *assignments) error {
 		}
 	}
 	m.cautious = 2*next <= len(t.names)
-	var changed []core.Preference
+	var changed []seam.Preference
 	for i, name := range m.names {
 		k := int32(i)
 		if !same {
@@ -465,7 +459,7 @@ func (m *Manager) learn(t *assignments) error {
 			}
 		}
 		m.at[i] = k
-		p := core.Preference{Shard: name}
+		p := seam.Preference{Shard: name}
 		if k != None {
 			p.First = t.session(int(k))
 			if h := m.heirs[k]; h != None {
@@ -477,7 +471,7 @@ func (m *Manager) learn(t *assignments) error {
 			changed = append(changed, p)
 		}
 	}
-	return m.e.Prefer(changed...)
+	return m.e.Internal(seam.Key{}).Prefer(changed...)
 }
 
 // setAside passes the shards that should have no owner to the elector.
@@ -485,14 +479,14 @@ func (m *Manager) setAside(t *assignments) {
 	if len(t.suspects) == 0 && !m.aside && m.known != nil && t.next == m.known.next && len(t.names) == len(m.known.names) {
 		return
 	}
-	aside := map[string]core.Aside{}
+	aside := map[string]seam.Aside{}
 	for _, o := range m.e.View().Shards {
 		if why := t.asideOf(o.Shard); why.Why != "" {
 			aside[o.Shard] = why
 		}
 	}
 	m.aside = len(t.suspects) > 0
-	m.e.SetAside(aside)
+	m.e.Internal(seam.Key{}).SetAside(aside)
 }
 
 // all returns the shards to contend for: the fixed ones, and those of the table's keyspace. The
@@ -519,7 +513,7 @@ func (m *Manager) rename(names []string) {
 		return
 	}
 	n := len(names)
-	at, prefs, contended, seen := make([]int32, n), make([]core.Preference, n), make([]bool, n), make([]sight, n)
+	at, prefs, contended, seen := make([]int32, n), make([]seam.Preference, n), make([]bool, n), make([]sight, n)
 	m.suspects = make([]*suspicion, n)
 	var gone []string
 	old := 0

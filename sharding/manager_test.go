@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
@@ -596,7 +597,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", x.o, err, x.want)
 		}
 	}
-	names, err := Expand("orders-0000..1023", "billing")
+	names, err := keyspace.Expand("orders-0000..1023", "billing")
 	if err != nil || len(names) != 1025 || names[0] != "billing" || names[1024] != "orders-1023" || names[1] != "orders-0000" {
 		t.Errorf("%d names, %v", len(names), err)
 	}

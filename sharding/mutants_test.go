@@ -149,7 +149,7 @@ func TestMutants(t *testing.T) {
 			Old: "return p.seenAt.Add(p.member.TTL) }", New: "return p.seenAt.Add(2 * p.member.TTL) }"}}},
 		{Name: "W5: a shard is in two changes", Killer: "TestRangesNeverOverlap", Edits: []mutate.Edit{{
 			File: "table.go", In: "assignments.splits",
-			Old: "len(s.At) > MaxCuts || t.change(t.names[s.Shard]) != nil {", New: "len(s.At) > MaxCuts {"}}},
+			Old: "len(s.At) > keyspace.MaxCuts || t.change(t.names[s.Shard]) != nil {", New: "len(s.At) > keyspace.MaxCuts {"}}},
 		{Name: "W1: the plans after a gap are applied", Killer: "TestGapsWaitForABase", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.add", Old: "if !c.Base && j.gap != nil {", New: "if false {"}}},
 		{Name: "C12: a member that drains is planned like any other", Killer: "TestManyDrainAtOnce", Edits: []mutate.Edit{{
@@ -185,7 +185,7 @@ func TestMutants(t *testing.T) {
 			File: "balance.go", In: "loads.try",
 			Old: "if before-after <= least || !l.affords", New: "if before-after+least < -1e300 || !l.affords"}}},
 		{Name: "ranges are split beyond MaxShards", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
-			File: "reshape.go", In: "loads.split", Old: "most := min(MaxCuts, l.a.MaxShards-l.ranges)", New: "most := MaxCuts"}}},
+			File: "reshape.go", In: "loads.split", Old: "most := min(keyspace.MaxCuts, l.a.MaxShards-l.ranges)", New: "most := keyspace.MaxCuts"}}},
 		{Name: "a range that is split or merged is moved", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
 			File: "rules.go", In: "Shard.held", Old: "{ return s.Fixed || s.Busy }", New: "{ return s.Fixed }"}}},
 		{Name: "a split and a merge touch the same range", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // obey gives the active operators' rules to the planner. It reports whether they may change
@@ -41,7 +42,7 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 		case control.Release:
 			p.release[r.Shards] = true
 		case control.Split, control.Merge:
-			if h, err := ParseHash(r.Hash); err == nil {
+			if h, err := keyspace.ParseHash(r.Hash); err == nil {
 				p.bounds[h] = r.Kind == control.Split
 			}
 		case control.Stop, control.Resolve: // move nothing
@@ -75,7 +76,7 @@ func (p *planner) bound(t *assignments, plan *Plan) {
 		at := int32(i)
 		begins := t.ranges[i].From == h
 		switch {
-		case p.bounds[h] && !begins && len(cuts[at]) < MaxCuts:
+		case p.bounds[h] && !begins && len(cuts[at]) < keyspace.MaxCuts:
 			cuts[at] = append(cuts[at], h)
 			used[at] = true
 		case !p.bounds[h] && begins:

@@ -247,7 +247,7 @@ func TestRangesByRule(t *testing.T) {
 		w.await("the assigner's split, or its merge again", 5*ttl, func() bool { return !begins(3 << 62) })
 		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: text}) // in place of the split
 		w.await("the merge", 5*ttl, func() bool { return !begins(h) && a.slice("orders-0002") == nil })
-		if at, _ := a.e.View().Owner("orders-0002"); at.Aside.Why == "" {
+		if at, _ := a.e.View().Owner("orders-0002"); at.Aside == "" {
 			w.Error("the shard that ended is not set aside")
 		}
 	})

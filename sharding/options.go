@@ -9,13 +9,14 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/goexit"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // Options say how shards are shared. All members of a namespace should have the same.
 type Options struct {
 	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It has at
-	// most MaxShards. Required if there is no Keyspace. See Expand.
+	// most 199,999. Required if there is no Keyspace.
 	Shards []string
 	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
 	Keyspace Keyspace
@@ -60,7 +61,7 @@ type Options struct {
 	// Quarantine says when no member may own a shard, because its owners die.
 	Quarantine Quarantine
 	// Poll is the time between two reads of the assigner's log, for namespaces whose shards write
-	// much. Manager.Wake causes a read at once. Default 0: the Manager follows the logs of the
+	// much. Default 0: the Manager follows the logs of the
 	// whole namespace, and learns of each plan at once.
 	Poll time.Duration
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
@@ -71,7 +72,7 @@ type Options struct {
 	Takes func(core.Member) bool
 	// Loads returns the load of shards by name. The assigner's member calls it before each plan. It
 	// has Interval to answer; if it fails, the plan uses its last answer. For a shard that the
-	// answer lacks, the owner's report counts (Slice.Add, Counter), if there is one. Default: the
+	// answer lacks, the owner's report counts (Slice.Add, Manager.Add), if there is one. Default: the
 	// owners' reports.
 	Loads func(ctx context.Context) (map[string]float64, error)
 
@@ -173,7 +174,7 @@ func (o *Options) set() (names []string, err error) {
 		return nil, optErr("Shards has %d names and ranges, at most %d: write ranges", len(o.Shards), maxSpecs)
 	}
 	if len(o.Shards) > 0 {
-		if names, err = Expand(o.Shards...); err != nil {
+		if names, err = keyspace.Expand(o.Shards...); err != nil {
 			return nil, err
 		}
 	}

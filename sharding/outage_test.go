@@ -180,7 +180,6 @@ func (p *process) serve(ctx context.Context, l *core.Lease) error {
 		}
 		defer s.Close()
 	}
-	counter := p.m.Counter(l.Shard())
 	ledger, err := effect.Open(ctx, l, &effect.Options{Deadline: ttl, Keep: time.Minute, Stats: p.effects})
 	if err != nil {
 		return err
@@ -189,7 +188,7 @@ func (p *process) serve(ctx context.Context, l *core.Lease) error {
 	p.hold(l.Shard(), true)
 	defer p.hold(l.Shard(), false)
 	for n := 0; pause(ctx, time.Minute); n++ {
-		counter.Add(float64(n))
+		p.m.Add(l.Shard(), float64(n))
 		call, cancel := context.WithTimeout(ctx, 5*ttl)
 		_, _ = l.Append(call, []byte("x"))
 		_, _ = ledger.Do(call, fmt.Sprintf("%d-%d", l.Token(), n), func(context.Context, string) ([]byte, error) { return nil, nil })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // Picture is a Manager's knowledge of ranges and loads, for people. See Manager.Picture.
@@ -189,7 +190,7 @@ func ruleOf(t *assignments, c rangeChange, rules []control.Rule) *control.Rule {
 	}
 	now := time.Now()
 	for _, r := range rules {
-		if h, err := ParseHash(r.Hash); err == nil && r.Kind == kind && at[h] && r.Active(now) {
+		if h, err := keyspace.ParseHash(r.Hash); err == nil && r.Kind == kind && at[h] && r.Active(now) {
 			return &r
 		}
 	}

@@ -91,7 +91,7 @@ func TestPictureCapacity(t *testing.T) {
 		m := w.member("a", func(_ *member, o *Options) { o.Capacity = 40 })
 		w.shares(5*ttl, map[string]int{"a": 30})
 		for range 20 {
-			m.Counter("orders-00").Add(5)
+			m.Add("orders-00", 5)
 			time.Sleep(interval)
 		}
 		session := m.e.View().Session

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // planner makes the plans of the assigner: it compares the table with the view, and returns what to
@@ -194,7 +195,7 @@ func (p *planner) begin(t *assignments) (*assignments, error) {
 	case !t.keys.same(p.Keys):
 		return nil, fmt.Errorf("tenure: %w: the plans of this namespace divide keyspace %q by hash %s, and this process has %q and hash %q: "+
 			"configure all members with the former, or use another namespace",
-			core.ErrInvalid, t.keys.Name, cmp.Or(t.keys.Hash, HashMixed), p.Keys.Name, p.Keys.Hash)
+			core.ErrInvalid, t.keys.Name, cmp.Or(t.keys.Hash, keyspace.HashMixed), p.Keys.Name, p.Keys.Hash)
 	default:
 		old := t.base(t.number)
 		c.Keys, c.Next, c.Ranges, c.Changes = old.Keys, old.Next, old.Ranges, old.Changes
@@ -227,7 +228,7 @@ func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled [
 	if p.Frozen {
 		return
 	}
-	used, left := map[int32]bool{}, MaxShards-len(t.names)
+	used, left := map[int32]bool{}, keyspace.MaxShards-len(t.names)
 	maps.DeleteFunc(p.rests, func(_ string, until time.Time) bool { return !p.wall.Before(until) })
 	for shard := range p.rests {
 		if i, ok := slices.BinarySearch(t.names, shard); ok {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // A move that does not happen, and only that, is written again, so that its holder sees a plan that
@@ -56,7 +57,7 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 // each shard is its heir's, and no other moves.
 func TestPlanAmongHeirs(t *testing.T) {
 	t.Parallel()
-	names, err := Expand("s-00..29")
+	names, err := keyspace.Expand("s-00..29")
 	if err != nil {
 		t.Fatal(err)
 	}

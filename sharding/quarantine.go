@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Quarantine says when a shard counts as killing the processes that own it, for example by a
@@ -470,26 +471,26 @@ func (p *planner) versions(v *core.View) (out []string) {
 
 // asideOf returns the reason why a shard should have no owner: it is in quarantine, or it was of
 // the keyspace and has ended.
-func (t *assignments) asideOf(shard string) core.Aside {
+func (t *assignments) asideOf(shard string) seam.Aside {
 	if s := t.suspects[shard]; s.held() {
 		return s.aside()
 	}
 	if t.keys.Name == "" {
-		return core.Aside{}
+		return seam.Aside{}
 	}
 	if i, err := t.keys.index(shard); err != nil || i >= t.next {
-		return core.Aside{}
+		return seam.Aside{}
 	}
 	if _, ok := indexOf(t, shard); ok {
-		return core.Aside{}
+		return seam.Aside{}
 	}
 	return merged
 }
 
-var merged = core.Aside{Why: "its range was merged with another one"}
+var merged = seam.Aside{Why: "its range was merged with another one"}
 
-func (s *suspicion) aside() core.Aside {
+func (s *suspicion) aside() seam.Aside {
 	until := time.Unix(s.Until, 0).UTC()
 	why := fmt.Sprintf("in quarantine until %s: %d of its owners died", until.Format(time.RFC3339), len(s.Deaths))
-	return core.Aside{Why: why, Until: until}
+	return seam.Aside{Why: why, Until: until}
 }

@@ -54,7 +54,7 @@ func (p *poison) setFatal(on bool) {
 // aside returns the reason why a member sees the shard set aside.
 func (p *poison) aside(m *member) string {
 	o, _ := m.e.View().Owner(p.shard)
-	return o.Aside.Why
+	return o.Aside
 }
 
 // crashOwners crashes each owner of the shard for a time, and returns the number of crashes.
@@ -222,7 +222,7 @@ func TestNoQuarantineOfMany(t *testing.T) {
 		v := p.living().e.View()
 		held := 0
 		for _, o := range v.Shards {
-			if o.Aside.Why != "" {
+			if o.Aside != "" {
 				held++
 			}
 		}

@@ -3,10 +3,9 @@ package sharding
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
-	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // Range is a half-open interval of hashes: from From on, and below To. A To of 0 stands for 2^64,
@@ -27,24 +26,13 @@ func (r Range) Empty() bool { return r.To != 0 && r.From >= r.To }
 // String returns the two ends in the form of Kubernetes' shardRange (KEP-5866):
 // '0x8000000000000000', '0x10000000000000000'.
 func (r Range) String() string {
-	from, to := r.Bounds()
+	from, to := keyspace.Bounds(r.From, r.To)
 	return "'" + from + "', '" + to + "'"
 }
 
-// Bounds returns the first hash of the range, and the first after it, in the form
-// 0x8000000000000000.
-func (r Range) Bounds() (from, to string) {
-	if from, to = hex(r.From), hex(r.To); r.To == 0 {
-		to = "0x10000000000000000"
-	}
-	return from, to
-}
-
-func hex(h uint64) string { return fmt.Sprintf("0x%016x", h) }
-
 // MarshalJSON writes the two ends.
 func (r Range) MarshalJSON() ([]byte, error) {
-	from, to := r.Bounds()
+	from, to := keyspace.Bounds(r.From, r.To)
 	return []byte(`["` + from + `","` + to + `"]`), nil
 }
 
@@ -61,19 +49,9 @@ func (r *Range) UnmarshalJSON(b []byte) error {
 			*to = 0
 			continue
 		}
-		if *to, err = ParseHash(s); err != nil || i == 1 && *to == 0 {
+		if *to, err = keyspace.ParseHash(s); err != nil || i == 1 && *to == 0 {
 			return fmt.Errorf("the bound %.40q of a range is no hash of the form 0x8000000000000000", s)
 		}
 	}
 	return nil
-}
-
-// ParseHash reads a hash of the form 0x8000000000000000; the error matches core.ErrInvalid.
-func ParseHash(s string) (uint64, error) {
-	digits, ok := strings.CutPrefix(s, "0x")
-	h, err := strconv.ParseUint(digits, 16, 64)
-	if !ok || err != nil || len(digits) > 16 {
-		return 0, fmt.Errorf("tenure: %w: %.40q is no hash: write it as 0x8000000000000000", core.ErrInvalid, s)
-	}
-	return h, nil
 }

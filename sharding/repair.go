@@ -9,11 +9,12 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // Repair rebuilds the plans of a keyspace from the notes of its shards, for tools, if the plans
 // cannot be understood. Ranges and owners do not change. With the options of a member Repair takes
-// the lease of AssignerShard, which is not granted while a member plans, and replaces the plans.
+// the lease of the assigner's shard, which is not granted while a member plans, and replaces the plans.
 // With nil it only reads.
 //
 // If the plans are understood, or a member of a newer version lives, the error matches
@@ -80,7 +81,7 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 		c.Keys = t.keys
 	}
 	if err = c.gather(notes, t.keys.Name != ""); !c.Keys.same(k) {
-		err = fmt.Errorf("its plans are those of keyspace %q with hash %s", t.keys.Name, cmp.Or(t.keys.Hash, HashMixed))
+		err = fmt.Errorf("its plans are those of keyspace %q with hash %s", t.keys.Name, cmp.Or(t.keys.Hash, keyspace.HashMixed))
 	}
 	if err == nil {
 		t, err = t.apply(c)
@@ -156,13 +157,13 @@ func (c *planChange) divides() error {
 	at, before := uint64(0), "the beginning"
 	for n, p := range pieces {
 		if p.Range.From != at || n > 0 && at == 0 {
-			return fmt.Errorf("%s ends at %s, and shard %q has %v: restore the items %s of both", before, hex(at), k.shard(p.Shard), p.Range,
+			return fmt.Errorf("%s ends at %s, and shard %q has %v: restore the items %s of both", before, keyspace.FormatHash(at), k.shard(p.Shard), p.Range,
 				noteKey)
 		}
 		at, before = p.Range.To, fmt.Sprintf("shard %q", k.shard(p.Shard))
 	}
 	if at != 0 || len(pieces) == 0 {
-		return fmt.Errorf("%s ends at %s, and no shard has the rest: restore the items %s", before, hex(at), noteKey)
+		return fmt.Errorf("%s ends at %s, and no shard has the rest: restore the items %s", before, keyspace.FormatHash(at), noteKey)
 	}
 	return nil
 }

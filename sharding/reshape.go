@@ -3,6 +3,8 @@ package sharding
 import (
 	"cmp"
 	"slices"
+
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // ranged reports whether a shard has a range. The zero Range is a whole keyspace; a shard with it
@@ -107,7 +109,7 @@ func (l *loads) split(p *Plan) {
 	})
 	l.touched = map[int32]bool{}
 	for _, x := range list {
-		most := min(MaxCuts, l.a.MaxShards-l.ranges)
+		most := min(keyspace.MaxCuts, l.a.MaxShards-l.ranges)
 		if most <= 0 {
 			break
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
@@ -243,7 +244,7 @@ func (f *fleet) examine(took time.Duration) {
 	}
 	defer b.Close()
 	written := map[uint64]int{}
-	names, _ := Expand(f.o.Shards...)
+	names, _ := keyspace.Expand(f.o.Shards...)
 	for _, name := range names {
 		for after := core.Seq(0); ; {
 			page, err := b.ReadLog(f.t.Context(), core.ShardID(name), after, 1000)

@@ -244,7 +244,7 @@ func newWorld(c *Config) (*world, error) {
 		r: &Result{Config: *c, Calls: map[string]int{}, Blows: map[string]int{}},
 	}
 	w.serving.segments = []segment{{}}
-	w.shard(sharding.AssignerShard)
+	w.shard("_assigner")
 	var err error
 	w.planner, err = sharding.NewSimulated(c.Assigner, sharding.Keyspace{Name: "shard", Shards: c.Shards, Digits: 7}, c.Interval, c.Quarantine)
 	return w, err
@@ -360,7 +360,7 @@ func (w *world) do(e *event) {
 			w.step(m, fsm.Input{Kind: fsm.InDrained, Shard: w.names[s], Token: token})
 		}
 		if m.leaving && len(m.held) == 0 {
-			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: sharding.AssignerShard})
+			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: "_assigner"})
 			w.after(time.Second, event{kind: forget, m: m})
 		}
 	case forget: // a moment later, when what was in flight has arrived
@@ -408,7 +408,7 @@ func (w *world) start() {
 		WatchAll: 16, WatchFew: 3, Seed: w.rng.Uint64(),
 	})
 	w.members = append(w.members, m)
-	w.step(m, fsm.Input{Kind: fsm.InWant, Shard: sharding.AssignerShard})
+	w.step(m, fsm.Input{Kind: fsm.InWant, Shard: "_assigner"})
 	w.reconcile(m, w.order)
 	w.glance(m)
 	if w.load != nil {
@@ -522,7 +522,7 @@ func (w *world) step(m *member, in fsm.Input) {
 			w.granted(m, &e)
 		case fsm.EffRevoke:
 			s := w.index[e.Fence.Shard]
-			if w.boss == m && e.Fence.Shard == sharding.AssignerShard {
+			if w.boss == m && e.Fence.Shard == "_assigner" {
 				w.boss = nil
 			}
 			w.close(m, s, moving)

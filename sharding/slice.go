@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/goexit"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // ErrMoved: a key does not, or does not yet, belong to this shard. The error is a *MovedError.
@@ -32,9 +33,9 @@ type MovedError struct {
 
 func (e *MovedError) Error() string {
 	if e.To == e.Shard {
-		return fmt.Sprintf("tenure: %v: hash %s comes to %s, which does not have it yet: try again shortly", ErrMoved, hex(e.Hash), e.To)
+		return fmt.Sprintf("tenure: %v: hash %s comes to %s, which does not have it yet: try again shortly", ErrMoved, keyspace.FormatHash(e.Hash), e.To)
 	}
-	return fmt.Sprintf("tenure: %v: hash %s is not served by %s: ask %s", ErrMoved, hex(e.Hash), e.Shard, e.To)
+	return fmt.Sprintf("tenure: %v: hash %s is not served by %s: ask %s", ErrMoved, keyspace.FormatHash(e.Hash), e.Shard, e.To)
 }
 
 // Is reports whether the target is ErrMoved.
@@ -675,7 +676,7 @@ func readNote(shard string, item *core.Item) (n note, err error) {
 	if item == nil {
 		return note{}, nil
 	}
-	if boundjson.Unmarshal(item.Value, maxNote, 16*MaxCuts, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > MaxCuts {
+	if boundjson.Unmarshal(item.Value, maxNote, 16*keyspace.MaxCuts, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > keyspace.MaxCuts {
 		return note{}, fmt.Errorf("tenure: %w: shard %q: its item %s was not written by this package: restore it, or use another namespace",
 			core.ErrInvalid, shard, noteKey)
 	}

@@ -526,7 +526,7 @@ func TestOtherKeyspaceIsRefused(t *testing.T) {
 		a := keyedMember(w, "a", &divider{}, open(nil))
 		w.await("the shards", 5*ttl, func() bool { return a.slice("orders-0001") != nil })
 		b := w.member("b", func(m *member, o *Options) {
-			o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "orders", Shards: 8, Hash: HashFNV}, nil
+			o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "orders", Shards: 8, Hash: keyspace.HashFNV}, nil
 			m.handler = func(ctx context.Context, lease *core.Lease) error {
 				_, err := m.OpenSlice(ctx, lease, nil)
 				w.fail(fmt.Errorf("b has %s: %w", lease.Shard(), err))

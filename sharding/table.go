@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // assignments is the current table: the sum of the plans in the assigner's log. A table does not
@@ -313,7 +314,7 @@ func (t *assignments) seat(c *planChange) error {
 
 // unassigned returns the table of a base, whose shards have no owner.
 func unassigned(c *planChange) (*assignments, error) {
-	names, err := Expand(c.Specs...)
+	names, err := keyspace.Expand(c.Specs...)
 	if err != nil && len(c.Specs) > 0 {
 		return nil, err
 	}
@@ -334,7 +335,7 @@ func unassigned(c *planChange) (*assignments, error) {
 		}
 	}
 	n := len(t.names)
-	if n == 0 || n > MaxShards {
+	if n == 0 || n > keyspace.MaxShards {
 		return nil, fmt.Errorf("sharding: plan %d has %d shards", c.Number, n)
 	}
 	t.owner, t.moved, t.why = make([]int32, n), make([]int64, n), make([]Reason, n)
@@ -410,9 +411,9 @@ func (t *assignments) divide(c *planChange) error {
 		}
 		t.merge(c.Number, m)
 	}
-	if t.names = slices.Clone(t.names); len(t.names) > MaxShards || t.next > maxNumbers {
+	if t.names = slices.Clone(t.names); len(t.names) > keyspace.MaxShards || t.next > maxNumbers {
 		return fmt.Errorf("sharding: plan %d makes %d shards, up to number %d: more than %d, or than %d", c.Number, len(t.names), t.next-1,
-			MaxShards, maxNumbers)
+			keyspace.MaxShards, maxNumbers)
 	}
 	t.sort(gone)
 	return nil
@@ -433,7 +434,7 @@ func (t *assignments) takeBack(number int64, shard, why string, has *Range) bool
 
 // splits reports whether a split is valid now.
 func (t *assignments) splits(s Split) bool {
-	if s.Shard < 0 || int(s.Shard) >= len(t.names) || len(s.At) < 1 || len(s.At) > MaxCuts || t.change(t.names[s.Shard]) != nil {
+	if s.Shard < 0 || int(s.Shard) >= len(t.names) || len(s.At) < 1 || len(s.At) > keyspace.MaxCuts || t.change(t.names[s.Shard]) != nil {
 		return false
 	}
 	r := t.ranges[s.Shard]

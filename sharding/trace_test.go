@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
@@ -165,7 +166,7 @@ func checkShape(t testing.TB, c *Cluster, p *Plan) {
 	}
 	for _, x := range p.Splits {
 		s := touch(x.Shard)
-		if len(x.At) == 0 || len(x.At) > MaxCuts {
+		if len(x.At) == 0 || len(x.At) > keyspace.MaxCuts {
 			t.Fatalf("%d cuts", len(x.At))
 		}
 		last := s.Range.From

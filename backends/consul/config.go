@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -22,9 +23,9 @@ type Config struct {
 	Address string `json:"address" yaml:"address"`
 	// Addresses, instead of Address, are agents or servers of one datacenter. If the one
 	// in use fails or does not answer heartbeats, another one is used.
-	Addresses  []string `json:"addresses" yaml:"addresses"`
-	Datacenter string   `json:"datacenter" yaml:"datacenter"` // default: that of the agent
-	Token      Secret   `json:"token" yaml:"token"`           // of the ACLs
+	Addresses  []string      `json:"addresses" yaml:"addresses"`
+	Datacenter string        `json:"datacenter" yaml:"datacenter"` // default: that of the agent
+	Token      driver.Secret `json:"token" yaml:"token"`           // of the ACLs
 	// read for each request; wins over Token
 	TokenFile string `json:"token_file" yaml:"token_file"`
 	TLS       bool   `json:"tls" yaml:"tls"`             // the same as an address of https://
@@ -198,8 +199,11 @@ func checkFiles(names ...string) error {
 		if err == nil && !info.Mode().IsRegular() {
 			err = errors.New("it is not a regular file")
 		}
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = e.Err
+		}
 		if err != nil {
-			return fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, driver.WithoutPath(err))
+			return fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, err)
 		}
 	}
 	return nil
@@ -232,9 +236,6 @@ func tokenFile(path string) func(context.Context) (string, error) {
 	}
 }
 
-// Secret is a string that prints as xxxxx in every format.
-type Secret = driver.Secret
-
 // Settings are the Opener's options in configuration.
 type Settings struct {
 	Config    `yaml:",inline"`
@@ -243,7 +244,7 @@ type Settings struct {
 }
 
 // Opener returns the opener of this backend, "consul" in configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	return OpenConfig(ctx, s.Config, s.Namespace, &s.Options)

@@ -109,7 +109,7 @@ func harness(t *testing.T, server *servers.Server) conformance.Harness {
 	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: fmt.Sprintf("Consul %v", self["Config"]["Version"]),
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)),

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "consul"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "consul"
 
 // Backend is a namespace in Consul's key-value store. It implements driver.Backend. Safe for
 // concurrent use.
@@ -51,7 +51,7 @@ func open(ctx context.Context, all []*slots, namespace string, o *Options) (*Bac
 	s.reach(ctx)
 	store := logged(s, namespace)
 	shared, err := kv.Open(ctx, store, kv.Options{
-		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
+		Backend: backendName, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
@@ -28,7 +29,7 @@ func TestExamine(t *testing.T) {
 	}
 	open := func(server *servers.Server, token, namespace string) *Backend {
 		t.Helper()
-		b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, namespace, &Options{Create: true})
+		b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +46,7 @@ func TestExamine(t *testing.T) {
 	defer root.Close()
 	check("the management token", root, "token", "global-management", "it may do anything")
 	token := runTime(t, admin, "app")
-	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

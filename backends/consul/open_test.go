@@ -136,7 +136,7 @@ func TestRunTimePolicy(t *testing.T) {
 		}
 		return b.Close()
 	}
-	h := conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
+	h := conformance.Harness{Name: backendName, New: func(ct conformance.T) *conformance.Store {
 		namespace := "suite/" + rand.Text()
 		token := runTime(t, admin, namespace)
 		return &conformance.Store{Deny: func(context.Context) (func(context.Context) error, error) {
@@ -159,7 +159,7 @@ func TestRunTimePolicy(t *testing.T) {
 			if err := create(ctx, namespace); err != nil {
 				return nil, err
 			}
-			b, err := OpenConfig(ctx, Config{Address: server.Addr(), Token: Secret(token)}, namespace, nil)
+			b, err := OpenConfig(ctx, Config{Address: server.Addr(), Token: driver.Secret(token)}, namespace, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -209,7 +209,7 @@ func TestRunTimePolicy(t *testing.T) {
 		}
 	}
 	// The page says that this is possible.
-	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestRunTimePolicy(t *testing.T) {
 	if _, err := b.Join(t.Context(), late); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("a process that saw the removed namespace joins again: %v, want ErrStoreChanged", err)
 	}
-	later, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	later, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

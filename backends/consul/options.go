@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// DefaultMaxTxnOps is the number of operations that Consul 1.14 or later takes in one
+	// maxTxnOps is the number of operations that Consul 1.14 or later takes in one
 	// transaction.
-	DefaultMaxTxnOps = 128
-	// DefaultMaxTxnBytes is the longest request of a transaction, Consul's own default of
+	maxTxnOps = 128
+	// defaultTxnBytes is the longest request of a transaction, Consul's own default of
 	// txn_max_req_len.
-	DefaultMaxTxnBytes = 512 << 10
+	defaultTxnBytes = 512 << 10
 )
 
 // Options for Open and OpenConfig. The zero value, and nil, work.
@@ -22,13 +22,12 @@ type Options struct {
 	// identity is an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps limits the operations of one transaction. Default (0)
-	// DefaultMaxTxnOps, Consul's own limit. If a proxy takes less, set it lower, to at
-	// least 32.
+	// MaxTxnOps limits the operations of one transaction. Default (0) 128, Consul's own
+	// limit. If a proxy takes less, set it lower, to at least 32.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
 	// MaxTxnBytes is the longest request of a transaction, in bytes. Default (0)
-	// DefaultMaxTxnBytes; 64 KiB to 16 MiB. Raise it only together with the servers'
+	// 512 KiB; 64 KiB to 16 MiB. Raise it only together with the servers'
 	// txn_max_req_len and kv_max_value_size.
 	MaxTxnBytes int `json:"max_txn_bytes" yaml:"max_txn_bytes"`
 
@@ -49,14 +48,14 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.MaxTxnBytes == 0 {
-		c.MaxTxnBytes = DefaultMaxTxnBytes
+		c.MaxTxnBytes = defaultTxnBytes
 	}
 	if c.MaxTxnOps == 0 {
-		c.MaxTxnOps = DefaultMaxTxnOps
+		c.MaxTxnOps = maxTxnOps
 	}
-	if c.MaxTxnOps < 32 || c.MaxTxnOps > DefaultMaxTxnOps {
+	if c.MaxTxnOps < 32 || c.MaxTxnOps > maxTxnOps {
 		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use 32 to %d", driver.ErrInvalid,
-			c.MaxTxnOps, DefaultMaxTxnOps)
+			c.MaxTxnOps, maxTxnOps)
 	}
 	if c.MaxTxnBytes < 64<<10 || c.MaxTxnBytes > 16<<20 {
 		return nil, fmt.Errorf("tenure: %w: %d bytes in a transaction: use 64 KiB to 16 MiB", driver.ErrInvalid,

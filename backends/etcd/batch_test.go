@@ -41,7 +41,7 @@ func TestUnits(t *testing.T) {
 		}
 		return out
 	}
-	st.maxOps = DefaultMaxTxnOps
+	st.maxOps = defaultTxnOps
 	n := st.limits().BatchItems
 	puts := func(rev func(i int) kv.Rev) []kv.Txn {
 		txns := make([]kv.Txn, n)

@@ -147,18 +147,15 @@ func loopback(endpoint string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Secret is a string that prints as xxxxx in every format.
-type Secret = driver.Secret
-
 // Settings are the Opener's options in configuration.
 type Settings struct {
-	Endpoints    []string `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
-	Username     string   `json:"username" yaml:"username"`
-	Password     Secret   `json:"password" yaml:"password"`
-	PasswordFile string   `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
-	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
-	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
-	KeyFile      string   `json:"key_file" yaml:"key_file"`
+	Endpoints    []string      `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
+	Username     string        `json:"username" yaml:"username"`
+	Password     driver.Secret `json:"password" yaml:"password"`
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
+	CAFile       string        `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
+	CertFile     string        `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
+	KeyFile      string        `json:"key_file" yaml:"key_file"`
 	// expected in the certificate; default: the endpoint's host
 	ServerName string `json:"server_name" yaml:"server_name"`
 	Namespace  string `json:"namespace" yaml:"namespace"` // such as "orders"
@@ -168,7 +165,7 @@ type Settings struct {
 }
 
 // Opener returns the opener of this backend, "etcd" in configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	c, err := s.config()
@@ -185,7 +182,7 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 func (s *Settings) config() (clientv3.Config, error) {
 	c := clientv3.Config{Endpoints: s.Endpoints, Username: s.Username, Password: string(s.Password)}
 	wrong := func(what string, err error) (clientv3.Config, error) {
-		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, driver.WithoutPath(err))
+		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, err)
 	}
 	if s.PasswordFile != "" {
 		text, err := driver.ReadSecret(s.PasswordFile)

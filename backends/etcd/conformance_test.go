@@ -169,7 +169,7 @@ func harness(
 	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "etcd " + status.Version,
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{client: client, config: user, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1))}

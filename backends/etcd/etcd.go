@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "etcd"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "etcd"
 
 // pipeline is the number of transactions of one call in flight: enough to hide a round trip, and
 // few enough that other calls get in between.
@@ -71,7 +71,7 @@ func open(
 		over = wrap(st)
 	}
 	b, err := kv.Open(ctx, over, kv.Options{
-		Backend: Name, Namespace: namespace, Create: o.Create, Limits: st.limits(), Pipeline: pipeline,
+		Backend: backendName, Namespace: namespace, Create: o.Create, Limits: st.limits(), Pipeline: pipeline,
 		Incarnation: strconv.FormatUint(st.clusterID.Load(), 16), Now: time.Now(),
 	})
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// DefaultMaxTxnOps is etcd's default of max-txn-ops, the number of operations in one
+	// defaultTxnOps is etcd's default of max-txn-ops, the number of operations in one
 	// transaction.
-	DefaultMaxTxnOps = 128
-	// DefaultMaxRequestBytes is etcd's default of max-request-bytes.
-	DefaultMaxRequestBytes = 3 << 19
+	defaultTxnOps = 128
+	// defaultRequestBytes is etcd's default of max-request-bytes.
+	defaultRequestBytes = 3 << 19
 )
 
 const minTxnOps = 16
@@ -28,7 +28,7 @@ type Options struct {
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
 	// MaxRequestBytes is the longest request, in bytes. Default (0)
-	// DefaultMaxRequestBytes; 64 KiB to 64 MiB. Change it together with
+	// 1.5 MiB; 64 KiB to 64 MiB. Change it together with
 	// max-request-bytes of all members.
 	MaxRequestBytes int `json:"max_request_bytes" yaml:"max_request_bytes"`
 
@@ -44,7 +44,7 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.MaxRequestBytes == 0 {
-		c.MaxRequestBytes = DefaultMaxRequestBytes
+		c.MaxRequestBytes = defaultRequestBytes
 	}
 	if c.MaxTxnOps != 0 && (c.MaxTxnOps < minTxnOps || c.MaxTxnOps > 10_000) {
 		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use %d to 10000, or 0 to ask the server",

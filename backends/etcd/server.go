@@ -26,7 +26,7 @@ func (s *store) discover(ctx context.Context, key string, configured int) error 
 	}
 	want := configured
 	if want == 0 {
-		want = DefaultMaxTxnOps
+		want = defaultTxnOps
 	}
 	err := try(want)
 	for n := want / 2; tooMany(err) && configured == 0 && n >= minTxnOps; n /= 2 {

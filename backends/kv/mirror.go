@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/kvrecord"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // maxGone is how many departures, and how many releases of locks, the mirror remembers. A
@@ -28,7 +29,7 @@ type mirror struct {
 	floor   int64 // departures up to here may have been forgotten
 	shards  recent[driver.ShardID, shardState]
 	members recent[driver.SessionID, member]
-	damaged recent[string, *driver.DamagedError] // by key; at most driver.MaxDamaged
+	damaged recent[string, *driver.DamagedError] // by key; up to listing.MaxDamaged
 	gone    int                                  // members that are kept as departures
 	freed   int                                  // locks that are kept as releases: R2
 	beats   map[driver.SessionID]Rev             // heartbeats that are watched; 0: no record
@@ -221,7 +222,7 @@ func (m *mirror) damage(key string, err error) bool {
 		}
 		return false
 	}
-	if _, known := m.damaged.get(key); !known && len(m.damaged.index) < driver.MaxDamaged {
+	if _, known := m.damaged.get(key); !known && len(m.damaged.index) < listing.MaxDamaged {
 		m.seq++
 		m.damaged.set(strings.Clone(key), d, 0, m.seq)
 	}

@@ -52,7 +52,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		for _, p := range page.Pairs {
 			switch key := p.Key[len(root):]; {
 			case driver.CheckKey(key) != nil:
-				if bad++; bad <= driver.MaxDamaged {
+				if bad++; bad <= listing.MaxDamaged {
 					odd = append(odd, corrupt(p.Key, oddkey.Why))
 				}
 			case limit == 0 || len(items) < limit:

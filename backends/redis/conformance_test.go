@@ -139,8 +139,8 @@ func TestConformanceRestart(t *testing.T) {
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Redis)
-	o := Options{Replicas: 1, ReplicaTimeout: 10 * time.Second, Create: true} // the cases limit their calls
-	conformance.TestCases(t, conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
+	o := Options{Replicas: 1, ReplicaTimeout: 10 * time.Second, Create: true} // the cases bound their calls
+	conformance.TestCases(t, conformance.Harness{Name: backendName, New: func(ct conformance.T) *conformance.Store {
 		r := newReplicated(t)
 		at := proxied(t, r.master)
 		return &conformance.Store{
@@ -176,7 +176,7 @@ func harness(
 	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "Redis " + info["Server"]["redis_version"],
 		Options: "appendfsync always",
 		New: func(conformance.T) *conformance.Store {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/examine"
 )
 
 var _ driver.Examiner = (*Backend)(nil)
@@ -27,7 +28,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	}
 	out := append(v.findings(b.store.opts, b.store.replaceable), user)
 	if usec, err := strconv.ParseInt(v.info["server_time_usec"], 10, 64); err == nil {
-		out = append(out, driver.ClockFinding(before, time.UnixMicro(usec), after))
+		out = append(out, examine.Clock(before, time.UnixMicro(usec), after))
 	}
 	return out, nil
 }

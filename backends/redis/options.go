@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultReplicaTimeout limits how long a write, or a read of something new, waits for replicas.
-const DefaultReplicaTimeout = time.Second
+// defaultReplicaTimeout limits how long a write, or a read of something new, waits for replicas.
+const defaultReplicaTimeout = time.Second
 
 // Options for Open. The zero value, and nil, work.
 type Options struct {
@@ -41,7 +41,7 @@ type Options struct {
 	SettingsVerified bool `json:"settings_verified" yaml:"settings_verified"`
 
 	// ReplicaTimeout limits how long a write or a read waits for Replicas. Default (0)
-	// DefaultReplicaTimeout; 1 ms to 1 min.
+	// 1 s; 1 ms to 1 min.
 	ReplicaTimeout time.Duration `json:"replica_timeout" yaml:"replica_timeout"`
 
 	// Insecure lets Open reach another host, or a Sentinel, without TLS, or without checking
@@ -56,7 +56,7 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.ReplicaTimeout == 0 {
-		c.ReplicaTimeout = DefaultReplicaTimeout
+		c.ReplicaTimeout = defaultReplicaTimeout
 	}
 	if c.Replicas < 0 || c.Replicas > 16 {
 		return nil, fmt.Errorf("tenure: %w: %d replicas: use 0 to 16", driver.ErrInvalid, c.Replicas)

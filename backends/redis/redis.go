@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "redis"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "redis"
 
 // pipeline is the number of batches of one call in flight.
 const pipeline = 4
@@ -64,7 +64,7 @@ func open(
 		over = wrap(s)
 	}
 	b, err := kv.Open(ctx, over, kv.Options{
-		Backend: Name, Namespace: namespace, Create: opts.Create, Pipeline: pipeline,
+		Backend: backendName, Namespace: namespace, Create: opts.Create, Pipeline: pipeline,
 		Incarnation: s.history.Load().lineage, Now: s.history.Load().attached,
 		Limits: driver.Limits{
 			BatchItems: 256, CommitCalls: pipeline, WriteOps: 256, WriteBytes: maxBytes / 2, MinTTL: 500 * time.Millisecond,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // damaged returns the error of a row that cannot be read, with its table and its names (D1).
@@ -41,5 +42,5 @@ func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) 
 
 // note adds damaged rows to a view's, up to its limit.
 func note(view []*driver.DamagedError, damaged ...*driver.DamagedError) []*driver.DamagedError {
-	return append(view, damaged[:min(len(damaged), driver.MaxDamaged-len(view))]...)
+	return append(view, damaged[:min(len(damaged), listing.MaxDamaged-len(view))]...)
 }

@@ -118,7 +118,7 @@ func (l *listed) read(ctx context.Context, data *Tx, prefix string) (err error) 
 
 func (l *listed) add(it driver.Item, size int) error {
 	if driver.CheckKey(it.Key) != nil {
-		if l.bad++; l.bad <= driver.MaxDamaged {
+		if l.bad++; l.bad <= listing.MaxDamaged {
 			l.odd = append(l.odd, l.b.damaged("items", string(l.shard)+" "+it.Key, l.shard, oddkey.Why))
 		}
 		return nil

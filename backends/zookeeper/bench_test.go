@@ -83,7 +83,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 				b.Fatal(err)
 			}
 			for _, dir := range []string{"!state/shard", "!log"} {
-				empty(b, admin, DefaultRoot+"/"+name+"/"+dir)
+				empty(b, admin, defaultRoot+"/"+name+"/"+dir)
 			}
 			b.StartTimer()
 			return took

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // linker makes a link to a server.
@@ -70,7 +72,7 @@ func (o *Options) link() linker {
 
 // auth returns the credentials of a link: the password, and the current one of its file.
 func (o *Options) auth() (auth [][]byte, err error) {
-	all := []Secret{o.Password}
+	all := []driver.Secret{o.Password}
 	if o.passwordFile != "" {
 		now, err := readPassword(o.passwordFile)
 		if err != nil {

@@ -472,7 +472,7 @@ func TestMadeAgain(t *testing.T) {
 	former := join(t, b, "n1")
 	granted, _ := acquire(t, former, claims(2))
 	fence := granted[0].Fence
-	node := DefaultRoot + "/" + t.Name() + "/!state/shard/" + string(fence.Shard)
+	node := defaultRoot + "/" + t.Name() + "/!state/shard/" + string(fence.Shard)
 	if err := admin.Delete(node, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -490,7 +490,7 @@ func TestMadeAgain(t *testing.T) {
 
 	// The whole namespace, created again with the same versions everywhere.
 	s := &suiteStore{admin: admin}
-	all, err := s.copyBelow(DefaultRoot + "/" + t.Name())
+	all, err := s.copyBelow(defaultRoot + "/" + t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -502,7 +502,7 @@ func TestMadeAgain(t *testing.T) {
 		}
 		versions[c.node] = stat.Version
 	}
-	if err := s.removeBelow(DefaultRoot + "/" + t.Name()); err != nil {
+	if err := s.removeBelow(defaultRoot + "/" + t.Name()); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range all {

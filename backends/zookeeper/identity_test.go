@@ -23,7 +23,7 @@ func TestIdentityTampered(t *testing.T) {
 	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
 		o := Options{Root: root(namespace), Create: true}
 		if strings.HasSuffix(namespace, "administrator") {
-			o.User, o.Password, o.Admins = user.User(), Secret(user.Password()), []string{"digest:boss:x"}
+			o.User, o.Password, o.Admins = user.User(), driver.Secret(user.Password()), []string{"digest:boss:x"}
 		}
 		b, err := Open(t.Context(), addrs([]*servers.Server{server}), namespace, &o)
 		if err != nil {

@@ -144,8 +144,8 @@ func TestRights(t *testing.T) {
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	user := server.User()
 	other := "digest:" + zk.DigestACL(0, "boss", "boss-password")[0].ID
-	const root = "/rights" // a separate root, because its creator decides on its users
-	b := openOn(t, Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}},
+	const root = "/rights" // its own: the maker of a root decides on its users
+	b := openOn(t, Options{Root: root, User: user.User(), Password: driver.Secret(user.Password()), Admins: []string{other}},
 		server)
 	s := join(t, b, "n1")
 	granted, _ := acquire(t, s, claims(1))
@@ -199,7 +199,7 @@ func TestRights(t *testing.T) {
 	}
 	servers := addrs([]*servers.Server{server})
 	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50,
-		&Options{Root: root, User: user.User(), Password: Secret(user.Password())}); err == nil {
+		&Options{Root: root, User: user.User(), Password: driver.Secret(user.Password())}); err == nil {
 		t.Error("the run-time user raises the floor")
 	}
 	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50,
@@ -207,7 +207,7 @@ func TestRights(t *testing.T) {
 		t.Errorf("an administrator raises the floor: %v", err)
 	}
 	again, err := Open(t.Context(), servers, t.Name(),
-		&Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}})
+		&Options{Root: root, User: user.User(), Password: driver.Secret(user.Password()), Admins: []string{other}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultRoot is the parent node of namespaces.
-const DefaultRoot = "/tenure"
+// defaultRoot is the parent node of namespaces.
+const defaultRoot = "/tenure"
 
 // defaultPort is ZooKeeper's port for clients.
 const defaultPort = "2181"
@@ -24,7 +24,7 @@ type Options struct {
 	// it a missing identity is an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// Root is the parent node of namespaces. Default ("") DefaultRoot; names
+	// Root is the parent node of namespaces. Default ("") "/tenure"; names
 	// of letters, digits, "_", "-" and ".", each after a "/". Create makes it if it
 	// is missing.
 	Root string `json:"root" yaml:"root"`
@@ -32,8 +32,8 @@ type Options struct {
 	// User and Password are for digest authentication. With them only this user and
 	// the administrators have rights to new nodes; otherwise every user has. Neither may
 	// contain a colon. The protocol sends the password in clear text, so it needs TLS.
-	User     string `json:"user" yaml:"user"`
-	Password Secret `json:"password" yaml:"password"`
+	User     string        `json:"user" yaml:"user"`
+	Password driver.Secret `json:"password" yaml:"password"`
 
 	// Admins have all rights to nodes created from now on. Each is a "scheme:id", such
 	// as "digest:admin:hash" or "x509:CN=admin". With Admins no other user may change
@@ -65,11 +65,11 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.Root == "" {
-		c.Root = DefaultRoot
+		c.Root = defaultRoot
 	}
 	if !rootName.MatchString(c.Root) || len(c.Root) > 255 {
 		return nil, fmt.Errorf("tenure: %w: root %.80q: write it as %s, at most 255 bytes", driver.ErrInvalid, c.Root,
-			DefaultRoot)
+			defaultRoot)
 	}
 	if (c.User == "") != (c.Password == "") {
 		return nil, fmt.Errorf("tenure: %w: digest authentication needs a user and a password, or neither",

@@ -100,7 +100,7 @@ func TestForeignRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := DefaultRoot + "/" + t.Name()
+	node := defaultRoot + "/" + t.Name()
 	for name, value := range map[string]string{
 		"!feed/s-0123456789AB-0":  "1 1 0\nx 1 1 1",
 		"!feed/a b":               "1 1 0\nx 1 1 1",

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "zookeeper"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "zookeeper"
 
 // Backend is a namespace on a ZooKeeper ensemble. It implements driver.Backend. Safe for concurrent
 // use.
@@ -47,7 +47,7 @@ func open(ctx context.Context, servers []string, namespace string, o *Options,
 	}
 	over := whole(changelog.New(below(s), namespace, changelog.Options{Parallel: pipeline, ReadKeys: 512}))
 	ko := limits(opts.Root)
-	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
+	ko.Backend, ko.Namespace, ko.Create = backendName, namespace, opts.Create
 	b, err := kv.Open(ctx, over, ko)
 	if err != nil {
 		return nil, joined(err, over.Close())

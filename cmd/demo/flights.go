@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 //go:embed data/flights-2001q1.csv
@@ -129,7 +129,7 @@ func parseTimetable(r io.Reader) (*timetable, error) {
 	if len(t.airports) > maxAirports {
 		return nil, fmt.Errorf("%d origin airports: use a file with at most %d", len(t.airports), maxAirports)
 	}
-	if names, err := sharding.Expand(t.airports...); err != nil {
+	if names, err := keyspace.Expand(t.airports...); err != nil {
 		return nil, fmt.Errorf("origins: %w", err)
 	} else if !slices.Equal(names, t.airports) {
 		return nil, errors.New(`an origin is written like a range of shards: use names without ".."`)

@@ -99,7 +99,6 @@ func (m *member) assemble(b core.Backend) (err error) {
 	m.metrics.Watch(m.elector)
 	m.manager, err = sharding.NewManager(store, m.elector, m.work, &sharding.Options{
 		Shards: m.flights.airports, Interval: m.config.TTL / planningParts, LeaveBudget: leaveBudget + m.config.TTL,
-		Poll:    m.config.TTL, // rarely needed: the tailer wakes it
 		OnPlan:  m.planned,
 		OnError: func(err error) { m.trouble("plans", err) },
 	})
@@ -120,13 +119,7 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.metrics.Follow(m.tailer)
-	if err := m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*"); err != nil {
-		return err
-	}
-	return m.tailer.Follow("plans", follower.Memory(func(context.Context, follower.Batch) error {
-		m.manager.Wake()
-		return nil
-	}, nil), sharding.AssignerShard)
+	return m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*")
 }
 
 // planned reports a plan that this member wrote, and the reasons for its moves.

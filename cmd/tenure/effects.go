@@ -32,8 +32,8 @@ func (a *app) effectCommands() []*cobra.Command {
 			return args("SHARD")(cmd, names)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 1 || limit > effect.MaxMaxInDoubt {
-				return usage(fmt.Sprintf("--limit %d is outside 1 to %d", limit, effect.MaxMaxInDoubt))
+			if limit < 1 || limit > 10_000 {
+				return usage(fmt.Sprintf("--limit %d is outside 1 to 10000", limit))
 			}
 			if len(args) == 0 {
 				return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.effects(ctx, b, "", limit) })

@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -634,7 +635,7 @@ func (p *place) repaired(leader core.SessionID, backend string) {
 	p.bad(exitNotFound, "tenure members", "evict", "0000", "--yes")
 	_, b := p.open()
 	if _, err := b.Join(p.t.Context(), core.Member{Session: "left", Node: "gone", TTL: time.Hour,
-		MemberState: core.MemberState{Meta: map[string]string{driver.IneligibleKey: "ill", "zone": "z"}}}); err != nil {
+		MemberState: core.MemberState{Meta: map[string]string{mark.IneligibleKey: "ill", "zone": "z"}}}); err != nil {
 		p.t.Fatal(err)
 	}
 	var members []memberOut

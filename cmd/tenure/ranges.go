@@ -16,7 +16,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -40,7 +42,7 @@ func (a *app) rangeCommands() []*cobra.Command {
 The shard keeps the range up to the first hash, and new shards get the rest. While the rule lasts
 the assigner does not merge the ranges again.`
 	split.Flags().StringArrayVar(&at, "at", nil,
-		fmt.Sprintf("the hash that a new range begins with, as 0x8000000000000000; up to %d times", sharding.MaxCuts))
+		fmt.Sprintf("the hash that a new range begins with, as 0x8000000000000000; up to %d times", keyspace.MaxCuts))
 	merge := command("merge SHARD SHARD", "Merge the ranges of two shards that are neighbours", args("SHARD", "SHARD"),
 		func(cmd *cobra.Command, args []string) error { return o.merge(cmd, args[0], args[1]) })
 	merge.Long = `Merge the ranges of two shards that are neighbours.
@@ -57,7 +59,7 @@ assigner does not split the range there again.`
 			if err != nil {
 				return err
 			}
-			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: hashText(h)}) // a merge has the same key
+			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: keyspace.FormatHash(h)}) // the key is that of a merge as well
 		}}
 	o.asking(unsplit)
 	unrelease := &cobra.Command{Use: "unrelease SHARD", Short: "End the release of a shard, which may go into quarantine again",
@@ -76,13 +78,10 @@ func hashArg(s string) (uint64, error) {
 	if !hashForm.MatchString(s) {
 		return 0, usage(fmt.Sprintf("%s is no hash: write all 16 digits, as in 0x8000000000000000", quoted(s)))
 	}
-	return sharding.ParseHash(s)
+	return keyspace.ParseHash(s)
 }
 
-// hashText returns a hash as rules and ranges write it.
-func hashText(h uint64) string { return fmt.Sprintf("0x%016x", h) }
-
-// unread classes an error about unreadable plans as damage.
+// unread is the error of plans that cannot be read.
 func unread(err error) error {
 	if errors.Is(err, core.ErrInvalid) {
 		return &exitError{exitDamaged, err}
@@ -95,7 +94,10 @@ func unread(err error) error {
 
 // ranged reads the map of the keyspace, which must exist.
 func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error) {
-	m, err := call(ctx, a, func(ctx context.Context) (*sharding.Map, error) { return sharding.ReadMap(ctx, b) })
+	m, err := call(ctx, a, func(ctx context.Context) (*sharding.Map, error) {
+		m, _, err := sharding.ReadPlans(ctx, b, seam.Key{})
+		return m, err
+	})
 	switch {
 	case err != nil:
 		return nil, unread(err)
@@ -105,12 +107,15 @@ func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error)
 	return m, nil
 }
 
-// aside reads why shards are meant to have no owner. The returned function is never nil, so callers
-// can continue if the plans cannot be read.
-func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
-	why, err := call(ctx, a, func(ctx context.Context) (func(string) core.Aside, error) { return sharding.ReadAside(ctx, b) })
+// aside reads why shards are not meant to have an owner. The function that it returns is never
+// nil, so that callers can go on where the plans cannot be read.
+func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) seam.Aside, error) {
+	why, err := call(ctx, a, func(ctx context.Context) (func(string) seam.Aside, error) {
+		_, why, err := sharding.ReadPlans(ctx, b, seam.Key{})
+		return why, err
+	})
 	if err != nil {
-		return func(string) core.Aside { return core.Aside{} }, unread(err)
+		return func(string) seam.Aside { return seam.Aside{} }, unread(err)
 	}
 	return why, nil
 }
@@ -154,11 +159,11 @@ func (a *app) printRanges(ctx context.Context, b core.Backend, m *sharding.Map) 
 	for _, s := range v.Shards {
 		nodes[string(s.Shard)] = newShardOut(s, live).Node
 	}
-	out := rangesOut{Keyspace: m.Keyspace.Name, Hash: cmp.Or(m.Keyspace.Hash, sharding.HashMixed), Number: m.Number, Ranges: []rangeOut{}}
+	out := rangesOut{Keyspace: m.Keyspace.Name, Hash: cmp.Or(m.Keyspace.Hash, keyspace.HashMixed), Number: m.Number, Ranges: []rangeOut{}}
 	t := &table{head: []string{"SHARD", "FROM", "TO", "SHARE", "NODE"}}
 	for shard, r := range m.All() {
 		x := rangeOut{Shard: shard, Share: share(r), Node: nodes[shard]}
-		x.From, x.To = r.Bounds()
+		x.From, x.To = keyspace.Bounds(r.From, r.To)
 		out.Ranges = append(out.Ranges, x)
 		t.add(x.Shard, x.From, x.To, fmt.Sprintf("%.4g%%", x.Share), x.Node)
 	}
@@ -190,8 +195,8 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 	if err != nil {
 		return err
 	}
-	if len(at) > sharding.MaxCuts {
-		return usage(fmt.Sprintf("--at is given %d times: at most %d hashes divide a range at once", len(at), sharding.MaxCuts))
+	if len(at) > keyspace.MaxCuts {
+		return usage(fmt.Sprintf("--at is given %d times: at most %d hashes divide a range at once", len(at), keyspace.MaxCuts))
 	}
 	var hashes []uint64
 	for _, text := range at {
@@ -210,7 +215,7 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 		if err != nil {
 			return nil, "", err
 		}
-		from, to := r.Bounds()
+		from, to := keyspace.Bounds(r.From, r.To)
 		if len(hashes) == 0 {
 			if r.To-r.From == 1 {
 				return nil, "", refused("the range of shard %q has one hash, %s: it cannot be split", shard, from)
@@ -222,11 +227,11 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 			case h == r.From:
 				return nil, "", refused("the range of shard %q begins at %s already", shard, from)
 			case !r.Has(h):
-				return nil, "", refused("hash %s is outside the range of shard %q: use one above %s and below %s", hashText(h), shard, from, to)
+				return nil, "", refused("hash %s is outside the range of shard %q: use one above %s and below %s", keyspace.FormatHash(h), shard, from, to)
 			}
 		}
-		if m.Len()+len(hashes) > sharding.MaxShards {
-			return nil, "", refused("there are %d ranges, and %d shards at most: merge some first", m.Len(), sharding.MaxShards)
+		if m.Len()+len(hashes) > keyspace.MaxShards {
+			return nil, "", refused("there are %d ranges, and %d shards at most: merge some first", m.Len(), keyspace.MaxShards)
 		}
 		var parts []string
 		for i, h := range hashes {
@@ -241,7 +246,7 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 }
 
 func rangeText(r sharding.Range) string {
-	from, to := r.Bounds()
+	from, to := keyspace.Bounds(r.From, r.To)
 	return from + " to " + to
 }
 
@@ -272,7 +277,7 @@ func (o *order) merge(cmd *cobra.Command, one, other string) error {
 			a, b, low, high = b, a, high, low
 		}
 		if low.To != high.From {
-			return nil, "", refused("shards %q and %q are no neighbours: the range of the one ends at %s, and that of the other begins at %s", a, b, hashText(low.To), hashText(high.From))
+			return nil, "", refused("shards %q and %q are no neighbours: the range of the one ends at %s, and that of the other begins at %s", a, b, keyspace.FormatHash(low.To), keyspace.FormatHash(high.From))
 		}
 		return []uint64{high.From}, fmt.Sprintf("shard %q answers for %s, and shard %q ends", a, rangeText(sharding.Range{From: low.From, To: high.To}), b), nil
 	})
@@ -286,7 +291,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 		return err
 	}
 	checked := first
-	checked.Kind, checked.Hash = kind, hashText(1) // before it asks the store
+	checked.Kind, checked.Hash = kind, keyspace.FormatHash(1) // before the store is asked
 	if err := checked.Validate(); err != nil {
 		return err
 	}
@@ -302,7 +307,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 		rules := make([]control.Rule, len(hashes))
 		for i, h := range hashes {
 			rules[i] = first
-			rules[i].Kind, rules[i].Hash = kind, hashText(h)
+			rules[i].Kind, rules[i].Hash = kind, keyspace.FormatHash(h)
 		}
 		check := func(ctx context.Context) error {
 			all, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })

@@ -15,6 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 func (a *app) readCommands() []*cobra.Command {
@@ -135,8 +137,8 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	for _, m := range v.Members {
 		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining, drained[m.Node],
 			m.Ineligible(), owned[m.Session], maps.Clone(m.Meta)}
-		delete(o.Meta, driver.IneligibleKey)
-		delete(o.Meta, driver.TroubleKey)
+		delete(o.Meta, mark.IneligibleKey)
+		delete(o.Meta, mark.TroubleKey)
 		out = append(out, o)
 		var meta []string
 		for _, k := range slices.Sorted(maps.Keys(o.Meta)) {
@@ -191,8 +193,8 @@ type shardOut struct {
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }
 
-// setAside fills in why a shard without an owner is meant to have none.
-func (o *shardOut) setAside(why func(shard string) core.Aside) {
+// setAside fills in why a shard without an owner is not meant to have one.
+func (o *shardOut) setAside(why func(shard string) seam.Aside) {
 	if x := why(string(o.Shard)); o.Node == "" {
 		o.Aside, o.AsideUntil = x.Why, x.Until
 	}

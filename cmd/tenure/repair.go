@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/certify"
 	"github.com/tenure-go/tenure/sharding"
@@ -67,7 +68,7 @@ func (a *app) repairCommands() []*cobra.Command {
 			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return repairs.repair(ctx, b, k) })
 		}}
 	repair.Flags().IntVar(&k.Shards, "shards", 0, "sharding.Keyspace.Shards of the members: with how many ranges it began")
-	repair.Flags().StringVar(&k.Hash, "hash", sharding.HashMixed, "sharding.Keyspace.Hash of the members")
+	repair.Flags().StringVar(&k.Hash, "hash", keyspace.HashMixed, "sharding.Keyspace.Hash of the members")
 	repair.Flags().IntVar(&k.Digits, "digits", 4, "sharding.Keyspace.Digits of the members")
 	removes := &order{a: a}
 	var confirm string

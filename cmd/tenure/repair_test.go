@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/sharding"
 )
 
 // TestRepair: plans that nobody can read are rebuilt as they were, once, and only then.
@@ -68,7 +67,7 @@ func (p *place) spoilPlans() {
 	defer b.Close()
 	o := a.conf.Options()
 	o.Node, o.LockDir, o.Logger = "spoiler", "none", slog.New(slog.DiscardHandler)
-	err = core.RunSingleton(p.t.Context(), b, sharding.AssignerShard, func(ctx context.Context, l *core.Lease) error {
+	err = core.RunSingleton(p.t.Context(), b, "_assigner", func(ctx context.Context, l *core.Lease) error {
 		seq, err := l.Append(ctx, []byte{99, 1})
 		if err == nil {
 			_, err = l.Commit(ctx, core.Trim(seq-1))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // open opens the store until the test ends.
@@ -218,7 +219,7 @@ func TestStatusOfTrouble(t *testing.T) {
 	_, b := p.open()
 	const trouble = `stuck since 2026-11-28T20:00:00Z: handler of shard "s": restart this process`
 	m, err := b.Join(t.Context(), core.Member{Session: "m", Node: "node-a", TTL: time.Hour,
-		MemberState: core.MemberState{Meta: map[string]string{driver.TroubleKey: trouble}}})
+		MemberState: core.MemberState{Meta: map[string]string{mark.TroubleKey: trouble}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +252,7 @@ func TestStatusOfTrouble(t *testing.T) {
 	if out, _ := p.run(exitOK, "who", "s"); !strings.Contains(out, trouble) {
 		t.Errorf("who: got %s", out)
 	}
-	if out, _ := p.run(exitOK, "members"); strings.Contains(out, driver.TroubleKey) {
+	if out, _ := p.run(exitOK, "members"); strings.Contains(out, mark.TroubleKey) {
 		t.Errorf("members: got %s", out)
 	}
 	p.bad(exitRefused, "its shard is free when its process ends", "resign", "s", "--yes")

@@ -27,8 +27,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultStartTimeout is the default of [Options.StartTimeout].
-const DefaultStartTimeout = 3 * time.Minute
+// defaultStartTimeout is the default of [Options.StartTimeout].
+const defaultStartTimeout = 3 * time.Minute
 
 // Limits of single steps.
 const (
@@ -45,8 +45,8 @@ type Options struct {
 	// Default: all possible cases.
 	Cases []string
 
-	// StartTimeout limits the pull of the image and the start of the store together. Default (0)
-	// DefaultStartTimeout.
+	// StartTimeout bounds the pull of the image and the start of the store, together.
+	// Default (0) 3 min.
 	StartTimeout time.Duration
 
 	// Required makes the test fail, instead of skipping it, if there is no engine or no image.
@@ -74,7 +74,7 @@ func Run(t *testing.T, image Image, o *Options) {
 			t.Errorf("tenure: removing the container of %s: %v", image.name, err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(o.StartTimeout, DefaultStartTimeout))
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(o.StartTimeout, defaultStartTimeout))
 	defer cancel()
 	switch err := s.start(ctx); {
 	case errors.Is(err, errUnavailable) && !o.Required:

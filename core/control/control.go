@@ -55,11 +55,11 @@ const (
 	Stop    Kind = "stop"    // Node may be stopped until Expires; it takes one of Away places
 )
 
-// MaxText limits Author, Writer, Reason and Result, in bytes each.
-const MaxText = 500
+// maxText limits Author, Writer, Reason and Result, in bytes each.
+const maxText = 500
 
-// MaxEffect limits Effect, in bytes.
-const MaxEffect = 256
+// maxEffect limits Effect, in bytes.
+const maxEffect = 256
 
 // The outcomes of a Resolve.
 const (
@@ -173,9 +173,9 @@ func (r *Rule) Validate() error {
 	for _, text := range []string{r.Author, r.Writer, r.Reason, r.Result} {
 		// Unprintable characters, such as direction marks, can hide the rest.
 		hidden := func(c rune) bool { return !unicode.IsPrint(c) }
-		if len(text) > MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+		if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
 			return invalid("author, writer, reason and result have at most %d bytes, without control and format characters: shorten %.40q",
-				MaxText, text)
+				maxText, text)
 		}
 	}
 	return nil
@@ -212,8 +212,8 @@ func (r *Rule) checkResolve() error {
 		return invalid("a rule %q has no effect, outcome, result, begin and repeats: leave them out", r.Kind)
 	case r.Kind != Resolve:
 		return nil
-	case len(r.Effect) > MaxEffect:
-		return invalid("the key %.40q... of an effect has %d bytes: the limit is %d", r.Effect, len(r.Effect), MaxEffect)
+	case len(r.Effect) > maxEffect:
+		return invalid("the key %.40q... of an effect has %d bytes: the limit is %d", r.Effect, len(r.Effect), maxEffect)
 	case r.Outcome != OutcomeDone && r.Outcome != OutcomeFailed && r.Outcome != OutcomeRepeat:
 		return invalid("the outcome %.40q of an effect is not known: use done, failed or repeat", r.Outcome)
 	case r.Result != "" && r.Outcome != OutcomeDone:

@@ -31,7 +31,7 @@ func TestValidate(t *testing.T) {
 		{Kind: control.Freeze, Author: "me", Reason: "an upgrade"},
 		{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Unix(1, 0), Sessions: []core.SessionID{"s1"}},
 		{Kind: control.Resolve, Shards: "s", Effect: "pay/1", Outcome: control.OutcomeDone, Result: "found", Began: time.Unix(1, 0)},
-		{Kind: control.Resolve, Shards: strings.Repeat("s", 128), Effect: strings.Repeat("e", control.MaxEffect), Outcome: control.OutcomeRepeat},
+		{Kind: control.Resolve, Shards: strings.Repeat("s", 128), Effect: strings.Repeat("e", 256), Outcome: control.OutcomeRepeat},
 	}
 	keys := map[string]bool{}
 	for _, r := range good {
@@ -48,7 +48,7 @@ func TestValidate(t *testing.T) {
 		{Kind: control.Drain, Node: "a", Shards: "s"}, {Kind: control.Pin, Node: "a"}, {Kind: control.Pin, Node: "a",
 			Shards: "s/*"},
 		{Kind: control.Pin, Node: "a", Shards: "_assigner"}, {Kind: control.Pin, Node: "a", Shards: "_*"},
-		{Kind: control.Freeze, Node: "a"}, {Kind: control.Freeze, Reason: strings.Repeat("x", control.MaxText+1)},
+		{Kind: control.Freeze, Node: "a"}, {Kind: control.Freeze, Reason: strings.Repeat("x", 501)},
 		{Kind: control.Freeze, Reason: "a\x1b[31m"}, {Kind: control.Freeze, Author: "a\u009b31m"},
 		{Kind: control.Stop, Node: "a", Away: 1}, {Kind: control.Stop, Node: "a", Expires: time.Unix(1, 0)},
 		{Kind: control.Stop, Node: "a", Away: -1, Expires: time.Unix(1, 0)}, {Kind: control.Stop, Away: 1, Expires: time.Unix(1, 0)},
@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 		{Kind: control.Resolve, Effect: "pay/1", Outcome: control.OutcomeDone},
 		{Kind: control.Resolve, Shards: "s*", Effect: "a", Outcome: "done"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a b", Outcome: "done"}, {Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "odd"},
-		{Kind: control.Resolve, Shards: "s", Effect: strings.Repeat("e", control.MaxEffect+1), Outcome: "done"},
+		{Kind: control.Resolve, Shards: "s", Effect: strings.Repeat("e", 257), Outcome: "done"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "failed", Result: "x"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "done", Result: "a\x1b[31m"}, {Kind: control.Freeze, Effect: "a"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "done", Repeats: -1}, {Kind: control.Freeze, Repeats: 1},
@@ -127,8 +127,8 @@ func TestReadBounded(t *testing.T) {
 	}
 	defer b.Close()
 	rule := func(i int) core.Op {
-		r := control.Rule{Kind: control.Drain, Node: fmt.Sprintf("node-%05d", i), Reason: strings.Repeat("<", control.MaxText),
-			Author: strings.Repeat("<", control.MaxText), Writer: strings.Repeat("<", control.MaxText)}
+		r := control.Rule{Kind: control.Drain, Node: fmt.Sprintf("node-%05d", i), Reason: strings.Repeat("<", 500),
+			Author: strings.Repeat("<", 500), Writer: strings.Repeat("<", 500)}
 		op, err := control.Put(&r)
 		if err != nil {
 			t.Fatal(err)

@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// MaxDamaged is the largest number of damaged records that one View names.
-const MaxDamaged = 64
-
 // maxDamagedText limits the bytes of each text in a DamagedError.
 const maxDamagedText = 256
 

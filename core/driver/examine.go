@@ -1,10 +1,6 @@
 package driver
 
-import (
-	"context"
-	"fmt"
-	"time"
-)
+import "context"
 
 // Finding is an Examiner's result about one setting of the store, right of this user, or clock.
 type Finding struct {
@@ -21,17 +17,4 @@ type Examiner interface {
 	// leaves out anything that the user may not read. The findings are for people, and differ
 	// from version to version.
 	Examine(ctx context.Context) ([]Finding, error)
-}
-
-// ClockFinding compares a server's clock with this machine's clock before and after it was read.
-// The finding only informs, because Tenure compares no clocks.
-func ClockFinding(before, server, after time.Time) Finding {
-	middle := before.Add(after.Sub(before) / 2)
-	off := server.Sub(middle).Round(time.Millisecond)
-	within := (after.Sub(before)/2 + time.Millisecond).Round(time.Millisecond)
-	f := Finding{Name: "clock", Value: fmt.Sprintf("the server's is %v ahead of this machine's, within %v", off, within)}
-	if off < 0 {
-		f.Value = fmt.Sprintf("the server's is %v behind this machine's, within %v", -off, within)
-	}
-	return f
 }

@@ -97,17 +97,17 @@ func (t TLSFiles) Config() (*tls.Config, error) {
 func readRegular(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
-		return nil, WithoutPath(err)
+		return nil, withoutPath(err)
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	if info, err := f.Stat(); err != nil {
-		return nil, WithoutPath(err)
+		return nil, withoutPath(err)
 	} else if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
-		return nil, WithoutPath(err)
+		return nil, withoutPath(err)
 	}
 	if int64(len(text)) > most {
 		return nil, fmt.Errorf("the file has more than %d bytes", most)
@@ -115,8 +115,8 @@ func readRegular(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// WithoutPath returns the error of a file operation without the file's name.
-func WithoutPath(err error) error {
+// withoutPath returns the error of a file operation without the file's name.
+func withoutPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
 	}

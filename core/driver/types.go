@@ -97,21 +97,19 @@ type MemberState struct {
 	Update UpdateNo `json:"update,omitempty"`
 }
 
-// IneligibleKey is the key of MemberState.Meta under which a member that is not eligible
-// publishes the reason. Core writes it; a backend stores it like any other.
-const IneligibleKey = "_ineligible"
+// Keys of MemberState.Meta that core writes: see internal/mark.
+const (
+	ineligibleKey = "_ineligible"
+	troubleKey    = "_trouble"
+)
 
 // Ineligible returns the reason why the member should not own shards, as it published it; empty
 // if it is eligible.
-func (st *MemberState) Ineligible() (why string) { return st.Meta[IneligibleKey] }
-
-// TroubleKey is the key of MemberState.Meta under which a member that needs an operator's help
-// publishes the reason. Core writes it, as it does IneligibleKey.
-const TroubleKey = "_trouble"
+func (st *MemberState) Ineligible() (why string) { return st.Meta[ineligibleKey] }
 
 // Trouble returns the problems that an operator must fix: calls that the store denies the member,
 // or a stuck handler. It is empty if there are none.
-func (st *MemberState) Trouble() (what string) { return st.Meta[TroubleKey] }
+func (st *MemberState) Trouble() (what string) { return st.Meta[troubleKey] }
 
 // Beat is a session and the version that its last heartbeat gave its record.
 type Beat struct {
@@ -302,7 +300,7 @@ type View struct {
 	Beats []Beat
 	// Shards lists the shards whose record changed since the cursor (with Reset, all shards).
 	Shards []ShardState
-	// Damaged names records of shards and members that cannot be read (D1), up to MaxDamaged:
+	// Damaged names records of shards and members that cannot be read (D1), up to 64:
 	// those found since the cursor, or all with Reset.
 	Damaged []*DamagedError
 	// Floor is set with Reset only. It is the value to which the namespace's tokens were last

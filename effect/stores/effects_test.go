@@ -72,7 +72,7 @@ type payer struct {
 }
 
 func (p *payer) options(l *core.Lease) *effect.Options {
-	o := &effect.Options{Concurrent: atOnce, MaxInDoubt: effect.MaxMaxInDoubt, Attempts: 20, BackoffMin: 5 * time.Millisecond,
+	o := &effect.Options{Concurrent: atOnce, MaxInDoubt: 10_000, Attempts: 20, BackoffMin: 5 * time.Millisecond,
 		BackoffMax: 200 * time.Millisecond, Deadline: 4 * time.Second, OnError: func(error) {}}
 	if p.Mode == keyed {
 		o.Repeatable = true
@@ -345,7 +345,7 @@ func (f *chaos) finish(b core.Backend) {
 
 // check compares the records with the charges.
 func (f *chaos) check(b core.Backend) {
-	open, err := effect.ReadOpen(f.Context(), b, shard, effect.MaxMaxInDoubt)
+	open, err := effect.ReadOpen(f.Context(), b, shard, 10_000)
 	if err != nil {
 		f.Fatal(err)
 	}

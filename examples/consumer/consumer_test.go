@@ -20,8 +20,8 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
-	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
@@ -184,7 +184,7 @@ func TestShards(t *testing.T) {
 	if err := c.Section("sharding", &s); err != nil {
 		t.Fatal(err)
 	}
-	configured, err := sharding.Expand(s.Shards...)
+	configured, err := keyspace.Expand(s.Shards...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func openModel(ctx context.Context, path string) (*model, error) {
 	}
 	db.SetMaxOpenConns(1) // one file, one writer
 	m := &model{db: db}
-	m.applier, err = follower.NewSQL(db, follower.SQLite, "model", apply, nil)
+	m.applier, err = follower.NewSQL(db, "sqlite", "model", apply, nil)
 	if err == nil {
 		err = m.applier.Create(ctx)
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 	"github.com/tenure-go/tenure/tenurefx"
@@ -485,7 +486,7 @@ func (o *ranges) await(begins bool, hashes ...uint64) {
 	o.t.Helper()
 	wrong := 0
 	if !ample.Soon(o.t.Context(), func() bool {
-		m, err := sharding.ReadMap(o.t.Context(), o.b)
+		m, _, err := sharding.ReadPlans(o.t.Context(), o.b, seam.Key{})
 		if err != nil {
 			o.t.Fatal(err)
 		}

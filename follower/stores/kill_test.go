@@ -68,7 +68,7 @@ func keep(ctx context.Context, way, folder string) (follower.Applier, func() err
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := follower.NewSQL(db, follower.SQLite, "test", insertEffects, nil)
+		s, err := follower.NewSQL(db, driver.SQLite, "test", insertEffects, nil)
 		return s, db.Close, err
 	}
 	path := filepath.Join(folder, "effects")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
@@ -45,7 +46,7 @@ func insertEffects(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
 
 func newSQL(t testing.TB, db *sql.DB, apply follower.SQLApplyFunc) *follower.SQL {
 	t.Helper()
-	s, err := follower.NewSQL(db, follower.SQLite, "test", apply,
+	s, err := follower.NewSQL(db, driver.SQLite, "test", apply,
 		&follower.SQLOptions{Restore: func(ctx context.Context, tx *sql.Tx, s *follower.Snapshot) error {
 			_, err := tx.ExecContext(ctx, "DELETE FROM effects WHERE shard = ?", s.Shard)
 			return err
@@ -193,11 +194,11 @@ func TestSQLDialects(t *testing.T) {
 	for _, c := range []struct {
 		kind    servers.Kind
 		driver  string
-		dialect follower.Dialect
+		dialect driver.Dialect
 		insert  string
 	}{
-		{servers.Postgres, "pgx", follower.Postgres, "INSERT INTO effects VALUES ($1, $2, $3)"},
-		{servers.MariaDB, "mysql", follower.MySQL, "INSERT INTO effects VALUES (?, ?, ?)"},
+		{servers.Postgres, "pgx", driver.Postgres, "INSERT INTO effects VALUES ($1, $2, $3)"},
+		{servers.MariaDB, "mysql", driver.MySQL, "INSERT INTO effects VALUES (?, ?, ?)"},
 	} {
 		t.Run(string(c.kind), func(t *testing.T) {
 			t.Parallel()

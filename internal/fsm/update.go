@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // update replaces the state that this process publishes. Its number is greater than all before,
@@ -65,7 +66,7 @@ func (m *Machine) Public() driver.MemberState { return with(m.shown(), HostLockK
 
 // shown returns Public without the lock.
 func (m *Machine) shown() driver.MemberState {
-	return with(m.cfg.Member.MemberState, driver.IneligibleKey, m.cfg.Ineligible)
+	return with(m.cfg.Member.MemberState, mark.IneligibleKey, m.cfg.Ineligible)
 }
 
 // with returns the state with a value in its metadata, which it copies, unless the value

@@ -1,4 +1,5 @@
-// Package keyspace carries in a handler's context the shards that a shard's keys may move to.
+// Package keyspace has the names, hashes and limits of sets of shards. It also carries, in a
+// handler's context, which shards a shard's keys may go to.
 package keyspace
 
 import "context"

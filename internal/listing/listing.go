@@ -1,4 +1,5 @@
-// Package listing limits the bytes of one call of driver.Backend.List.
+// Package listing limits the bytes of one call of driver.Backend.List, and the damaged records of a
+// View.
 package listing
 
 import (
@@ -8,7 +9,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// page is the approximate number of bytes of values in one read.
+// MaxDamaged is the largest number of damaged records that one View names.
+const MaxDamaged = 64
+
+// page is about how many bytes of values one read may have.
 const page = 4 << 20
 
 // A Budget decides which values of a List are returned.

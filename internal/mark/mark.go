@@ -1,5 +1,6 @@
-// Package mark lets package sharding recognise members. Those that run a Manager have a mark, which
-// applications can neither set nor remove, and the sessions of one process begin alike.
+// Package mark has the metadata of members that Tenure writes, which applications can neither set nor
+// remove. Package sharding knows members by it: each member that runs a Manager has a mark. The
+// sessions of one process begin alike.
 package mark
 
 import (
@@ -11,6 +12,13 @@ import (
 // Key is the key of MemberState.Meta for members with a Manager. Applications may not use keys that
 // begin with "_".
 const Key = "_shards"
+
+// Keys of MemberState.Meta that core writes, which MemberState.Ineligible and Trouble read. A backend
+// stores them like any other.
+const (
+	IneligibleKey = "_ineligible" // the reason why a member is not eligible
+	TroubleKey    = "_trouble"    // the reason why a member needs an operator's help
+)
 
 type key struct{}
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // Why is the reason in the DamagedError.
@@ -23,12 +24,12 @@ func (f *Found) Set(shard driver.ShardID, found []*driver.DamagedError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = slices.DeleteFunc(f.all, func(d *driver.DamagedError) bool { return d.Shard == shard })
-	f.all = append(f.all, found[:min(len(found), driver.MaxDamaged-len(f.all))]...)
+	f.all = append(f.all, found[:min(len(found), listing.MaxDamaged-len(f.all))]...)
 }
 
 // Tell adds the items to a view.
 func (f *Found) Tell(v *driver.View) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v.Damaged = append(v.Damaged, f.all[:min(len(f.all), driver.MaxDamaged-len(v.Damaged))]...)
+	v.Damaged = append(v.Damaged, f.all[:min(len(f.all), listing.MaxDamaged-len(v.Damaged))]...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Limits of a Question.
@@ -45,10 +46,10 @@ type Question struct {
 	Look bool
 	// Silent are the sessions that were seen to make no heartbeat for their TTL.
 	Silent []core.SessionID
-	// Aside returns why a shard is meant to have no owner. Such shards do not count as unowned.
-	// Nil: there are none.
-	Aside func(shard string) core.Aside
-	// Writer, Author and Reason are kept with the rule.
+	// Aside says which shards are not meant to have an owner; nil: none. They do not count as
+	// unowned.
+	Aside func(shard string) seam.Aside
+	// Writer and the others are kept with the rule.
 	Writer, Author, Reason string
 }
 
@@ -402,8 +403,8 @@ func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.
 	return r
 }
 
-// unowned returns the number of shards that should have a living owner and have none.
-func (p *picture) unowned(aside func(string) core.Aside) int {
+// unowned counts the shards that no living member owns, though one should.
+func (p *picture) unowned(aside func(string) seam.Aside) int {
 	live := make(map[core.SessionID]bool, len(p.view.Members))
 	for _, m := range p.view.Members {
 		live[m.Session] = true

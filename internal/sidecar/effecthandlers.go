@@ -39,7 +39,10 @@ type outcomeBody struct {
 	payload
 }
 
-// decision returns the client's report: done with a result, or another state without one.
+// maxReason is the number of bytes of a reason that package effect keeps.
+const maxReason = 500
+
+// decision is what the client says: done with a result, or one of the other states without.
 func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 	valued := b.Text != nil || b.Base64 != nil
 	switch {
@@ -60,7 +63,7 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
 	// While the store hangs, an attempt outlasts its request: it must not keep a large body.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
-	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), effect.MaxReason)])
+	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), maxReason)])
 	return d, err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
@@ -91,7 +92,7 @@ func TestMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		// What happens before Run counts: it may say in which order shards are settled.
-		if err := e.Prefer(core.Preference{Shard: "c", First: "x"}, core.Preference{Shard: "b", First: "x"}); err != nil {
+		if err := e.Internal(seam.Key{}).Prefer(seam.Preference{Shard: "c", First: "x"}, seam.Preference{Shard: "b", First: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -100,14 +100,14 @@ type boardRow []any
 
 func newRow(o *core.Ownership, owner int) boardRow {
 	row := boardRow{o.Shard, owner, o.Token}
-	if o.Aside.Why == "" {
+	if o.Aside == "" {
 		return row
 	}
 	until := int64(0)
-	if !o.Aside.Until.IsZero() {
-		until = o.Aside.Until.UnixMilli()
+	if !o.AsideUntil.IsZero() {
+		until = o.AsideUntil.UnixMilli()
 	}
-	return append(row, cut(o.Aside.Why, maxAside), until)
+	return append(row, cut(o.Aside, maxAside), until)
 }
 
 // boardOwner is a number and the session that it stands for.
@@ -186,7 +186,7 @@ func (f *feed) changes(u *update, v *core.View) {
 	shown := v.Shards[:min(len(v.Shards), maxBoardShards)]
 	size := 0
 	for i := range shown {
-		if size += len(shown[i].Shard) + min(len(shown[i].Aside.Why), maxAside); size > maxBoardBytes {
+		if size += len(shown[i].Shard) + min(len(shown[i].Aside), maxAside); size > maxBoardBytes {
 			shown = shown[:i]
 			break
 		}
@@ -205,7 +205,7 @@ func (f *feed) diff(u *update, shown []core.Ownership) {
 			old = old[1:]
 		}
 		if len(old) > 0 && old[0].Shard == o.Shard {
-			same := old[0].Session == o.Session && old[0].Token == o.Token && old[0].Aside == o.Aside
+			same := old[0].Session == o.Session && old[0].Token == o.Token && old[0].Aside == o.Aside && old[0].AsideUntil.Equal(o.AsideUntil)
 			old = old[1:]
 			if same {
 				continue

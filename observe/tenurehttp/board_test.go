@@ -314,8 +314,8 @@ func TestAside(t *testing.T) {
 	}
 	until := time.UnixMilli(1_800_000_000_000).UTC()
 	source.change(func(v *core.View) {
-		v.Shards[2].Aside = core.Aside{Why: "in quarantine", Until: until}
-		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: core.Aside{Why: strings.Repeat("\u202e", 1000)}})
+		v.Shards[2].Aside, v.Shards[2].AsideUntil = "in quarantine", until
+		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: strings.Repeat("\u202e", 1000)})
 	})
 	e := next(func(e event) bool { return len(e.Shards) > 0 })
 	if e.Aside != 1 || len(e.Shards) != 2 || e.Shards[0] != [5]any{"orders-3", 3.0, 3.0, "in quarantine", 1.8e12} || e.Shards[1][4] != 0.0 ||
@@ -327,7 +327,7 @@ func TestAside(t *testing.T) {
 		len(v.Shards[3].Aside) > 110 || !v.Shards[3].AsideUntil.IsZero() || v.Shards[0].Aside != "" {
 		t.Errorf("got %+v", v)
 	}
-	source.change(func(v *core.View) { v.Shards[2].Aside = core.Aside{} })
+	source.change(func(v *core.View) { v.Shards[2].Aside, v.Shards[2].AsideUntil = "", time.Time{} })
 	if e := next(func(e event) bool { return len(e.Shards) > 0 }); e.Aside != 0 || !slices.Equal(e.Shards, [][5]any{{"orders-3", 3.0, 3.0}}) {
 		t.Errorf("got %+v, want the shard that is free again", e)
 	}
@@ -520,7 +520,7 @@ func TestOwnMemberIsShown(t *testing.T) {
 			MemberState: core.MemberState{Meta: map[string]string{"about": strings.Repeat("x", 2000)}}})
 	}
 	v.Members = append(v.Members, core.Member{Session: "T", Node: "self", TTL: 7 * time.Second})
-	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: core.Aside{Why: "merged"}}}
+	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: "merged"}}
 	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.MoveRevoked,
 		Err: fmt.Errorf("x: %w", core.ErrDrainBudget)}}
 	p := &painted{}

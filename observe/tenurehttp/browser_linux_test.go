@@ -185,8 +185,8 @@ func TestBrowserAside(t *testing.T) {
 	p := b.Open(serve(t, tenurehttp.Handler(source, nil)).URL+"/", browser.Options{Width: 1000, Height: 800})
 	p.Await(`document.getElementById("n-unowned").textContent === "1" && document.getElementById("tile-quarantined").hidden`)
 	source.change(func(v *core.View) {
-		v.Shards[2].Aside = core.Aside{Why: "in quarantine until noon", Until: time.Now().Add(time.Hour)}
-		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: core.Aside{Why: "its range was merged"}})
+		v.Shards[2].Aside, v.Shards[2].AsideUntil = "in quarantine until noon", time.Now().Add(time.Hour)
+		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: "its range was merged"})
 	})
 	p.Await(`document.getElementById("n-quarantined").textContent === "1" && !document.getElementById("tile-quarantined").hidden`)
 	p.Await(`document.getElementById("n-unowned").textContent === "0" && document.title.startsWith("1 in quarantine")`)
@@ -196,7 +196,7 @@ func TestBrowserAside(t *testing.T) {
 	p.Await(`document.getElementById("cell").textContent === "orders-4: nobody: its range was merged, token 1"`)
 	p.Press("ArrowLeft")
 	p.Await(`document.getElementById("cell").textContent === "orders-3: nobody: in quarantine until noon, token 3"`)
-	source.change(func(v *core.View) { v.Shards[2].Aside = core.Aside{} })
+	source.change(func(v *core.View) { v.Shards[2].Aside, v.Shards[2].AsideUntil = "", time.Time{} })
 	p.Await(`document.getElementById("tile-quarantined").hidden && document.querySelector("#log li").textContent.includes("1 shard out of quarantine")`)
 	if said := b.Complaints(); len(said) > 0 {
 		t.Errorf("the page complains: %q", said)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Limits of /may-stop.
@@ -160,9 +161,9 @@ func (s *stops) put(ctx context.Context) stopReply {
 	o := &core.Options{TTL: max(10*time.Second, s.backend.Info().Limits.MinTTL), CallTimeout: stopCall}
 	q := s.ask
 	q.Node, q.Silent, q.Writer = v.Node, v.Silent, "tenurehttp of node "+v.Node
-	q.Aside = func(shard string) core.Aside {
+	q.Aside = func(shard string) seam.Aside {
 		o, _ := v.Owner(shard)
-		return o.Aside
+		return seam.Aside{Why: o.Aside, Until: o.AsideUntil}
 	}
 	a, err := (&operator.Writer{Backend: s.backend, Options: o, Timeout: stopCall}).Ask(ctx, q)
 	switch {

@@ -68,6 +68,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -386,7 +387,7 @@ func (h *handler) count(v *core.View) counts {
 		h.counts.unowned, h.counts.reserved = v.Unowned()
 		h.counts.quarantined, h.counts.known = v.Quarantined(), 0
 		for i := range v.Shards {
-			if o := &v.Shards[i]; !driver.Reserved(o.Shard) && (o.Aside.Why == "" || !o.Aside.Until.IsZero()) {
+			if o := &v.Shards[i]; !driver.Reserved(o.Shard) && (o.Aside == "" || !o.AsideUntil.IsZero()) {
 				h.counts.known++
 			}
 		}
@@ -431,8 +432,8 @@ func meta(m *core.Member) map[string]string {
 		return m.Meta
 	}
 	own := maps.Clone(m.Meta)
-	delete(own, driver.IneligibleKey)
-	delete(own, driver.TroubleKey)
+	delete(own, mark.IneligibleKey)
+	delete(own, mark.TroubleKey)
 	return own
 }
 
@@ -531,7 +532,7 @@ func (h *handler) leader(v *core.View, r *http.Request) (int, any) {
 
 func shard(o core.Ownership) shardJSON {
 	return shardJSON{Shard: o.Shard, Node: o.Node, Session: string(o.Session), Token: o.Token,
-		Aside: cut(o.Aside.Why, maxAside), AsideUntil: o.Aside.Until}
+		Aside: cut(o.Aside, maxAside), AsideUntil: o.AsideUntil}
 }
 
 func (h *handler) view(v *core.View, r *http.Request) (int, any) {

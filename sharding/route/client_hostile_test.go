@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
@@ -104,8 +105,8 @@ func serve(t *testing.T, f http.HandlerFunc) (address string, hits *atomic.Int64
 	return s.URL, hits
 }
 
-// problem answers like a Handler.
-func problem(w http.ResponseWriter, status int, p route.Problem) {
+// answer answers like a Handler.
+func answer(w http.ResponseWriter, status int, p problem.Document) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(p)
@@ -178,7 +179,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 	for _, address := range []string{"http://127.0.0.1:" + port, "http://localhost:" + port} {
 		liar, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
+			answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
 		})
 		token++
 		x.tell(liar, token)
@@ -302,13 +303,13 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	})
 	var a, b string
 	a, as := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: b, Token: 50})
+		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: b, Token: 50})
 	})
 	b, bs := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "a", Address: a, Token: 60})
+		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "a", Address: a, Token: 60})
 	})
 	forged, forgeries := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 503, route.Problem{Type: route.ProblemLost})
+		answer(w, 503, problem.Document{Type: route.ProblemLost})
 	})
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -340,7 +341,7 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	}
 	former, formers := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	late, lates := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "former", Address: former, Token: 6})
+		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "former", Address: former, Token: 6})
 	})
 	if code, _, err := send(t.Context(), at(late, nil), strings.NewReader("body")); err != nil || code != 421 || formers.Load() > 0 {
 		t.Errorf("an owner that names a former one: %d %v after %d and %d requests", code, err, lates.Load(), formers.Load())

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -102,7 +103,7 @@ func TestClientIdleConnectionEnds(t *testing.T) {
 			t.Cleanup(transport.CloseIdleConnections)
 			client.base = transport
 			if err := client.table.apply(&ownersJSON{Version: "A.1", Full: true,
-				Keyspace: &keyspaceJSON{Name: "k", Hash: sharding.HashMixed, Digits: 4},
+				Keyspace: &keyspaceJSON{Name: "k", Hash: keyspace.HashMixed, Digits: 4},
 				Members:  map[string]map[string]string{"a": {DefaultAddressKey: "http://" + address}},
 				Shards:   []ownedJSON{{Shard: "k-0000", Range: &sharding.Range{}, Node: "a", Token: 1}}}, client.table.at); err != nil {
 				t.Fatal(err)

@@ -31,8 +31,8 @@
 //
 // # Answers
 //
-//	421 Misdirected Request    another member owns the shard; the body is a Problem with its
-//	                           node, address and token
+//	421 Misdirected Request    another member owns the shard; the body is a problem document
+//	                           with its node, address and token
 //	503 Service Unavailable    the shard has no owner now, or the owner could not be
 //	                           reached; see Retry-After
 //	502 Bad Gateway            the request was forwarded, and its answer lost: it may have

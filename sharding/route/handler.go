@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/peerdial"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -97,14 +98,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shard, err := h.o.Shard(r)
 	if errors.Is(err, sharding.ErrNoOwner) { // the router does not know the map of ranges yet
 		w.Header().Set("Retry-After", "1")
-		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
 		return
 	}
 	if err == nil {
 		err = core.CheckShard(shard)
 	}
 	if err != nil {
-		answer(w, Problem{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
 		return
 	}
 	if lease := h.e.Lease(shard); lease != nil {
@@ -118,7 +119,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, shard)
 		return
 	}
-	p := Problem{Type: ProblemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
+	p := problem.Document{Type: ProblemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
 		Node: owner.Node, Token: owner.Token, Detail: "nothing was done; ask the owner"}
 	to, err := CheckAddress(owner.Meta[h.o.AddressKey])
 	if err == nil && h.o.Allow != nil && !h.o.Allow(to) {
@@ -137,7 +138,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // forward sends the request to the owner, marked as forwarded.
-func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p Problem) {
+func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p problem.Document) {
 	proxy := &httputil.ReverseProxy{
 		Transport: h.o.Transport,
 		ErrorLog:  log.New(discard{}, "", 0), // the answer reports it

@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/problem"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -143,7 +146,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 // ServeHTTP implements http.Handler.
 func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, title, detail string) {
-		answer(w, Problem{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
+		answer(w, problem.Document{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
 	}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -166,7 +169,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
-		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
 		return
 	}
 	h := w.Header()
@@ -174,7 +177,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("ETag", `W/"`+version+`"`)
-	age, _ := o.e.News()
+	age, _ := o.e.Internal(seam.Key{}).News()
 	h.Set(newsAge, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	if crowded {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
@@ -316,7 +319,7 @@ func (o *owners) look() (*owned, chan struct{}, error) {
 	case errors.Is(err, sharding.ErrNoOwner), len(v.Members) == 0 && len(v.Shards) == 0:
 		return nil, nil, errNoNews
 	}
-	if age, fresh := o.e.News(); !fresh {
+	if age, fresh := o.e.Internal(seam.Key{}).News(); !fresh {
 		return nil, nil, fmt.Errorf("it has had no news from the store for %v", age.Round(time.Second))
 	}
 	if o.now == nil || v != o.view || ranges != o.ranges {
@@ -394,7 +397,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	at := map[string]int{}
 	if ranges != nil {
 		k := ranges.Keyspace
-		s.number, s.keyspace = ranges.Number, &keyspaceJSON{k.Name, cmp.Or(k.Hash, sharding.HashMixed), cmp.Or(k.Digits, 4)}
+		s.number, s.keyspace = ranges.Number, &keyspaceJSON{k.Name, cmp.Or(k.Hash, keyspace.HashMixed), cmp.Or(k.Digits, 4)}
 		s.shards = make([]ownedJSON, 0, ranges.Len())
 		for shard, r := range ranges.All() {
 			at[shard] = len(s.shards)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
@@ -89,7 +90,7 @@ func TestOwners(t *testing.T) {
 	f.even(a)
 	h := a.owners(nil)
 	w, full := get(t, h, "GET", "")
-	if !full.Full || full.Keyspace == nil || full.Keyspace.Name != "orders" || full.Keyspace.Hash != sharding.HashMixed || full.Keyspace.Digits != 4 ||
+	if !full.Full || full.Keyspace == nil || full.Keyspace.Name != "orders" || full.Keyspace.Hash != keyspace.HashMixed || full.Keyspace.Digits != 4 ||
 		full.Number == 0 || len(full.Members) != 1 || len(full.Members["a"]) != 1 || full.Members["a"]["http"] != "http://"+a.address ||
 		strings.Contains(w.Body.String(), "hidden") || w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%v %s", w.Header(), w.Body)

@@ -1,10 +1,7 @@
 package route
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,14 +9,15 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
 // Forwarded is the header of a request that a member has forwarded.
 const Forwarded = "Tenure-Forwarded"
 
-// Types of the problem documents (RFC 9457) of a Handler's answers.
+// Types of the problem documents (RFC 9457) of a Handler's answers. ProblemOwner's also has the
+// owner's node and token, and its address if it publishes one.
 const (
 	ProblemOwner       = "urn:tenure:route:owner"       // 421
 	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
@@ -28,65 +26,35 @@ const (
 	ProblemInvalid     = "urn:tenure:route:invalid"     // 400
 )
 
-// Problem is the body of such an answer.
-type Problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"`
-
-	Shard   string     `json:"shard,omitempty"`
-	Node    string     `json:"node,omitempty"`    // of the owner
-	Address string     `json:"address,omitempty"` // of the owner; empty if it publishes none
-	Token   core.Token `json:"token,omitempty"`
-}
-
-// maxProblem is the largest part of a problem's body that is read, in bytes.
-const maxProblem = 64 << 10
-
 // retryAfter is the Retry-After of a 503, in seconds. Most hand-overs take less.
 const retryAfter = 1
 
-func answer(w http.ResponseWriter, p Problem) {
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Cache-Control", "no-store")
-	if p.Status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", strconv.Itoa(retryAfter))
+func answer(w http.ResponseWriter, d problem.Document) {
+	if d.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+	d.Write(w)
 }
 
 // Refuse answers a request like a Handler whose shard has no owner: nothing was done, and clients
 // try again. It is for the application's handler, if the lease ends as the request arrives, or a
 // Slice refuses its key.
 func Refuse(w http.ResponseWriter, shard string) {
-	answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
+	answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
-// ReadProblem returns the Problem of a response with which a Handler has refused a request, or nil.
-// Other responses, also with the same statuses, are the application's, and are left unread. Shard,
-// Node and Address in it are checked, and left out if they are not valid; Title and Detail are
-// quoted. It reads at most 64 KiB of a problem's body; the caller closes the body in any case.
-func ReadProblem(r *http.Response) *Problem {
+// readProblem returns the document of a response with which a Handler has refused a request, or
+// nil. Other responses, also with the same statuses, are the application's, and are left unread.
+// It leaves out Shard, Node and Address if they are not valid; Title and Detail are quoted.
+func readProblem(r *http.Response) *problem.Document {
 	switch r.StatusCode {
 	case http.StatusMisdirectedRequest, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusBadRequest:
 	default:
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/problem+json" {
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
-	var p Problem
-	if err != nil || boundjson.Unmarshal(body, maxProblem, 64, &p) != nil {
-		return nil
-	}
-	switch p.Type {
-	case ProblemOwner, ProblemUnowned, ProblemUnreachable, ProblemLost, ProblemInvalid:
-	default:
+	p, err := problem.Read(r, ProblemOwner, ProblemUnowned, ProblemUnreachable, ProblemLost, ProblemInvalid)
+	if p == nil || err != nil {
 		return nil
 	}
 	if core.CheckShard(p.Shard) != nil {
@@ -99,7 +67,7 @@ func ReadProblem(r *http.Response) *Problem {
 		p.Address = ""
 	}
 	p.Status, p.Detail, p.Title = r.StatusCode, fmt.Sprintf("%.500q", p.Detail), fmt.Sprintf("%.200q", p.Title)
-	return &p
+	return p
 }
 
 // maxAddress is the longest address, in bytes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
@@ -67,16 +68,16 @@ func TestMemberCutFromStore(t *testing.T) {
 	if age, _ := stuck.Age(); age < f.ttl {
 		t.Errorf("the map of a member that had no news for a TTL has the age %v", age)
 	}
-	if _, fresh := x.e.News(); fresh {
+	if _, fresh := x.e.Internal(seam.Key{}).News(); fresh {
 		t.Error("a member that is cut off has fresh news")
 	}
-	if age, fresh := a.e.News(); !fresh {
+	if age, fresh := a.e.Internal(seam.Key{}).News(); !fresh {
 		t.Errorf("the last news of a member beside its store are %v old", age)
 	}
 	x.link.Heal()
 	await(t, "a map of a member that has the store again", func() bool {
 		_, err := c.Owner("order-0")
-		_, fresh := x.e.News()
+		_, fresh := x.e.Internal(seam.Key{}).News()
 		return err == nil && fresh
 	})
 }

@@ -11,13 +11,15 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
 const (
 	maxLearnt  = 10_000           // owners that answers named and the map lacks
 	learntLife = 10 * time.Second // after it the map decides again
-	maxOwners  = sharding.MaxShards
+	maxOwners  = keyspace.MaxShards
 )
 
 // table is the map of owners that a Client keeps. It is safe for concurrent use.
@@ -88,7 +90,7 @@ func (t *table) confirm(at time.Time) {
 }
 
 // learn records an owner that a member named, after the member at from refused.
-func (t *table) learn(p *Problem, to, from *url.URL) {
+func (t *table) learn(p *problem.Document, to, from *url.URL) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l, ok := t.learnt[p.Shard]; ok && *l.url == *from {

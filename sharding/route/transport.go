@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/problem"
 )
 
 // TransportOptions of a Transport.
@@ -118,19 +119,19 @@ func direct(r *http.Request, to *url.URL) {
 	r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
 }
 
-// refusal returns the Problem of an answer if nothing was done, or nil. The answer stays readable.
-func refusal(resp *http.Response) *Problem {
+// refusal returns the document of an answer if nothing was done, or nil. The answer stays readable.
+func refusal(resp *http.Response) *problem.Document {
 	if resp.StatusCode != http.StatusMisdirectedRequest && resp.StatusCode != http.StatusServiceUnavailable {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, problem.MaxBytes+1))
 	resp.Body = rest(body, resp.Body)
-	if err != nil || len(body) > maxProblem {
+	if err != nil || len(body) > problem.MaxBytes {
 		return nil
 	}
 	seen := *resp
 	seen.Body = rest(body, nil)
-	p := ReadProblem(&seen)
+	p := readProblem(&seen)
 	switch {
 	case p == nil:
 	case p.Type == ProblemOwner && resp.StatusCode == http.StatusMisdirectedRequest:

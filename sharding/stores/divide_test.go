@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/fleet"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -319,7 +320,7 @@ func TestDivide(t *testing.T) {
 // repair replaces the plans by an entry that no member understands, and rebuilds them.
 func (f *chaos) repair(b core.Backend) {
 	o := &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}
-	if err := core.RunSingleton(f.Context(), b, sharding.AssignerShard, func(ctx context.Context, l *core.Lease) error {
+	if err := core.RunSingleton(f.Context(), b, "_assigner", func(ctx context.Context, l *core.Lease) error {
 		seq, err := l.Append(ctx, []byte{99, 1})
 		if err == nil {
 			_, err = l.Commit(ctx, core.Trim(seq-1))
@@ -328,7 +329,7 @@ func (f *chaos) repair(b core.Backend) {
 	}, o); err != nil {
 		f.Fatal(err)
 	}
-	if m, err := sharding.ReadMap(f.Context(), b); !errors.Is(err, core.ErrInvalid) {
+	if m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{}); !errors.Is(err, core.ErrInvalid) {
 		f.Fatalf("the plans are %v: %v", m, err)
 	}
 	want, err := sharding.Repair(f.Context(), b, keyspace(), nil)
@@ -338,7 +339,7 @@ func (f *chaos) repair(b core.Backend) {
 	if _, err := sharding.Repair(f.Context(), b, keyspace(), o); err != nil {
 		f.Fatal(err)
 	}
-	if m, err := sharding.ReadMap(f.Context(), b); err != nil || shapeOf(m) != shapeOf(want) {
+	if m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{}); err != nil || shapeOf(m) != shapeOf(want) {
 		f.Fatalf("the map is %v: %v, want %v", m, err, want)
 	}
 }
@@ -352,7 +353,7 @@ func (f *chaos) disturb(b core.Backend, enough int) (made int) {
 		if since == patience {
 			f.Fatalf("no split or merge in %d rounds, after %d", patience, made)
 		}
-		m, err := sharding.ReadMap(f.Context(), b)
+		m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{})
 		if err == nil && m != nil {
 			if shape := shapeOf(m); before != shape {
 				made += difference(before, shape)
@@ -439,14 +440,14 @@ func (f *chaos) settle(b core.Backend) {
 		}
 		return len(waits) == 0
 	}) {
-		m, err := sharding.ReadMap(f.Context(), b)
+		m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{})
 		f.Fatalf("%v after the last fault nobody serves %v: %+v, %v", ample.Time, waits, m, err)
 	}
 }
 
 // whole checks that each item is at the shard that the map names.
 func (f *chaos) whole(b core.Backend) {
-	m, err := sharding.ReadMap(f.Context(), b)
+	m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -83,7 +83,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 	}
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: version,
 		New: func(t conformance.T) *conformance.Store {
 			d := &sqlfault.Database{DB: db, Namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}

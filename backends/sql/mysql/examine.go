@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/examine"
 )
 
 var _ driver.Examiner = (*Backend)(nil)
@@ -47,7 +48,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tenure: reading the server's clock: %w", err)
 	}
-	return append(x.findings(), driver.ClockFinding(before, server, after)), nil
+	return append(x.findings(), examine.Clock(before, server, after)), nil
 }
 
 // examined is the server's answer.

@@ -27,7 +27,7 @@ func TestConformanceIsolated(t *testing.T) {
 	for _, wait := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
 		t.Run(wait, func(t *testing.T) {
 			t.Parallel()
-			conformance.TestCases(t, conformance.Harness{Name: Name, New: func(conformance.T) *conformance.Store {
+			conformance.TestCases(t, conformance.Harness{Name: backendName, New: func(conformance.T) *conformance.Store {
 				return semiSynchronous(t, wait)
 			}}, "Chaos/IsolatedMaster", "Chaos/IsolatedReads")
 		})

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "mysql"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "mysql"
 
 // buckets is the number of counters that order the logs of a new namespace. A commit holds one
 // until it is durable.
@@ -73,7 +73,7 @@ func compile(prefix string, change ...func(string) string) (*sql.Statements, err
 
 func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
 	return sql.Config{
-		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
+		Name: backendName, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, CommitCalls: 2, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 500 * time.Millisecond,

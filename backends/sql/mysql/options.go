@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// DefaultPollPeriod is the time between two looks of a blocked Observe or TailLog
+	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog
 	// for other processes' changes, while something is under way.
-	DefaultPollPeriod = 50 * time.Millisecond
-	// DefaultIdlePollPeriod is the longest such time, after a quiet time.
-	DefaultIdlePollPeriod = 500 * time.Millisecond
-	// DefaultMaxConns limits the connections that write.
-	DefaultMaxConns = 4
+	defaultPollPeriod = 50 * time.Millisecond
+	// defaultIdlePollPeriod is the longest such time, after a quiet time.
+	defaultIdlePollPeriod = 500 * time.Millisecond
+	// defaultMaxConns limits the connections that write.
+	defaultMaxConns = 4
 )
 
 // Options for Open and Migrate. The zero value, and nil, work.
@@ -41,18 +41,17 @@ type Options struct {
 	// PollPeriod limits how late another process's change may be reported while something
 	// is under way: within 20 times PollPeriod a change was seen, or a claim, a hand-over,
 	// a join or an eviction made here, or a member has been silent for half its TTL.
-	// Default (0) DefaultPollPeriod; 1 ms to 10 s. A failover takes at most this much
+	// Default (0) 50 ms; 1 ms to 10 s. A failover takes at most this much
 	// longer.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
 	// IdlePollPeriod limits how late the first change after a quiet time may be reported.
 	// The time between two looks is a twentieth of the time since the last change, at most
 	// this period and a twentieth of the members' shortest TTL. It delays a failover by at
-	// most as much. Default (0) DefaultIdlePollPeriod; PollPeriod to 1 minute.
+	// most as much. Default (0) 500 ms; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
-	// MaxConns limits the connections that write. Default (0)
-	// DefaultMaxConns; 1 to 1000.
+	// MaxConns limits the connections that write. Default (0) 4; 1 to 1000.
 	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
 	// TLS, if set, replaces the DSN's settings of TLS. It is not changed.
@@ -74,13 +73,13 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.PollPeriod == 0 {
-		c.PollPeriod = DefaultPollPeriod
+		c.PollPeriod = defaultPollPeriod
 	}
 	if c.IdlePollPeriod == 0 {
-		c.IdlePollPeriod = max(DefaultIdlePollPeriod, c.PollPeriod)
+		c.IdlePollPeriod = max(defaultIdlePollPeriod, c.PollPeriod)
 	}
 	if c.MaxConns == 0 {
-		c.MaxConns = DefaultMaxConns
+		c.MaxConns = defaultMaxConns
 	}
 	if c.TablePrefix == "" {
 		c.TablePrefix = "tenure_"

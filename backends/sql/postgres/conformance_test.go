@@ -99,7 +99,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	version, _, _ = strings.Cut(version, " ") // without the distribution's addition
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "PostgreSQL " + version,
 		New: func(t conformance.T) *conformance.Store {
 			d := &sqlfault.Database{DB: db, Namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}

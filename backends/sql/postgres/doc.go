@@ -45,5 +45,5 @@
 //     ([Backend.RaiseFloor]) after such a loss. Open refuses synchronous_commit = off.
 //   - It measures no time, and compares no clock of the client or the server.
 //   - It does not end an application's open transaction. While that holds a fence, its
-//     shard cannot be taken. The server ends an idle one after [FenceIdleTimeout].
+//     shard cannot be taken. The server ends an idle one after 5 s.
 package postgres

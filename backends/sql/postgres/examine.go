@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/examine"
 )
 
 var _ driver.Examiner = (*Backend)(nil)
@@ -52,7 +53,7 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, dialect.Cause(ctx, fmt.Errorf("tenure: reading settings and rights: %w", err))
 	}
-	return append(x.findings(), driver.ClockFinding(before, server, time.Now())), nil
+	return append(x.findings(), examine.Clock(before, server, time.Now())), nil
 }
 
 // examined is the database's answer.

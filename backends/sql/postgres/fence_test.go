@@ -50,8 +50,8 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	var limit string
-	if err := byPgx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&limit); err != nil || limit != FenceIdleTimeout.String() {
-		t.Errorf("time-out %s, %v, want %v", limit, err, FenceIdleTimeout)
+	if err := byPgx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&limit); err != nil || limit != fenceIdleTimeout.String() {
+		t.Errorf("time-out %s, %v, want %v", limit, err, fenceIdleTimeout)
 	}
 
 	// A takeover waits for the transactions that hold the fence.

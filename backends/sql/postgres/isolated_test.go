@@ -22,7 +22,7 @@ import (
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Postgres)
-	conformance.TestCases(t, conformance.Harness{Name: Name, New: func(conformance.T) *conformance.Store {
+	conformance.TestCases(t, conformance.Harness{Name: backendName, New: func(conformance.T) *conformance.Store {
 		return synchronous(t, &Options{}).Store
 	}}, "Chaos/IsolatedMaster", "Chaos/IsolatedReads")
 }

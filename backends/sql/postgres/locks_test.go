@@ -94,7 +94,7 @@ func TestOwnerChangesWaitForFences(t *testing.T) {
 			if err := b.FenceTx(t.Context(), fenced, fence); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), FenceIdleTimeout/4)
+			ctx, cancel := context.WithTimeout(t.Context(), fenceIdleTimeout/4)
 			changed := change(ctx, fence)
 			cancel()
 			// If the server ended the idle transaction, nothing is wrong.

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// DefaultPollPeriod is the time between two looks of a blocked Observe or TailLog for
+	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog for
 	// changes without a notification, while something is under way.
-	DefaultPollPeriod = 50 * time.Millisecond
-	// DefaultIdlePollPeriod is the longest such time while notifications arrive.
-	DefaultIdlePollPeriod = 4 * time.Second
+	defaultPollPeriod = 50 * time.Millisecond
+	// defaultIdlePollPeriod is the longest such time while notifications arrive.
+	defaultIdlePollPeriod = 4 * time.Second
 	// polledIdlePeriod is the same without notifications.
 	polledIdlePeriod = 500 * time.Millisecond
-	// DefaultMaxConns limits the connections that write.
-	DefaultMaxConns = 4
-	// DefaultSchema is the schema that holds the tables.
-	DefaultSchema = "public"
+	// defaultMaxConns limits the connections that write.
+	defaultMaxConns = 4
+	// defaultSchema is the schema that holds the tables.
+	defaultSchema = "public"
 )
 
 // Options for Open and Migrate. The zero value, and nil, work.
@@ -49,7 +49,7 @@ type Options struct {
 	// PollPeriod limits how late another process's change may be reported if no
 	// notification comes, while something is under way: within 20 times PollPeriod a
 	// change was seen, or a claim, a hand-over, a join or an eviction made here, or a
-	// member has been silent for half its TTL. Default (0) DefaultPollPeriod; 1 ms to 10 s.
+	// member has been silent for half its TTL. Default (0) 50 ms; 1 ms to 10 s.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
 	// IdlePollPeriod limits how late a change may be reported if its notification was
@@ -58,7 +58,7 @@ type Options struct {
 	// While they are polled, it limits how late the first change after a quiet time may be
 	// reported. The time between two looks is then a twentieth of the time since the last
 	// change, at most this period and a twentieth of the shortest TTL. Default (0)
-	// DefaultIdlePollPeriod, and 500 ms with Pooler or NoNotify; PollPeriod to 1 minute.
+	// 4 s, and 500 ms with Pooler or NoNotify; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// Pooler is for connections through a pooler in transaction mode. Statements are
@@ -68,8 +68,7 @@ type Options struct {
 	// NoNotify turns off notifications (LISTEN and NOTIFY); changes are polled.
 	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
-	// MaxConns limits the connections that write. Default (0)
-	// DefaultMaxConns; 1 to 1000.
+	// MaxConns limits the connections that write. Default (0) 4; 1 to 1000.
 	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
 	// NoIncarnation is for a server that refuses pg_control_system or pg_walfile_name,
@@ -99,22 +98,22 @@ func (o *Options) withDefaults() (*Options, error) {
 	}
 	c.certificate = &driver.Certificate{}
 	if c.PollPeriod == 0 {
-		c.PollPeriod = DefaultPollPeriod
+		c.PollPeriod = defaultPollPeriod
 	}
 	if c.IdlePollPeriod == 0 {
-		c.IdlePollPeriod = max(DefaultIdlePollPeriod, c.PollPeriod)
+		c.IdlePollPeriod = max(defaultIdlePollPeriod, c.PollPeriod)
 		if c.Pooler || c.NoNotify {
 			c.IdlePollPeriod = max(polledIdlePeriod, c.PollPeriod)
 		}
 	}
 	if c.MaxConns == 0 {
-		c.MaxConns = DefaultMaxConns
+		c.MaxConns = defaultMaxConns
 	}
 	if c.TablePrefix == "" {
 		c.TablePrefix = "tenure_"
 	}
 	if c.Schema == "" {
-		c.Schema = DefaultSchema
+		c.Schema = defaultSchema
 	}
 	if !identifier.MatchString(c.Schema) {
 		return nil, fmt.Errorf("tenure: %w: schema %.80q: use lower-case letters, digits and \"_\", at most 63 bytes, a letter first", driver.ErrInvalid, c.Schema)

@@ -16,16 +16,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "postgres"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "postgres"
 
 // buckets is the number of counters that order the logs of a new namespace. A commit holds one
 // until it is durable.
 const buckets = 16
 
-// FenceIdleTimeout is the time after which the server ends a transaction that called FenceTx or
-// FencePgx and sends no further statement. Otherwise a suspended process would keep its shard.
-const FenceIdleTimeout = 5 * time.Second
+// fenceIdleTimeout is after how long the server ends a transaction in which
+// FenceTx or FencePgx was called and that sends no further statement. A stopped
+// process would otherwise keep its shard from being taken.
+const fenceIdleTimeout = 5 * time.Second
 
 // incarnation tells one history of a server from another (I2). A promotion and a recovery to a
 // point in time begin a new timeline. Another server has another identifier. pg_control_checkpoint
@@ -91,7 +92,7 @@ func compile(o *Options, change ...func(string) string) (*sql.Statements, error)
 
 func config(namespace string, o *Options, st *store, stmts *sql.Statements) sql.Config {
 	return sql.Config{
-		Name: Name, Namespace: namespace, Store: st, Statements: stmts, ShowsEarly: st.wait.forStandbys.Load,
+		Name: backendName, Namespace: namespace, Store: st, Statements: stmts, ShowsEarly: st.wait.forStandbys.Load,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 500 * time.Millisecond,
@@ -100,20 +101,21 @@ func config(namespace string, o *Options, st *store, stmts *sql.Statements) sql.
 	}
 }
 
-// limitIdle returns a statement that lowers the time-out of its transaction to FenceIdleTimeout.
+// limitIdle lowers the time-out of the transaction it runs in to fenceIdleTimeout.
 func limitIdle() string {
 	return fmt.Sprintf(`SELECT set_config('idle_in_transaction_session_timeout', '%d', true)
 WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '%[1]d ms'`,
-		FenceIdleTimeout.Milliseconds())
+		fenceIdleTimeout.Milliseconds())
 }
 
-// FenceTx checks a lease inside the caller's transaction on the same database, with any driver that
-// accepts $1. It locks the shard's row until that transaction ends. So the transaction's writes
-// take effect if and only if the fence is the shard's current grant when it commits (F1). Otherwise
-// the error is a *driver.FencedError with the current owner, and the caller must roll back.
-// ErrRetry means that the transaction cannot continue and may be tried again from its start. Fences
-// of one lease wait neither for each other nor for commits. The server ends the transaction if it
-// is idle for FenceIdleTimeout.
+// FenceTx checks a lease inside the caller's own transaction on the same
+// database, with any driver that knows $1: it locks the shard's row until that
+// transaction ends, so that what it writes takes effect if and only if the fence
+// is the shard's current grant when it commits (F1). Otherwise the error is a
+// *driver.FencedError with the owner as it is, and the caller must roll back.
+// ErrRetry means that the transaction cannot go on and may be tried again from its
+// start. Fences of one lease do not wait for each other, nor for commits. The
+// server ends the transaction if it idles for 5 s.
 func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)

@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	conformance.Test(t, conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "SQLite " + version,
 		New:     func(t conformance.T) *conformance.Store { return newHarness(t).store(t) },
 	})

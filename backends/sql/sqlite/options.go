@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// DefaultPollPeriod is the time between two looks of a blocked Observe or TailLog for
+	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog for
 	// other processes' changes that the file system did not report, while something is
 	// under way.
-	DefaultPollPeriod = 10 * time.Millisecond
-	// DefaultIdlePollPeriod is the longest such time while the file system reports
+	defaultPollPeriod = 10 * time.Millisecond
+	// defaultIdlePollPeriod is the longest such time while the file system reports
 	// changes.
-	DefaultIdlePollPeriod = 4 * time.Second
+	defaultIdlePollPeriod = 4 * time.Second
 )
 
 // Options for Open. The zero value, and nil, work.
@@ -24,8 +24,8 @@ type Options struct {
 	// system does not report it (see the package's documentation), while something is
 	// under way: within 20 times PollPeriod a change was seen, or a claim, a hand-over, a
 	// join or an eviction made here, or a member has been silent for half its TTL.
-	// Default (0) DefaultPollPeriod; 1 ms to 10 s. Changes made through the same Backend
-	// are reported immediately.
+	// Default (0) 10 ms; 1 ms to 10 s. Changes made through the same Backend
+	// are reported at once.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
 	// IdlePollPeriod limits how late a change may be reported if the file system missed
@@ -33,7 +33,7 @@ type Options struct {
 	// system without notifications it limits how late the first change after a quiet time
 	// may be reported. The time between two looks is then a twentieth of the time since
 	// the last change, at most this period and a twentieth of the shortest TTL.
-	// Default (0) DefaultIdlePollPeriod; PollPeriod to 1 minute.
+	// Default (0) 4 s; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// NoNotify turns off the file system's notifications; changes are polled. A bubble of
@@ -64,10 +64,10 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.PollPeriod == 0 {
-		c.PollPeriod = DefaultPollPeriod
+		c.PollPeriod = defaultPollPeriod
 	}
 	if c.IdlePollPeriod == 0 {
-		c.IdlePollPeriod = max(DefaultIdlePollPeriod, c.PollPeriod)
+		c.IdlePollPeriod = max(defaultIdlePollPeriod, c.PollPeriod)
 	}
 	if c.TablePrefix == "" {
 		c.TablePrefix = "tenure_"

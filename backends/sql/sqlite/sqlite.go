@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "sqlite"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "sqlite"
 
 // userWait is how long a connection of OpenDB waits for the write lock, in milliseconds, unless its
 // context ends earlier.
@@ -74,7 +74,7 @@ func placeholder(i int) string { return "?" + strconv.Itoa(i) }
 
 func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
 	return sql.Config{
-		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
+		Name: backendName, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 250 * time.Millisecond,

@@ -20,11 +20,11 @@ const anything = "*"
 // nor across from one wing to another of its floor. A package belongs to the first wing that
 // matches.
 var floors = [][][]string{
-	// The contract, and packages that describe an error or a peer.
-	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/listing", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
+	// The contract, and what says a word about an error or a peer.
+	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/examine", "internal/goexit", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
-	{{"internal/fsm", "internal/mark", "core/control"}},
-	// Writing and checking the machine's inputs and effects.
+	{{"internal/fsm", "internal/keyspace", "internal/mark", "internal/seam", "core/control"}},
+	// What the machine was given and did, written and checked.
 	{{"internal/trace"}},
 	// The runner. It knows no store, and rows forbids it.
 	{{"core"}},
@@ -61,8 +61,8 @@ var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/
 // one.
 var rows = []row{
 	{pkg: "core/driver"},
-	{pkg: "internal/fsm", allow: []string{"core/driver"}, deny: impure},
-	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/operator", "sharding"}},
+	{pkg: "internal/fsm", allow: []string{"core/driver", "internal/mark"}, deny: impure},
+	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/mark", "internal/operator", "internal/seam", "sharding"}},
 	{pkg: "observe/tenureprom", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover",
 		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
@@ -72,15 +72,18 @@ var rows = []row{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
 	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
-	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver"}},
+	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/seam"}},
 	{pkg: "core", allow: []string{
-		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
+		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/listing", "internal/mark", "internal/rhythm", "internal/seam", "internal/trace",
+		"internal/virtual",
 	}},
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
+	{pkg: "internal/seam", allow: []string{"core/driver"}},
 	{pkg: "internal/trace", allow: []string{"internal/boundjson", "core/driver", "internal/fsm"}},
 
+	{pkg: "internal/problem", allow: []string{"internal/boundjson", "core/driver"}},
 	{pkg: "internal/virtual"},
-	{pkg: "internal/keyspace"},
+	{pkg: "internal/keyspace", allow: []string{"core/driver", "internal/seam"}},
 	{pkg: "tenuretest", allow: []string{
 		"backends/memory", "core", "internal/proof/harness", "internal/proof/intercept", "internal/virtual",
 	}},
@@ -90,7 +93,7 @@ var rows = []row{
 
 	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/kvrecord",
 		"internal/kvkeys"}},
-	{pkg: "internal/oddkey", allow: []string{"core/driver"}},
+	{pkg: "internal/oddkey", allow: []string{"core/driver", "internal/listing"}},
 	{pkg: "internal/grants", allow: []string{"core/driver"}},
 	{pkg: "internal/kvrecord", allow: []string{"core/driver", "internal/grants"}},
 	{pkg: "internal/changelog", allow: []string{
@@ -108,7 +111,7 @@ var rows = []row{
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
 	{pkg: "backends/redis", allow: []string{
-		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
+		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/examine", "internal/kvkeys",
 	}},
 	{pkg: "backends/zookeeper", allow: []string{
 		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/route",
@@ -119,23 +122,24 @@ var rows = []row{
 	{pkg: "backends/sql/sqlite", allow: append([]string{
 		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
 	}, ofDialects...)},
-	{pkg: "backends/sql/postgres", allow: append([]string{"internal/goexit", "github.com/jackc/pgx/v5/..."}, ofDialects...)},
-	{pkg: "backends/sql/mysql", allow: append([]string{"internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
+	{pkg: "backends/sql/postgres", allow: append([]string{"internal/examine", "internal/goexit", "github.com/jackc/pgx/v5/..."}, ofDialects...)},
+	{pkg: "backends/sql/mysql", allow: append([]string{"internal/examine", "internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
 
 	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
-	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/peerdial", "sharding"}},
+	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/keyspace", "internal/peerdial", "internal/problem",
+		"internal/seam", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
 	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/goexit", "internal/keyspace",
-		"internal/mark", "internal/rhythm"}},
+		"internal/mark", "internal/rhythm", "internal/seam"}},
 
 	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
-	{pkg: "lock", allow: []string{"core", "core/driver"}},
+	{pkg: "lock", allow: []string{"core", "core/driver", "internal/seam"}},
 
-	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext"}},
+	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext", "internal/problem"}},
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{
 		"core/driver", "fence", "google.golang.org/grpc/...",
@@ -146,7 +150,7 @@ var rows = []row{
 		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
 	}},
 	{pkg: "conformance", allow: []string{
-		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
+		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/listing", "internal/proof/ample", "internal/proof/faultproxy",
 		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
@@ -187,6 +191,7 @@ var rows = []row{
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
 	{pkg: "internal/boundjson"},
 	{pkg: "internal/errtext"},
+	{pkg: "internal/examine", allow: []string{"core/driver"}},
 	{pkg: "internal/goexit"},
 	{pkg: "internal/listing", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
@@ -284,7 +289,7 @@ var anySize = map[string]string{
 
 // readers are packages that read untrusted data.
 var readers = []string{"backends/...", "core/...", "cmd/tenure", "effect", "fence/...", "follower", "internal/changelog", "internal/operator",
-	"internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
+	"internal/problem", "internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
 
 // unlisted are packages to which no application gives functions, or that exist for tests.
 var unlisted = []string{"bench/...", "cmd/...", "conformance/...", "core/driver", "deploy/...", "examples/...", "internal/...", "tenuretest", "tools/..."}

@@ -18,7 +18,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -242,8 +241,8 @@ func onZooKeeper(s settings) (*target, error) {
 				return "", err
 			}
 			defer c.Close()
-			defer context.AfterFunc(ctx, c.Close)() // no call of the client takes a context
-			top := s.text("root", zookeeper.DefaultRoot) + "/" + root
+			defer context.AfterFunc(ctx, c.Close)() // no call of the client's takes a context
+			top := s.text("root", "/tenure") + "/" + root
 			records, err := prune(c, top, slices.Contains(namespaces, root))
 			if gone := c.Delete(top, -1); gone == nil {
 				records++

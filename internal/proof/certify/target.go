@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
 )
@@ -133,7 +132,7 @@ func onPostgres(s settings) (*target, error) {
 		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
 			db := db()
 			defer db.Close()
-			prefix := `"` + s.text("schema", postgres.DefaultSchema) + `".` + s.text("table_prefix", "tenure_")
+			prefix := `"` + s.text("schema", "public") + `".` + s.text("table_prefix", "tenure_")
 			rows, err := deleteRows(ctx, db, prefix, slices.Concat(memberTables(), dataTables()), "$1", namespaces)
 			return removed(rows, namespaces), err
 		},

@@ -364,7 +364,7 @@ func wrappers() []wrapper {
 	must(err)
 	keys, args := b.Guard(core.Fence{}, nil)
 	must(func() error {`, `	}())`)},
-		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports, elsewhere+`
+		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports+"\t\"github.com/tenure-go/tenure/core/driver\"\n", elsewhere+`
 	password, tlsConfig := os.Args[1], &tls.Config{}`, reopened)},
 		{page: "docs/backends/zookeeper.md", has: "zookeeper.RaiseFloor(", text: opened(zooKeeperImports, onZooKeeper+begun, raised)},
 		{page: "docs/backends/zookeeper.md", has: "b.GuardOps(", text: opened("\t\"errors\"\n\t\"fmt\"\n\t\"time\"\n\t\"github.com/go-zookeeper/zk\"\n"+zooKeeperImports, onZooKeeper+`

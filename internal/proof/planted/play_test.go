@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/internal/trace"
 	"github.com/tenure-go/tenure/tenuretest"
 )
@@ -199,7 +200,7 @@ func move(ctx context.Context, m *tenuretest.Member, e *core.Elector) {
 		case 2:
 			_ = e.Update(call, func(st *driver.MemberState) { st.Priority = int32(x / 101 % 3) })
 		default:
-			_ = e.Prefer(core.Preference{Shard: shard, First: other(e, x)})
+			_ = e.Internal(seam.Key{}).Prefer(seam.Preference{Shard: shard, First: other(e, x)})
 		}
 		cancel()
 		if err := e.Contend(work, shard); err != nil && !errors.Is(err, core.ErrContended) {

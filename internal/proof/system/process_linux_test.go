@@ -23,7 +23,7 @@ func startMember(t *testing.T, l *launcher) *process {
 		t.Fatal(err)
 	}
 	p, err := l.start(memberConfig{
-		Opener: sqlite.Name, Options: options, Node: "m1", Process: "m1.1", Shards: []string{"s1"},
+		Opener: sqlite.Opener().Name, Options: options, Node: "m1", Process: "m1.1", Shards: []string{"s1"},
 		TTL: testTTL, Pace: time.Millisecond, Seed: 1,
 		History: filepath.Join(dir, "history"), Journal: filepath.Join(dir, "journal"),
 	})
