@@ -1,10 +1,10 @@
 package mysql
 
 import (
-	stdsql "database/sql"
+	"database/sql"
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -29,7 +29,7 @@ func TestBatchStatements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestLockedRow(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	sqlfault.CheckLocked(t, b, func(f driver.Fence) func() {
-		tx := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
+		tx := sqlfault.Tx(t, db, sql.LevelReadCommitted)
 		if err := b.FenceTx(t.Context(), tx, f); err != nil {
 			t.Fatal(err)
 		}

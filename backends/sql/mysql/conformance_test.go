@@ -2,14 +2,15 @@ package mysql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -64,7 +65,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
 	}
-	db, err := stdsql.Open("mysql", direct.Reveal())
+	db, err := sql.Open("mysql", direct.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 		t.Fatal(err)
 	}
 	version, _, _ = strings.Cut(version, " ") // without the distribution's addition
-	var doors []*stdsql.DB
+	var doors []*sql.DB
 	for _, other := range others {
 		doors = append(doors, setup.DB(t, other))
 	}
@@ -97,7 +98,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 				s.OpenOther = func(ctx context.Context) (driver.Backend, error) {
 					return openFaulty(ctx, other.Reveal(), d.Namespace, o, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
 				}
-				s.Guards = []conformance.Guard{certified(d.FenceTx(func(ctx context.Context) (*stdsql.Tx, error) {
+				s.Guards = []conformance.Guard{certified(d.FenceTx(func(ctx context.Context) (*sql.Tx, error) {
 					if begun.Add(1)%2 == 0 {
 						return db.BeginTx(ctx, nil)
 					}
@@ -130,7 +131,7 @@ func certified(g conformance.Guard) conformance.Guard {
 }
 
 // unbound removes the schema's checks, and gives columns wider types, as an administrator may.
-func unbound(t *testing.T, db *stdsql.DB) {
+func unbound(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT CONCAT('ALTER TABLE ', table_name, ' DROP CONSTRAINT ', constraint_name)
 FROM information_schema.table_constraints WHERE table_schema = database() AND constraint_type = 'CHECK'`)
@@ -167,7 +168,7 @@ func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
-	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
+	sqlfault.CheckBounds(t, b, func(string) *sql.DB { return db }, sqlfault.OfServers())
 }
 
 // TestWideRows is not parallel, because it counts allocations.
@@ -175,7 +176,7 @@ func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	unbound(t, db)
-	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
+	sqlfault.CheckWide(t, b, func(string) *sql.DB { return db }, sqlfault.OfServers())
 }
 
 func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sqlfault.Calls, how sqlfault.How) (driver.Backend, error) {
@@ -201,7 +202,7 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 	if err != nil {
 		return nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: st, Calls: calls, Wire: how.Wire}, stmts))
+	b, err := engine.New(ctx, config(namespace, opts, &enginetest.Store{Store: st, Calls: calls, Wire: how.Wire}, stmts))
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,7 @@ package mysql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -19,8 +19,8 @@ import (
 // prepared once on it. COMMIT is sent as a statement, because a Commit of database/sql cannot be
 // cancelled. Safe for concurrent use.
 type connections struct {
-	db        *stdsql.DB
-	stmts     *sql.Statements
+	db        *sql.DB
+	stmts     *engine.Statements
 	slots     chan struct{}
 	keep      int  // number that stay open without a call
 	certifies bool // see certifies
@@ -30,18 +30,18 @@ type connections struct {
 }
 
 type connection struct {
-	conn *stdsql.Conn
-	prep *sql.Prepared
+	conn *sql.Conn
+	prep *engine.Prepared
 	used bool // by an earlier call
 }
 
 // newConnections makes at most n connections, each of which runs the statements first.
-func newConnections(cfg *mysql.Config, stmts *sql.Statements, n int, on server, first ...string) (*connections, error) {
+func newConnections(cfg *mysql.Config, stmts *engine.Statements, n int, on server, first ...string) (*connections, error) {
 	c, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: opening the database: %w", err)
 	}
-	return &connections{db: stdsql.OpenDB(connector{c, append(on.settings(), first...)}), stmts: stmts,
+	return &connections{db: sql.OpenDB(connector{c, append(on.settings(), first...)}), stmts: stmts,
 		slots: make(chan struct{}, n), keep: n, certifies: on.certifies}, nil
 }
 
@@ -93,7 +93,7 @@ func (p *connections) acquire(ctx context.Context) (*connection, error) {
 		<-p.slots
 		return nil, fmt.Errorf("tenure: connecting: %w", err)
 	}
-	return &connection{conn: conn, prep: sql.Prepare(conn, p.stmts)}, nil
+	return &connection{conn: conn, prep: engine.Prepare(conn, p.stmts)}, nil
 }
 
 // release keeps an idle connection, or closes it if enough are kept.

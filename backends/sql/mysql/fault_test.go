@@ -2,12 +2,13 @@ package mysql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
@@ -28,7 +29,7 @@ func TestKilledAtCommit(t *testing.T) {
 		var id int
 		err := db.QueryRowContext(ctx, `SELECT id FROM information_schema.processlist
 WHERE user = ? AND id <> ? AND command IN ('Query', 'Execute') AND info IN ('COMMIT') LIMIT 1`, dsn.User(), last).Scan(&id)
-		if errors.Is(err, stdsql.ErrNoRows) {
+		if errors.Is(err, sql.ErrNoRows) {
 			return 0, nil
 		}
 		if err != nil {
@@ -78,12 +79,12 @@ func TestPings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	sqlfault.CheckPings(t, b, st, readConns)
+	enginetest.CheckPings(t, b, st, readConns)
 }
 
 // TestPageBytes: the rest of a log beyond a page is not sent.
@@ -136,7 +137,7 @@ func TestStoppedTransaction(t *testing.T) {
 	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
 	other := sqlfault.Join(t, b, "n3")
-	stopped := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	stopped := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, stopped, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE namespace = 'app' AND session = '"+string(other.ID())+"' LOCK IN SHARE MODE")
 	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
@@ -168,7 +169,7 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 		_, err := s.Commit(t.Context(), []driver.Write{sqlfault.PutOf(granted[0].Fence, 2, keys[0])})
 		return err
 	}
-	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	const lockShard = "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00000' FOR UPDATE"
 	sqlfault.Exec(t, other, lockShard)
 	if err := put(); !errors.Is(err, driver.ErrRetry) || number(err) != errLockWait {
@@ -178,7 +179,7 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The transaction with the fewest changes is the deadlock's victim.
-	other = sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other = sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "UPDATE tenure_items SET value = 'w' WHERE namespace = 'app' AND shard = 'shard-00000'")
 	committed := make(chan error, 1)
 	go func() { committed <- put() }()
@@ -219,7 +220,7 @@ func TestTooSlow(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -250,7 +251,7 @@ func TestFence(t *testing.T) {
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	fence := granted[0].Fence
-	for _, level := range []stdsql.IsolationLevel{stdsql.LevelReadCommitted, stdsql.LevelRepeatableRead, stdsql.LevelSerializable} {
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		first, old := sqlfault.Tx(t, db, level), sqlfault.Tx(t, db, level)
 		if err := b.FenceTx(t.Context(), first, fence); err != nil {
 			t.Fatalf("%v: %v", level, err)

@@ -5,7 +5,7 @@ import (
 	"embed"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -23,7 +23,7 @@ var files embed.FS
 // concurrent use. Its FenceTx works on any connection to the same server or cluster, whatever its
 // default database. A fence there and the commits of its shard wait for each other.
 type Backend struct {
-	*sql.Backend
+	*engine.Backend
 	my *store
 }
 
@@ -52,14 +52,14 @@ func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, err
 	if err != nil {
 		return nil, err
 	}
-	shared, err := sql.New(ctx, config(namespace, opts, st, stmts))
+	shared, err := engine.New(ctx, config(namespace, opts, st, stmts))
 	if err != nil {
 		return nil, err
 	}
 	return &Backend{Backend: shared, my: st}, nil
 }
 
-func compile(prefix string, change ...func(string) string) (*sql.Statements, error) {
+func compile(prefix string, change ...func(string) string) (*engine.Statements, error) {
 	text, err := files.ReadFile("statements.sql")
 	if err != nil {
 		return nil, err
@@ -68,11 +68,11 @@ func compile(prefix string, change ...func(string) string) (*sql.Statements, err
 	for _, c := range change {
 		file = c(file)
 	}
-	return sql.Compile(file, prefix, func(int) string { return "?" })
+	return engine.Compile(file, prefix, func(int) string { return "?" })
 }
 
-func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
-	return sql.Config{
+func config(namespace string, o *Options, st engine.Store, stmts *engine.Statements) engine.Config {
+	return engine.Config{
 		Name: backendName, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, CommitCalls: 2, WriteOps: 4096, WriteBytes: 1 << 20,

@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 const (
@@ -45,9 +45,9 @@ type store struct {
 	life *dialect.Life
 }
 
-var _ sql.Store = (*store)(nil)
+var _ engine.Store = (*store)(nil)
 
-func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.Statements) (_ *store, err error) {
+func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *engine.Statements) (_ *store, err error) {
 	on, err := prepareDatabase(ctx, cfg, o)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 }
 
 // transaction runs fn in a write transaction. fn's first statement begins it.
-func (s *store) transaction(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) transaction(ctx context.Context, on *connections, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -108,9 +108,9 @@ func (s *store) again(call func() error) error {
 
 // begin makes one attempt at a transaction. If another node's changes abort the transaction between
 // two statements, MariaDB may begin a new one without an error. That one lacks the savepoint.
-func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *engine.Tx) error) error {
 	return on.with(ctx, func(l *connection) (bool, error) {
-		tx := sql.NewTx(l.prep, nil)
+		tx := engine.NewTx(l.prep, nil)
 		mark := func(text string) (err error) {
 			if s.certifies {
 				_, err = l.conn.ExecContext(ctx, text)
@@ -134,47 +134,47 @@ func (s *store) begin(ctx context.Context, on *connections, fn func(context.Cont
 		if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
 			return false, commitFailed(err)
 		}
-		s.wake.Broadcast(tx.Woke() &^ sql.Watchers)
+		s.wake.Broadcast(tx.Woke() &^ engine.Watchers)
 		return true, nil
 	})
 }
 
-func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.data, fn)
 }
 
-func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
-	return s.transaction(ctx, s.data, func(ctx context.Context, tx *sql.Tx) error {
-		return fn(ctx, tx, func() (*sql.Tx, error) { return tx, nil })
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *engine.Tx, func() (*engine.Tx, error)) error) error {
+	return s.transaction(ctx, s.data, func(ctx context.Context, tx *engine.Tx) error {
+		return fn(ctx, tx, func() (*engine.Tx, error) { return tx, nil })
 	})
 }
 
-func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, true, fn)
 }
 
-func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, true, fn)
 }
 
-func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.pings, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.pings, false, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
 // reading runs fn on one of the connections, on one snapshot, or on one per statement.
-func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn 
 	return dialect.Cause(ctx, s.again(func() error { return s.read(ctx, on, snapshot, fn) }))
 }
 
-func (s *store) read(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) read(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *engine.Tx) error) error {
 	return on.with(ctx, func(l *connection) (bool, error) {
 		run := func(text string) error {
 			_, err := l.conn.ExecContext(ctx, text)
@@ -194,13 +194,13 @@ func (s *store) read(ctx context.Context, on *connections, snapshot bool, fn fun
 			err = run("START TRANSACTION READ ONLY")
 		}
 		if err == nil {
-			err = fn(ctx, sql.NewTx(l.prep, nil))
+			err = fn(ctx, engine.NewTx(l.prep, nil))
 		}
 		switch {
 		case stale(err):
 			return false, &staleError{err}
 		case number(err) == errReadOnlyOption || number(err) == errReadOnlyServer:
-			err = fmt.Errorf("%w: %w", sql.ErrReadOnly, err)
+			err = fmt.Errorf("%w: %w", engine.ErrReadOnly, err)
 		}
 		keep := true
 		if snapshot {
@@ -214,7 +214,7 @@ func (s *store) Check() error { return nil }
 
 func (s *store) Classify(err error) error { return notApplied(err) }
 
-func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
+func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of) }
 
 // Hears returns false, because the database has no notifications.
 func (s *store) Hears() bool { return false }

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -84,7 +85,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
 	}
-	db, err := stdsql.Open("pgx", direct.Reveal())
+	db, err := sql.Open("pgx", direct.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 
 // unbound removes the schema's checks, as an administrator may. Tables from before the checks lack
 // them too.
-func unbound(t *testing.T, db *stdsql.DB) {
+func unbound(t *testing.T, db *sql.DB) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `DO $$ DECLARE c record; BEGIN
   FOR c IN SELECT conrelid::regclass AS on_table, conname FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
@@ -133,7 +134,7 @@ func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
-	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, wide)
+	sqlfault.CheckBounds(t, b, func(string) *sql.DB { return db }, wide)
 }
 
 // TestWideRows is not parallel, because it counts allocations.
@@ -141,7 +142,7 @@ func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	unbound(t, db)
-	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, wide)
+	sqlfault.CheckWide(t, b, func(string) *sql.DB { return db }, wide)
 }
 
 // wide makes strings, and bytes, of the letter x.
@@ -170,8 +171,8 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 		return nil, err
 	}
 	cfg := config(namespace, opts, st, stmts)
-	cfg.Store = &sqlfault.Store{Store: st, Calls: calls, Wire: how.Wire}
-	b, err := sql.New(ctx, cfg)
+	cfg.Store = &enginetest.Store{Store: st, Calls: calls, Wire: how.Wire}
+	b, err := engine.New(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +181,7 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 
 // beginPgx begins a transaction of pgx on a connection of db. The connection is not used
 // again.
-func beginPgx(ctx context.Context, db *stdsql.DB, b driver.Backend) (*sqlfault.GuardedTx, error) {
+func beginPgx(ctx context.Context, db *sql.DB, b driver.Backend) (*sqlfault.GuardedTx, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err

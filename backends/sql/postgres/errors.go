@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -58,7 +58,7 @@ func notApplied(err error) error {
 	}
 	var e *pgconn.PgError
 	if errors.As(err, &e) && (e.Code == "55P03" || e.Code == "23502") { // lock not available in time; NULL for a row that does not exist
-		err = fmt.Errorf("%w: %w", sql.ErrUndecided, err)
+		err = fmt.Errorf("%w: %w", engine.ErrUndecided, err)
 	}
 	if text := explain(err); text != "" {
 		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, denied(err))

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
@@ -36,7 +37,7 @@ func TestKilledAtCommit(t *testing.T) {
 		var pid int
 		err := db.QueryRowContext(ctx, `SELECT CASE WHEN pg_terminate_backend(pid) THEN pid END FROM (SELECT pid FROM pg_stat_activity
   WHERE application_name = 'tenure' AND pid <> $1 AND state = 'active' AND query = 'COMMIT' LIMIT 1) AS committing`, last).Scan(&pid)
-		if errors.Is(err, stdsql.ErrNoRows) {
+		if errors.Is(err, sql.ErrNoRows) {
 			return 0, nil
 		}
 		last = pid
@@ -80,12 +81,12 @@ func TestPings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	sqlfault.CheckPings(t, b, st, readConns)
+	enginetest.CheckPings(t, b, st, readConns)
 }
 
 // TestPageBytes: the rest of a log beyond a page is not sent.
@@ -103,7 +104,7 @@ func TestStoppedTransaction(t *testing.T) {
 	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
 	other := sqlfault.Join(t, b, "n3")
-	stopped := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	stopped := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, stopped, "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE node = 'n3' FOR KEY SHARE")
 	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
@@ -139,7 +140,7 @@ func TestDeadlock(t *testing.T) {
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	sqlfault.Commit(t, s, sqlfault.PutOf(granted[0].Fence, 1, "k"))
 	db := setup.DB(t, dsn)
-	other := sqlfault.Tx(t, admin, stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, admin, sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_items WHERE key = 'k' FOR UPDATE")
 	committed := make(chan error, 1)
 	go func() {
@@ -170,7 +171,7 @@ func TestTooSlow(t *testing.T) {
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	for what, c := range map[string]struct {
 		op      driver.Op
@@ -372,10 +373,10 @@ func TestHints(t *testing.T) {
 	t.Parallel()
 	h := &link{self: "ME", of: "a/b"}
 	other := &link{self: "YOU", of: "a/b"}
-	const both = sql.Observers | sql.Tailers
-	for readers, want := range map[sql.Readers]sql.Readers{
-		0: 0, sql.Observers: sql.Observers, sql.Tailers: sql.Tailers, sql.Watchers: sql.Watchers, both: both,
-		sql.Observers | sql.Watchers: sql.Observers, sql.Tailers | sql.Watchers: both, sql.Everybody: both,
+	const both = engine.Observers | engine.Tailers
+	for readers, want := range map[engine.Readers]engine.Readers{
+		0: 0, engine.Observers: engine.Observers, engine.Tailers: engine.Tailers, engine.Watchers: engine.Watchers, both: both,
+		engine.Observers | engine.Watchers: engine.Observers, engine.Tailers | engine.Watchers: both, engine.Everybody: both,
 	} {
 		if got := h.heard(other.message(readers)); got != want {
 			t.Errorf("%q wakes %d, want %d", other.message(readers), got, want)
@@ -384,8 +385,8 @@ func TestHints(t *testing.T) {
 			t.Errorf("%q, which is its own, wakes %d", h.message(readers), got)
 		}
 	}
-	for message, want := range map[string]sql.Readers{
-		"YOU a/b": sql.Observers | sql.Tailers, "YOU.later a/b": sql.Observers | sql.Tailers, "YOU a": 0, "YOU.tailers a/b/c": 0, "": 0, "ME a/b": 0,
+	for message, want := range map[string]engine.Readers{
+		"YOU a/b": engine.Observers | engine.Tailers, "YOU.later a/b": engine.Observers | engine.Tailers, "YOU a": 0, "YOU.tailers a/b/c": 0, "": 0, "ME a/b": 0,
 	} {
 		if got := h.heard(message); got != want {
 			t.Errorf("%q wakes %d, want %d", message, got, want)
@@ -403,7 +404,7 @@ func FuzzHeard(f *testing.F) {
 		got := h.heard(message)
 		from, of, _ := strings.Cut(message, " ")
 		mine := from == h.self || strings.HasPrefix(from, h.self+".")
-		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^sql.Everybody != 0 {
+		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^engine.Everybody != 0 {
 			t.Errorf("%q wakes %d", message, got)
 		}
 	})

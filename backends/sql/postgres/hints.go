@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 // link carries hints by NOTIFY. NOTIFY locks the whole server when it commits, so it runs in no
@@ -28,13 +28,13 @@ func newLink(s *store, connect func(context.Context) (*pgx.Conn, error), channel
 }
 
 // Send notifies all listeners.
-func (l *link) Send(ctx context.Context, to sql.Readers) error {
+func (l *link) Send(ctx context.Context, to engine.Readers) error {
 	_, err := l.s.reads.Exec(ctx, "SELECT pg_notify($1, $2)", l.channel, l.message(to))
 	return err
 }
 
 // Listen hears until the connection or the context ends.
-func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)) error {
+func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error {
 	conn, err := l.connect(ctx)
 	if err != nil {
 		return err
@@ -59,12 +59,12 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)
 
 // message returns "process.readers namespace". It omits the readers if the hint is for all of them,
 // and the namespace if it is for none.
-func (l *link) message(to sql.Readers) string {
-	switch to &^ sql.Watchers {
-	case sql.Observers: // observers see heartbeats too
+func (l *link) message(to engine.Readers) string {
+	switch to &^ engine.Watchers {
+	case engine.Observers: // observers see heartbeats too
 		return l.self + ".observers " + l.of
-	case sql.Tailers:
-		if to == sql.Tailers {
+	case engine.Tailers:
+		if to == engine.Tailers {
 			return l.self + ".tailers " + l.of
 		}
 	case 0:
@@ -78,18 +78,18 @@ func (l *link) message(to sql.Readers) string {
 }
 
 // heard returns the readers that a message wakes.
-func (l *link) heard(message string) sql.Readers {
+func (l *link) heard(message string) engine.Readers {
 	from, of, _ := strings.Cut(message, " ")
 	self, readers, _ := strings.Cut(from, ".")
 	switch {
 	case of != l.of || self == l.self:
 		return 0
 	case readers == "observers":
-		return sql.Observers
+		return engine.Observers
 	case readers == "tailers":
-		return sql.Tailers
+		return engine.Tailers
 	case readers == "watchers":
-		return sql.Watchers
+		return engine.Watchers
 	}
-	return sql.Observers | sql.Tailers
+	return engine.Observers | engine.Tailers
 }

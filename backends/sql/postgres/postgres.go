@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -41,7 +41,7 @@ var files embed.FS
 // Backend is a namespace in a PostgreSQL database. It implements driver.Backend. Safe for
 // concurrent use.
 type Backend struct {
-	*sql.Backend
+	*engine.Backend
 	pg     *store
 	tables string // begins their names
 }
@@ -66,7 +66,7 @@ func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, err
 	if err != nil {
 		return nil, err
 	}
-	shared, err := sql.New(ctx, config(namespace, opts, st, stmts))
+	shared, err := engine.New(ctx, config(namespace, opts, st, stmts))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, err
 	return &Backend{Backend: shared, pg: st, tables: opts.tables()}, nil
 }
 
-func compile(o *Options, change ...func(string) string) (*sql.Statements, error) {
+func compile(o *Options, change ...func(string) string) (*engine.Statements, error) {
 	text, err := files.ReadFile("statements.sql")
 	if err != nil {
 		return nil, err
@@ -87,11 +87,11 @@ func compile(o *Options, change ...func(string) string) (*sql.Statements, error)
 	for _, c := range change {
 		file = c(file)
 	}
-	return sql.Compile(file, o.tables(), func(i int) string { return "$" + strconv.Itoa(i) })
+	return engine.Compile(file, o.tables(), func(i int) string { return "$" + strconv.Itoa(i) })
 }
 
-func config(namespace string, o *Options, st *store, stmts *sql.Statements) sql.Config {
-	return sql.Config{
+func config(namespace string, o *Options, st *store, stmts *engine.Statements) engine.Config {
+	return engine.Config{
 		Name: backendName, Namespace: namespace, Store: st, Statements: stmts, ShowsEarly: st.wait.forStandbys.Load,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
@@ -116,10 +116,10 @@ WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWE
 // ErrRetry means that the transaction cannot go on and may be tried again from its
 // start. Fences of one lease do not wait for each other, nor for commits. The
 // server ends the transaction if it idles for 5 s.
-func (b *Backend) FenceTx(ctx context.Context, tx *stdsql.Tx, fence driver.Fence) error {
+func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)
-		if errors.Is(err, stdsql.ErrNoRows) {
+		if errors.Is(err, sql.ErrNoRows) {
 			return false, nil
 		}
 		return err == nil, err
@@ -139,7 +139,7 @@ func (b *Backend) FencePgx(ctx context.Context, tx pgx.Tx, fence driver.Fence) e
 
 func (b *Backend) fence(ctx context.Context, fence driver.Fence, row func(text string, args []any, dest ...any) (bool, error)) error {
 	limited := false
-	return sql.FenceOn(ctx, b.Backend, fence, func(text string, args []any, dest ...any) (bool, error) {
+	return engine.FenceOn(ctx, b.Backend, fence, func(text string, args []any, dest ...any) (bool, error) {
 		if !limited {
 			limited = true
 			if _, err := row(limitIdle(), nil, new(string)); err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -73,7 +73,7 @@ func openHearing(t *testing.T, dsn servers.DSN, ears *ears) (driver.Backend, *st
 	st.hints = dialect.NewHints(st.life.Context(), &st.wake, newLink(st, connector(cfg), o.TablePrefix+"changed", "app"),
 		o.IdlePollPeriod)
 	st.hints.Start()
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -17,7 +17,7 @@ import (
 // two round trips, whatever the number of its statements. One goroutine at a time uses a runner.
 type runner struct {
 	conn   *pgx.Conn
-	stmts  *sql.Statements
+	stmts  *engine.Statements
 	begin  []string // sent before the first statement; none outside a transaction
 	wait   *waiting
 	begun  bool
@@ -29,30 +29,30 @@ type step struct {
 	name  string
 	text  string
 	args  []any
-	each  func(sql.Row) error
+	each  func(engine.Row) error
 	count *int64
 }
 
-var _ sql.Runner = (*runner)(nil)
+var _ engine.Runner = (*runner)(nil)
 
-func (r *runner) step(s sql.Statement, args []any) step {
+func (r *runner) step(s engine.Statement, args []any) step {
 	return step{name: s.String(), text: r.stmts.Text(s), args: args}
 }
 
-func (r *runner) Exec(ctx context.Context, s sql.Statement, args []any) (int64, error) {
+func (r *runner) Exec(ctx context.Context, s engine.Statement, args []any) (int64, error) {
 	st := r.step(s, args)
 	st.count = new(int64)
 	err := r.send(ctx, st)
 	return *st.count, err
 }
 
-func (r *runner) Query(ctx context.Context, s sql.Statement, args []any, each func(sql.Row) error) error {
+func (r *runner) Query(ctx context.Context, s engine.Statement, args []any, each func(engine.Row) error) error {
 	st := r.step(s, args)
 	st.each = each
 	return r.send(ctx, st)
 }
 
-func (r *runner) Queue(_ context.Context, s sql.Statement, args []any, each func(sql.Row) error) error {
+func (r *runner) Queue(_ context.Context, s engine.Statement, args []any, each func(engine.Row) error) error {
 	st := r.step(s, args)
 	st.each = each
 	r.queue = append(r.queue, st)
@@ -108,7 +108,7 @@ func (r *runner) send(ctx context.Context, last ...step) error {
 	for i := 0; i < len(steps) && err == nil; i++ {
 		err = steps[i].read(results)
 	}
-	if errors.Is(err, sql.ErrEnough) {
+	if errors.Is(err, engine.ErrEnough) {
 		err = nil
 	}
 	if closing := results.Close(); err == nil { // Close commits a statement outside a transaction
@@ -131,7 +131,7 @@ func (s *step) read(results pgx.BatchResults) error {
 		err = s.each(rows)
 	}
 	rows.Close()
-	if errors.Is(err, sql.ErrEnough) {
+	if errors.Is(err, engine.ErrEnough) {
 		return err
 	}
 	if err = errors.Join(err, rows.Err()); err != nil {

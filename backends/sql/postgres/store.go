@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 type store struct {
 	data, roster, reads, pings *pgxpool.Pool
 
-	stmts       *sql.Statements
+	stmts       *engine.Statements
 	write, read []string // statements that begin a transaction
 	single      []string // the same for single reads; only with a pooler, which keeps no settings
 	wake        dialect.Wake
@@ -52,9 +52,9 @@ type store struct {
 	life        *dialect.Life
 }
 
-var _ sql.Store = (*store)(nil)
+var _ engine.Store = (*store)(nil)
 
-func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sql.Statements) (_ *store, err error) {
+func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *engine.Statements) (_ *store, err error) {
 	cfg, err := parse(dsn, o)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 }
 
 // transaction runs fn in a write transaction on a connection of the pool.
-func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 		conn.Release()
 	}()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write, wait: &s.wait}
-	tx := sql.RunOn(r, s.stmts)
+	tx := engine.RunOn(r, s.stmts)
 	if err := fn(ctx, tx); err != nil {
 		r.rollback(ctx)
 		return dialect.Cause(ctx, notApplied(err))
@@ -149,49 +149,49 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 		r.rollback(ctx)
 		return dialect.Cause(ctx, commitFailed(err))
 	}
-	s.wake.Broadcast(tx.Woke() &^ sql.Watchers)
+	s.wake.Broadcast(tx.Woke() &^ engine.Watchers)
 	if s.hints != nil {
 		s.hints.Tell(tx.Woke())
 	}
 	return nil
 }
 
-func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.data, fn)
 }
 
-func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
-	return s.transaction(ctx, s.data, func(ctx context.Context, tx *sql.Tx) error {
-		return fn(ctx, tx, func() (*sql.Tx, error) { return tx, nil })
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *engine.Tx, func() (*engine.Tx, error)) error) error {
+	return s.transaction(ctx, s.data, func(ctx context.Context, tx *engine.Tx) error {
+		return fn(ctx, tx, func() (*engine.Tx, error) { return tx, nil })
 	})
 }
 
-func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, s.read, fn)
 }
 
-func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, s.read, fn)
 }
 
-func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.reads, s.single, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.reads, s.single, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.pings, s.single, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.pings, s.single, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
 // reading runs fn on a connection of the pool, after the statements in begin.
-func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	}
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin, wait: &s.wait}
-	if err = fn(ctx, sql.RunOn(r, s.stmts)); err == nil {
+	if err = fn(ctx, engine.RunOn(r, s.stmts)); err == nil {
 		err = r.commit(ctx)
 	}
 	r.rollback(ctx)
@@ -225,7 +225,7 @@ func (s *store) Check() error { return nil }
 
 func (s *store) Classify(err error) error { return notApplied(err) }
 
-func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
+func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of) }
 
 func (s *store) Hears() bool { return s.hints != nil && s.hints.Hears() }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 // waitingAge is how long an answer about the server's settings is valid. The question is sent
@@ -29,7 +29,7 @@ func (w *waiting) due() bool {
 }
 
 func (w *waiting) step() step {
-	return step{name: "synchronous", text: commitsWait, each: func(r sql.Row) error {
+	return step{name: "synchronous", text: commitsWait, each: func(r engine.Row) error {
 		var waits bool
 		err := r.Scan(&waits)
 		if err == nil {

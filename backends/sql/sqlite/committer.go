@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -25,7 +25,7 @@ const (
 type committer struct {
 	conn  *writer
 	check func() error
-	done  func(sql.Readers) // called after each commit
+	done  func(engine.Readers) // called after each commit
 
 	jobs    chan *job
 	next    *job // taken from jobs, but not fit for the last group
@@ -35,7 +35,7 @@ type committer struct {
 
 type job struct {
 	ctx   context.Context
-	fn    func(ctx context.Context, tx *sql.Tx) error
+	fn    func(ctx context.Context, tx *engine.Tx) error
 	end   func() // called after the transaction, if fn ran; such a job runs alone
 	state atomic.Int32
 	reply chan error
@@ -49,7 +49,7 @@ const (
 
 func (j *job) start() bool { return j.state.CompareAndSwap(waiting, running) }
 
-func newCommitter(conn *writer, check func() error, done func(sql.Readers)) *committer {
+func newCommitter(conn *writer, check func() error, done func(engine.Readers)) *committer {
 	l := &committer{
 		conn: conn, check: check, done: done,
 		jobs: make(chan *job), stop: make(chan struct{}), stopped: make(chan struct{}),
@@ -66,7 +66,7 @@ func (l *committer) close() error {
 }
 
 // do runs fn in a write transaction.
-func (l *committer) do(ctx context.Context, fn func(context.Context, *sql.Tx) error, end func()) error {
+func (l *committer) do(ctx context.Context, fn func(context.Context, *engine.Tx) error, end func()) error {
 	j := &job{ctx: ctx, fn: fn, end: end, reply: make(chan error, 1)}
 	select {
 	case l.jobs <- j:

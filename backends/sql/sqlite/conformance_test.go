@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -14,14 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func TestConformance(t *testing.T) {
-	db, err := stdsql.Open("sqlite", ":memory:")
+	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,15 +47,15 @@ type harness struct {
 
 // deniable is a store that refuses commits like a read-only file.
 type deniable struct {
-	sql.Store
+	engine.Store
 	h *harness
 }
 
-func (d deniable) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (d deniable) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if !d.h.denied.Load() {
 		return d.Store.WriteData(ctx, fn)
 	}
-	db, err := stdsql.Open("sqlite", "file:"+d.h.path+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+d.h.path+"?mode=ro")
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (h *harness) guard(t conformance.T) conformance.Guard {
 		_, err = d.DB.ExecContext(t.Context(), sqlfault.TextsTable)
 		return err
 	})
-	g := d.FenceTx(func(ctx context.Context) (*stdsql.Tx, error) {
+	g := d.FenceTx(func(ctx context.Context) (*sql.Tx, error) {
 		if err := opened(); err != nil {
 			return nil, err
 		}
@@ -162,7 +163,7 @@ func (h *harness) openStore(
 	if err != nil {
 		return nil, nil, err
 	}
-	stmts, err := sql.Compile(strings.NewReplacer(change...).Replace(string(text)), opts.TablePrefix, placeholder)
+	stmts, err := engine.Compile(strings.NewReplacer(change...).Replace(string(text)), opts.TablePrefix, placeholder)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -170,7 +171,7 @@ func (h *harness) openStore(
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: deniable{st, h}, Calls: &h.calls, Wire: w}, stmts))
+	b, err := engine.New(ctx, config(namespace, opts, &enginetest.Store{Store: deniable{st, h}, Calls: &h.calls, Wire: w}, stmts))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,7 +192,7 @@ func (h *harness) exec(ctx context.Context, suffix string, statements ...string)
 	return inTx(ctx, db, statements)
 }
 
-func inTx(ctx context.Context, db *stdsql.DB, statements []string) error {
+func inTx(ctx context.Context, db *sql.DB, statements []string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -241,7 +242,7 @@ func TestWideRows(t *testing.T) {
 }
 
 // openBeside opens a backend, and both of its files outside it.
-func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string) *stdsql.DB) {
+func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string) *sql.DB) {
 	t.Helper()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
 	b, err := h.open(t.Context(), "app", nil)
@@ -249,7 +250,7 @@ func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	beside := make(map[string]*stdsql.DB)
+	beside := make(map[string]*sql.DB)
 	for _, suffix := range []string{"", membersSuffix} {
 		db, err := OpenDB(h.path + suffix)
 		if err != nil {
@@ -264,7 +265,7 @@ func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string
 		}
 		beside[suffix] = db
 	}
-	return b, func(table string) *stdsql.DB {
+	return b, func(table string) *sql.DB {
 		switch table {
 		case "rosters", "nodes", "members", "beats", "departures":
 			return beside[membersSuffix]
@@ -357,7 +358,7 @@ func TestWakes(t *testing.T) {
 }
 
 // newStore opens a store that the caller closes, and returns the other parts of a backend.
-func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
+func newStore(t *testing.T) (*store, *Options, *engine.Statements) {
 	t.Helper()
 	o, err := (&Options{}).withDefaults()
 	if err != nil {
@@ -367,7 +368,7 @@ func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stmts, err := sql.Compile(string(text), o.TablePrefix, placeholder)
+	stmts, err := engine.Compile(string(text), o.TablePrefix, placeholder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +392,7 @@ func TestCauseOfRunningCall(t *testing.T) {
 		<-runs
 		cancel(driver.ErrFenced)
 	}()
-	err := st.WriteData(ctx, func(context.Context, *sql.Tx) error {
+	err := st.WriteData(ctx, func(context.Context, *engine.Tx) error {
 		close(runs)
 		<-end
 		return nil
@@ -403,14 +404,14 @@ func TestCauseOfRunningCall(t *testing.T) {
 
 // impatient gives up writes of one kind, which the store then makes.
 type impatient struct {
-	sql.Store
+	engine.Store
 	data, roster bool
 	late         sync.WaitGroup
 }
 
 var errTurnedAway = errors.New("turned away")
 
-func (s *impatient) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *impatient) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if !s.data {
 		return s.Store.WriteData(ctx, fn)
 	}
@@ -418,7 +419,7 @@ func (s *impatient) WriteData(ctx context.Context, fn func(context.Context, *sql
 	return errTurnedAway
 }
 
-func (s *impatient) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *impatient) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if !s.roster {
 		return s.Store.WriteRoster(ctx, fn)
 	}
@@ -437,7 +438,7 @@ func TestOpeningTurnsAway(t *testing.T) {
 	t.Parallel()
 	for _, roster := range []bool{true, false} {
 		st, o, stmts := newStore(t)
-		_, err := sql.New(t.Context(), config("app", o, &impatient{Store: st, roster: roster, data: !roster}, stmts))
+		_, err := engine.New(t.Context(), config("app", o, &impatient{Store: st, roster: roster, data: !roster}, stmts))
 		if !errors.Is(err, errTurnedAway) {
 			t.Error(err)
 		}
@@ -446,11 +447,11 @@ func TestOpeningTurnsAway(t *testing.T) {
 
 // hurried makes something happen before each snapshot of the roster.
 type hurried struct {
-	sql.Store
+	engine.Store
 	before func()
 }
 
-func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if s.before != nil {
 		s.before()
 	}
@@ -463,7 +464,7 @@ func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
 	roster := &hurried{Store: st}
-	b, err := sql.New(t.Context(), config("app", o, roster, stmts))
+	b, err := engine.New(t.Context(), config("app", o, roster, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"embed"
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
@@ -42,12 +42,12 @@ const (
 type database struct {
 	path  string
 	files []file
-	reads *stdsql.DB
+	reads *sql.DB
 	// anchor keeps SQLite from removing the write-ahead log or its index, so a missing one was
 	// removed by another program. As the oldest connection it has the log that belongs to the index,
 	// and writes it back at the end.
-	anchor    *stdsql.Conn
-	prep      *sql.Prepared
+	anchor    *sql.Conn
+	prep      *engine.Prepared
 	snaps     chan struct{} // one slot per read transaction
 	count     *transactions
 	committer *committer
@@ -72,7 +72,7 @@ func connector(dsn string) (sqldriver.Connector, error) {
 }
 
 // openDatabase opens a file and brings its schema up to date.
-func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *sql.Statements) (_ *database, err error) {
+func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *engine.Statements) (_ *database, err error) {
 	exists, err := checkPath(path)
 	if err != nil {
 		return nil, err
@@ -103,12 +103,12 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if err != nil {
 		return nil, err
 	}
-	d.reads = stdsql.OpenDB(c)
+	d.reads = sql.OpenDB(c)
 	// One connection more than the anchor and the read transactions use. The first use of a
 	// statement prepares it on another connection of the pool while the transaction holds one.
 	d.reads.SetMaxOpenConns(readers + 2)
 	d.reads.SetMaxIdleConns(readers + 2)
-	d.prep = sql.Prepare(d.reads, stmts)
+	d.prep = engine.Prepare(d.reads, stmts)
 	if err = d.settle(ctx); err == nil {
 		d.count, err = openTransactions(path, o.TablePrefix)
 	}
@@ -160,12 +160,12 @@ func (d *database) check() error {
 }
 
 // newWriter returns a connection for writes. SQLite does not wait for locks on it.
-func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *sql.Statements) (*writer, error) {
+func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *engine.Statements) (*writer, error) {
 	c, err := settled(on.path, 0, d, on.check)
 	if err != nil {
 		return nil, err
 	}
-	db := stdsql.OpenDB(c)
+	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(1)
 	w := &writer{path: on.path, db: db, stmts: stmts, count: count}
 	if err := whenFree(ctx, w.connect); err != nil {
@@ -229,19 +229,19 @@ func (d *database) writeBack() error {
 }
 
 // read runs fn on one snapshot.
-func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *engine.Tx) error) error {
 	select {
 	case d.snaps <- struct{}{}:
 		defer func() { <-d.snaps }()
 	case <-ctx.Done():
 		return fmt.Errorf("tenure: reading %s: %w", d.path, driver.Ended(ctx))
 	}
-	tx, err := d.reads.BeginTx(ctx, &stdsql.TxOptions{ReadOnly: true})
+	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return readFailed(d.path, fmt.Errorf("tenure: reading %s: %w", d.path, err))
 	}
 	defer tx.Rollback()
-	return readFailed(d.path, fn(ctx, sql.NewTx(d.prep, tx)))
+	return readFailed(d.path, fn(ctx, engine.NewTx(d.prep, tx)))
 }
 
 // prepareFile verifies that the file is a database that this program can use. After that it sets
@@ -251,7 +251,7 @@ func prepareFile(ctx context.Context, path string, migrations sqlschema.Migratio
 	if err != nil {
 		return err
 	}
-	db := stdsql.OpenDB(c)
+	db := sql.OpenDB(c)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	err = whenFree(ctx, func() error {
@@ -296,7 +296,7 @@ func whenFree(ctx context.Context, try func() error) error {
 	}
 }
 
-func schemaVersion(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrations) (int, error) {
+func schemaVersion(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migrations) (int, error) {
 	var n int
 	err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
 		migrations.Prefix+"schema").Scan(&n)
@@ -306,7 +306,7 @@ func schemaVersion(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.
 	return migrations.Version(ctx, conn)
 }
 
-func useWAL(ctx context.Context, conn *stdsql.Conn, path string) error {
+func useWAL(ctx context.Context, conn *sql.Conn, path string) error {
 	var mode string
 	if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = wal").Scan(&mode); err != nil {
 		return err
@@ -319,7 +319,7 @@ func useWAL(ctx context.Context, conn *stdsql.Conn, path string) error {
 
 // migrate reads the version again under the write lock, because another process may have just
 // migrated.
-func migrate(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrations) (err error) {
+func migrate(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migrations) (err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}

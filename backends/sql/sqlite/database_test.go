@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
@@ -36,7 +36,7 @@ func TestReadersCanPrepare(t *testing.T) {
 	go func() { entered.Wait(); close(inside) }()
 	for range readers {
 		done.Go(func() {
-			err := d.read(ctx, func(ctx context.Context, _ *sql.Tx) error {
+			err := d.read(ctx, func(ctx context.Context, _ *engine.Tx) error {
 				entered.Done()
 				<-inside
 				stmt, err := d.reads.PrepareContext(ctx, "SELECT 1")

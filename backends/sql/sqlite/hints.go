@@ -12,8 +12,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 // hintsSuffix names the file by which processes notify each other of commits. SQLite writes its log
@@ -46,7 +46,7 @@ type link struct {
 var _ dialect.Link = (*link)(nil)
 
 // Send writes to the slots of the given readers.
-func (l *link) Send(_ context.Context, to sql.Readers) error {
+func (l *link) Send(_ context.Context, to engine.Readers) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -61,13 +61,13 @@ func (l *link) Send(_ context.Context, to sql.Readers) error {
 		errs = append(errs, err)
 		return value
 	}
-	if to&sql.Observers != 0 {
+	if to&engine.Observers != 0 {
 		write(observersSlot)
 	}
-	if to&sql.Tailers != 0 {
+	if to&engine.Tailers != 0 {
 		write(tailersSlot)
 	}
-	if to&sql.Watchers != 0 {
+	if to&engine.Watchers != 0 {
 		l.own = write(watchersSlot)
 	}
 	if to == 0 {
@@ -124,7 +124,7 @@ func (l *link) replaced() bool {
 }
 
 // Listen hears until the context ends, or until the file is removed or replaced.
-func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)) (err error) {
+func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) (err error) {
 	if err := l.reopen(); err != nil {
 		return err
 	}
@@ -162,15 +162,15 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)
 
 // read returns the readers whose slots have changed, and updates last. Readers of this process know
 // its heartbeats already.
-func (l *link) read(last *[slots]uint64) (to sql.Readers, err error) {
+func (l *link) read(last *[slots]uint64) (to engine.Readers, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var now [slots * slotBytes]byte
 	if _, err := l.file.ReadAt(now[:], 0); err != nil && !errors.Is(err, io.EOF) { // it may be new
 		return 0, err
 	}
-	for slot, readers := range [slots]sql.Readers{
-		observersSlot: sql.Observers, tailersSlot: sql.Tailers, watchersSlot: sql.Watchers,
+	for slot, readers := range [slots]engine.Readers{
+		observersSlot: engine.Observers, tailersSlot: engine.Tailers, watchersSlot: engine.Watchers,
 	} {
 		value := binary.LittleEndian.Uint64(now[slot*slotBytes:])
 		if value != last[slot] && (slot != watchersSlot || value != l.own) {

@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 // lateRoster holds the first transaction on the roster until others are done.
 type lateRoster struct {
-	sql.Store
+	engine.Store
 	others func()
 }
 
-func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *sql.Tx) error) error {
+func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *engine.Tx) error) error {
 	if others := s.others; others != nil {
 		s.others = nil
 		others()
@@ -32,7 +32,7 @@ func TestLateJoinAfterRemoval(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
 	late := &lateRoster{Store: st}
-	b, err := sql.New(t.Context(), config("app", o, late, stmts))
+	b, err := engine.New(t.Context(), config("app", o, late, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -77,7 +77,7 @@ func TestHintsFile(t *testing.T) {
 	told := func() {
 		t.Helper()
 		ample.Wait(t, "the file system does not notify", func() bool { return a.Hears() && b.Hears() })
-		for _, kind := range []sql.Readers{sql.Observers, sql.Tailers, sql.Watchers} {
+		for _, kind := range []engine.Readers{engine.Observers, engine.Tailers, engine.Watchers} {
 			heard := b.Changed(kind)
 			a.hints.Tell(kind)
 			select {
@@ -88,8 +88,8 @@ func TestHintsFile(t *testing.T) {
 		}
 	}
 	told()
-	own := a.Changed(sql.Watchers)
-	a.hints.Tell(sql.Watchers)
+	own := a.Changed(engine.Watchers)
+	a.hints.Tell(engine.Watchers)
 	told() // it comes after the other one
 	select {
 	case <-own:

@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -10,7 +10,7 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -26,7 +26,7 @@ func TestLiveSettings(t *testing.T) {
 	}
 	defer user.Close()
 	for name, on := range map[string]interface {
-		QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
+		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	}{
 		"data, writes": st.data.committer.conn.conn, "data, reads": st.data.reads, "data, anchor": st.data.anchor,
 		"members, writes": st.members.committer.conn.conn, "members, heartbeats": st.members.beats.conn.conn, "members, claims": st.holder.conn, "members, reads": st.members.reads,
@@ -50,7 +50,7 @@ func TestSettingsAreAsserted(t *testing.T) {
 	st, _, _ := newStore(t)
 	defer st.Close()
 	plain := filepath.Join(t.TempDir(), "plain.db")
-	if db, err := stdsql.Open("sqlite", plain); err != nil {
+	if db, err := sql.Open("sqlite", plain); err != nil {
 		t.Fatal(err)
 	} else if _, err := db.ExecContext(t.Context(), "CREATE TABLE t (n)"); errors.Join(err, db.Close()) != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestSettingsAreAsserted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db := stdsql.OpenDB(asserted{plain, c.path, flushed, nil})
+		db := sql.OpenDB(asserted{plain, c.path, flushed, nil})
 		if err := db.PingContext(t.Context()); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.path) {
 			t.Errorf("connecting: %v, want ErrUnsupported that says %q", err, c.says)
 		}
@@ -78,7 +78,7 @@ func TestSettingsAreAsserted(t *testing.T) {
 func TestMembersAreLockedUntilCommit(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestMembersAreLockedUntilCommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := stdsql.OpenDB(c)
+	other := sql.OpenDB(c)
 	defer other.Close()
 	conn, err := other.Conn(t.Context())
 	if err != nil {

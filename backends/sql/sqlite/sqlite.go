@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -25,8 +25,8 @@ const userWait = 60_000
 // Backend is a namespace in an SQLite database. It implements driver.Backend. Safe for concurrent
 // use.
 type Backend struct {
-	*sql.Backend
-	db   *stdsql.DB
+	*engine.Backend
+	db   *sql.DB
 	path string
 }
 
@@ -51,7 +51,7 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, err
 	}
-	stmts, err := sql.Compile(string(text), opts.TablePrefix, placeholder)
+	stmts, err := engine.Compile(string(text), opts.TablePrefix, placeholder)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, err
 	}
-	shared, err := sql.New(ctx, config(namespace, opts, st, stmts))
+	shared, err := engine.New(ctx, config(namespace, opts, st, stmts))
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +67,13 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, errors.Join(err, shared.Close())
 	}
-	return &Backend{Backend: shared, db: stdsql.OpenDB(counting{c, st.data.count}), path: path}, nil
+	return &Backend{Backend: shared, db: sql.OpenDB(counting{c, st.data.count}), path: path}, nil
 }
 
 func placeholder(i int) string { return "?" + strconv.Itoa(i) }
 
-func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
-	return sql.Config{
+func config(namespace string, o *Options, st engine.Store, stmts *engine.Statements) engine.Config {
+	return engine.Config{
 		Name: backendName, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
@@ -109,7 +109,7 @@ func cleanPath(path string) (string, error) {
 // commits to this file while it runs. Its commit is counted, so a loss of the commit is noticed.
 // ErrRetry means that the call may be repeated. ErrStoreChanged means that a file of the database
 // was removed or replaced.
-func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
+func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if errors.Is(err, driver.ErrStoreChanged) {
 		return nil, err
@@ -129,7 +129,7 @@ func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Clo
 // relies on: full synchronisation, and transactions that take the write lock when they begin.
 // Unlike transactions of BeginTx, these are not counted. So a loss of their commits is noticed only
 // if a later counted commit was lost too. The caller closes it.
-func OpenDB(path string) (*stdsql.DB, error) {
+func OpenDB(path string) (*sql.DB, error) {
 	path, err := cleanPath(path)
 	if err != nil {
 		return nil, err
@@ -138,5 +138,5 @@ func OpenDB(path string) (*stdsql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stdsql.OpenDB(c), nil
+	return sql.OpenDB(c), nil
 }

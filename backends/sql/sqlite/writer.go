@@ -2,26 +2,26 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 // writer is a connection for write transactions. Not safe for concurrent use.
 type writer struct {
 	path                  string
-	db                    *stdsql.DB
-	stmts                 *sql.Statements
-	conn                  *stdsql.Conn // nil until first used, and after a failed rollback
-	beginStmt, commitStmt *stdsql.Stmt
+	db                    *sql.DB
+	stmts                 *engine.Statements
+	conn                  *sql.Conn // nil until first used, and after a failed rollback
+	beginStmt, commitStmt *sql.Stmt
 	count                 *transactions // nil if it counts none
-	countStmt             *stdsql.Stmt
+	countStmt             *sql.Stmt
 	changes               int64 // rows that the connection had changed when it last counted
-	prep                  *sql.Prepared
-	tx                    *sql.Tx // the current transaction
+	prep                  *engine.Prepared
+	tx                    *engine.Tx // the current transaction
 }
 
 // begin takes the write lock. It fails when the context ends or stop is closed, and then nothing
@@ -34,7 +34,7 @@ func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
 			_, err = w.beginStmt.ExecContext(context.Background())
 		}
 		if err == nil {
-			w.tx = sql.NewTx(w.prep, nil)
+			w.tx = engine.NewTx(w.prep, nil)
 			return nil
 		}
 		if !busy(err) {
@@ -66,7 +66,7 @@ func (w *writer) connect() error {
 		return err
 	}
 	w.conn = conn
-	w.prep = sql.Prepare(conn, w.stmts)
+	w.prep = engine.Prepare(conn, w.stmts)
 	if w.beginStmt, err = conn.PrepareContext(context.Background(), "BEGIN IMMEDIATE"); err == nil {
 		w.commitStmt, err = conn.PrepareContext(context.Background(), "COMMIT")
 	}
@@ -104,7 +104,7 @@ func (w *writer) number() (number int64, err error) {
 	}
 	var changes int64
 	err = w.countStmt.QueryRowContext(context.Background(), w.changes).Scan(&number, &changes)
-	if errors.Is(err, stdsql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
 	w.changes = changes + 1
@@ -140,7 +140,7 @@ func (w *writer) close() error {
 
 func (w *writer) closeStmts() {
 	_ = w.prep.Close() // their connection is closed next
-	for _, stmt := range []*stdsql.Stmt{w.beginStmt, w.commitStmt, w.countStmt} {
+	for _, stmt := range []*sql.Stmt{w.beginStmt, w.commitStmt, w.countStmt} {
 		if stmt != nil {
 			stmt.Close()
 		}

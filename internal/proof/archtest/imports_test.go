@@ -66,10 +66,12 @@ func checkFloors(t *tree, floors [][][]string) []finding {
 
 // floorOf returns the floor and wing of a package, -1 without one.
 func floorOf(floors [][][]string, dir string) (floor, wing int) {
-	for i, wings := range floors {
-		for j, pkgs := range wings {
-			if match(pkgs, dir) {
-				return i, j
+	for _, has := range []func([]string, string) bool{slices.Contains[[]string], match} {
+		for i, wings := range floors {
+			for j, pkgs := range wings {
+				if has(pkgs, dir) {
+					return i, j
+				}
 			}
 		}
 	}

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
+
+// Calls counts transactions. A read of several rows outside a transaction counts as one. Safe for
+// concurrent use.
+type Calls struct{ Reads, Writes atomic.Int64 }
 
 // Wire is a network between a backend and its store. The zero value has no fault. Safe for
 // concurrent use. Each fault lasts until its returned function is called, and one is in force at a
@@ -26,9 +31,9 @@ const (
 	severed
 )
 
-// pass sends a request over the wire and waits for its reply. writes reports whether it may change
+// Pass sends a request over the wire and waits for its reply. writes reports whether it may change
 // the store.
-func (w *Wire) pass(ctx context.Context, writes bool, call func(context.Context) error) error {
+func (w *Wire) Pass(ctx context.Context, writes bool, call func(context.Context) error) error {
 	w.mu.Lock()
 	fault := w.fault
 	if (fault == holding || fault == repliesLost) && !writes {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 const (
@@ -27,11 +27,11 @@ const (
 type Link interface {
 	// Send sends a hint to the given readers in the other processes. This process hears it too.
 	// Without readers, only this process hears it.
-	Send(ctx context.Context, to sql.Readers) error
+	Send(ctx context.Context, to engine.Readers) error
 
 	// Listen calls ready once it hears later hints, and heard for each hint with its readers. It
 	// returns when the context ends or it fails.
-	Listen(ctx context.Context, ready func(), heard func(sql.Readers)) error
+	Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error
 }
 
 // Hints sends hints to other processes after commits, one for many changes, and receives theirs.
@@ -70,8 +70,8 @@ func (h *Hints) Close() { h.done.Wait() }
 func (h *Hints) Hears() bool { return h.hears.Load() }
 
 // Tell soon sends a hint to the readers in other processes that wait for the change.
-func (h *Hints) Tell(readers sql.Readers) {
-	if readers == sql.Watchers && !h.beats.few(time.Now()) {
+func (h *Hints) Tell(readers engine.Readers) {
+	if readers == engine.Watchers && !h.beats.few(time.Now()) {
 		return
 	}
 	if readers == 0 {
@@ -91,7 +91,7 @@ func (h *Hints) teller() {
 		case <-h.ctx.Done():
 			return
 		}
-		readers, wait := sql.Readers(h.pending.Swap(0)), tellPause
+		readers, wait := engine.Readers(h.pending.Swap(0)), tellPause
 		if err := h.send(h.ctx, readers, h.limit); err != nil { // other processes rely on it
 			h.Tell(readers)
 			wait, failed = failed, min(2*failed, listenMost)
@@ -104,7 +104,7 @@ func (h *Hints) teller() {
 	}
 }
 
-func (h *Hints) send(ctx context.Context, to sql.Readers, limit time.Duration) error {
+func (h *Hints) send(ctx context.Context, to engine.Readers, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return h.link.Send(ctx, to)
@@ -130,12 +130,12 @@ func (h *Hints) listen() (ever bool) {
 			defer cancel()
 			ever = h.prove(ctx)
 		})
-	}, func(to sql.Readers) {
+	}, func(to engine.Readers) {
 		select {
 		case h.heard <- struct{}{}:
 		default:
 		}
-		if to == sql.Watchers {
+		if to == engine.Watchers {
 			h.beats.count(time.Now())
 		}
 		h.wake.Broadcast(to)
@@ -150,7 +150,7 @@ func (h *Hints) listen() (ever bool) {
 func (h *Hints) prove(ctx context.Context) (ever bool) {
 	defer func() {
 		if h.hears.Swap(false) {
-			h.wake.Broadcast(sql.Everybody) // they poll from now on
+			h.wake.Broadcast(engine.Everybody) // they poll from now on
 		}
 	}()
 	h.empty()
@@ -159,7 +159,7 @@ func (h *Hints) prove(ctx context.Context) (ever bool) {
 			return ever
 		}
 		if ever = true; !h.hears.Swap(true) {
-			h.wake.Broadcast(sql.Everybody) // earlier changes may have been missed
+			h.wake.Broadcast(engine.Everybody) // earlier changes may have been missed
 		}
 		for h.hear(ctx, h.limit*4/5) {
 		}

@@ -3,18 +3,18 @@ package dialect
 import (
 	"sync"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 // Wake is a broadcast to waiting readers. The zero value is ready. Safe for concurrent use.
 type Wake struct{ observers, tailers, watchers signal }
 
 // C returns a channel that the next Broadcast to the given readers closes.
-func (w *Wake) C(of sql.Readers) <-chan struct{} {
+func (w *Wake) C(of engine.Readers) <-chan struct{} {
 	switch of {
-	case sql.Tailers:
+	case engine.Tailers:
 		return w.tailers.c()
-	case sql.Watchers:
+	case engine.Watchers:
 		return w.watchers.c()
 	default:
 		return w.observers.c()
@@ -22,14 +22,14 @@ func (w *Wake) C(of sql.Readers) <-chan struct{} {
 }
 
 // Broadcast wakes all waiting readers of the given kinds.
-func (w *Wake) Broadcast(to sql.Readers) {
-	if to&sql.Observers != 0 {
+func (w *Wake) Broadcast(to engine.Readers) {
+	if to&engine.Observers != 0 {
 		w.observers.broadcast()
 	}
-	if to&sql.Tailers != 0 {
+	if to&engine.Tailers != 0 {
 		w.tailers.broadcast()
 	}
-	if to&sql.Watchers != 0 {
+	if to&engine.Watchers != 0 {
 		w.watchers.broadcast()
 	}
 }
