@@ -237,7 +237,7 @@ func (c *Config) Warnings() []string {
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
 // Section decodes the part "sharding" or "follower" into a pointer to a struct, such as
-// sharding.Settings. If the part is missing, it changes nothing. The error matches core.ErrInvalid
+// sharding.Options. Missing keys change nothing. The error matches core.ErrInvalid
 // and names each unknown key with its line.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]

@@ -174,7 +174,7 @@ func TestSection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var settings sharding.Settings // without fx
+	var settings sharding.Options // without fx
 	if err := c.Section("sharding", &settings); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), ":4: tenure.sharding.intervall") ||
 		!strings.Contains(err.Error(), `"interval"`) {
 		t.Errorf("an unknown key: %v", err)

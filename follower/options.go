@@ -10,53 +10,56 @@ import (
 )
 
 // Options say how a Tailer reads and applies. The zero value, and nil, work. A
-// Tailer copies its options.
+// Tailer copies its options. The fields that have a key can be set in the configuration below
+// follower: config.Config.Section reads them.
 type Options struct {
 	// Batch is the largest number of entries that one Apply gets, and one read asks for. Default
 	// 512, at most 65536. Batches begin small, and shrink if entries are large.
-	Batch int
+	Batch int `yaml:"batch"`
 	// Parallel is the number of shards for which one Applier is called at a time. Default 16. A
 	// shard whose Apply blocks uses one of them; a shard that waits after a failure uses none.
-	Parallel int
+	Parallel int `yaml:"parallel"`
 	// Buffer limits the bytes of entries that came by the stream and wait for an Applier. Default
 	// 16 MiB, at least 64 KiB; a shard has at most a 64th. Entries that do not fit are read again
 	// when their turn comes. In addition a Tailer holds at most Parallel batches of each Applier
 	// and one page of the stream.
-	Buffer int
+	Buffer int `yaml:"buffer"`
 	// Reads is the number of reads for catching up that run at a time, over all Appliers. Default
 	// 4.
-	Reads int
+	Reads int `yaml:"reads"`
 	// ReadRate is the number of such reads that begin in a second. Default 1000; negative for no
 	// limit.
-	ReadRate int
+	ReadRate int `yaml:"read_rate"`
 
 	// Resync is the time between two reads of all heads, which find entries that the stream missed.
 	// It is also the longest wait of one call of the stream. Default 30 s, at least 10 ms.
-	Resync time.Duration
+	Resync time.Duration `yaml:"resync"`
 	// Pulse is the time between further reads of all heads while Fresh is called. Each proves that
 	// the stream brings every entry. If the last proof is older than 2 * Pulse, Fresh counts its
 	// age as lag. Default 1.5 s, at least 10 ms.
-	Pulse time.Duration
+	Pulse time.Duration `yaml:"pulse"`
 	// CallTimeout limits every other call to the store. Reading a snapshot may take 30 times as
 	// long. Default 10 s.
-	CallTimeout time.Duration
-	// BackoffMin and BackoffMax limit the wait after an error of the store or of an Applier. It
-	// doubles. Defaults 50 ms, and the greater of 30 s and BackoffMin.
-	BackoffMin, BackoffMax time.Duration
+	CallTimeout time.Duration `yaml:"call_timeout"`
+	// BackoffMin is the first wait after an error of the store or of an Applier. It doubles with each
+	// further error. Default 50 ms.
+	BackoffMin time.Duration `yaml:"backoff_min"`
+	// BackoffMax is the longest such wait. Default: the greater of 30 s and BackoffMin.
+	BackoffMax time.Duration `yaml:"backoff_max"`
 	// DrainBudget is how long Run, when it ends, waits for Appliers to return. Default 10 s. Run
 	// leaves later Appliers behind and reports them.
-	DrainBudget time.Duration
+	DrainBudget time.Duration `yaml:"drain_budget"`
 
 	// Snapshots restores trimmed logs. Default: NewSnapshotter with nil options. Followers and
 	// owners need the same.
-	Snapshots *Snapshotter
+	Snapshots *Snapshotter `yaml:"-"`
 
 	// Hooks report events to the application.
-	Hooks Hooks
+	Hooks Hooks `yaml:"-"`
 	// Logger gets at Warn the first failure of each Applier and shard, one after 1, 5 and 15
 	// minutes, and one every 15 minutes afterwards. At Info it gets their end, and each restored
 	// snapshot. Default: slog.Default at the call of NewTailer.
-	Logger *slog.Logger
+	Logger *slog.Logger `yaml:"-"`
 }
 
 // Hooks are called on events. Any may be nil. Each runs in the goroutine of its event, several at a

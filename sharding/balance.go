@@ -24,28 +24,32 @@ import (
 // MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer. Orphans,
 // drains and rules do not count.
 type Balance struct {
-	Rules Rules
-	// High and Low are multiples of a member's share of the load. Relief begins above High and ends
-	// at Low. Defaults 1.1 and 1.04; High at least Low, both at least 1.
-	High, Low float64
+	// Rules restrict ownership.
+	Rules Rules `yaml:"rules"`
+	// High is a multiple of a member's share of the load, above which Balance relieves the member.
+	// Default 1.1; at least Low.
+	High float64 `yaml:"high"`
+	// Low is the multiple of the share down to which Balance relieves it. Default 1.04; at least 1.
+	Low float64 `yaml:"low"`
 	// MovesPerMinute is the part of all load that moves in a minute to balance the members. A
 	// single shard with more load, which cannot be divided, may move. Default 0.02. See
 	// Cluster.Moved.
-	MovesPerMinute float64
+	MovesPerMinute float64 `yaml:"moves_per_minute"`
 	// Budget is the number of shards that one plan moves to balance the members; 0: no limit. The
 	// next plan continues.
-	Budget int
+	Budget int `yaml:"budget"`
 	// Reserve is the part of Member.Capacity that is kept for future load, if the members have as
 	// much. Default 0.2; negative: none.
-	Reserve float64
+	Reserve float64 `yaml:"reserve"`
 	// SplitAbove is the load, as a part of the mean member's share, above which a range is split,
 	// into ranges of at most half of SplitAbove. Default 0.3.
-	SplitAbove float64
-	// MinShards and MaxShards limit the number of ranges. Below MinShards the hottest are split;
-	// above MaxShards the coldest are merged. Defaults: MinShards is the number with which the
-	// Keyspace began, and MaxShards is MinShards and 16 for each member. The limit of 15 cuts a
-	// split, and the keys, may not allow them.
-	MinShards, MaxShards int
+	SplitAbove float64 `yaml:"split_above"`
+	// MinShards is the least number of ranges: below it the hottest are split, if they can be.
+	// Default: the number with which the Keyspace began.
+	MinShards int `yaml:"min_shards"`
+	// MaxShards is the largest number of ranges: above it the coldest are merged. Default: MinShards
+	// and 16 for each member.
+	MaxShards int `yaml:"max_shards"`
 }
 
 var _ Assigner = Balance{}

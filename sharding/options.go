@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
@@ -13,81 +14,84 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options say how shards are shared. All members of a namespace should have the same.
+// Options say how shards are shared. All members of a namespace should have the same. The fields
+// that have a key can be set in the configuration below sharding: config.Config.Section reads them.
 type Options struct {
 	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It has at
 	// most 199,999. Required if there is no Keyspace.
-	Shards []string
+	Shards []string `yaml:"shards"`
 	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
-	Keyspace Keyspace
-	// Assigner decides which member owns each shard. Default: Balance{}.
-	Assigner Assigner
+	Keyspace Keyspace `yaml:"keyspace"`
+	// Balance sets up the default assigner. If Assigner is set, leave it out.
+	Balance Balance `yaml:"balance"`
+	// Assigner decides which member owns each shard. Default: Balance.
+	Assigner Assigner `yaml:"-"`
 	// Interval is the shortest time between two plans; a member that joins gets its share within
 	// it. Default 1 s, at least 1 ms. If core.Options.Watchdog is set, use at most a third of it,
 	// since the assigner reports progress once an Interval.
-	Interval time.Duration
+	Interval time.Duration `yaml:"interval"`
 	// LeaveBudget limits the time that Run takes, after its context ended, to have its shards taken
-	// over. Default 30 s. Make it longer than core's DrainBudget; otherwise one slow handler uses
+	// over. Default 30 s, with tenurefx half of stop_timeout. Make it longer than core's DrainBudget; otherwise one slow handler uses
 	// it up.
-	LeaveBudget time.Duration
+	LeaveBudget time.Duration `yaml:"leave_budget"`
 	// Cooldown is the time after a move in which a shard is not moved again to balance the members.
 	// Default 0: none.
-	Cooldown time.Duration
+	Cooldown time.Duration `yaml:"cooldown"`
 	// Penalty is the time for which a member whose handler gave up a shard gets no shard. It
 	// doubles each time, up to 64 times its value. Default 2 Interval.
-	Penalty time.Duration
+	Penalty time.Duration `yaml:"penalty"`
 	// Prepare makes a shard ready that a plan gives to this member, for example by filling a cache,
 	// while its owner continues. The owner hands the shard over when Prepare has returned, even if
 	// it failed, or after PrepareBudget. If Prepare has not returned by then, ctx ends. Otherwise
 	// ctx ends when this member owns the shard, or no longer expects it. A goroutine that Prepare
 	// starts can therefore follow the shard until the handler begins. A takeover after a crash is
 	// prepared only with Standby. Default: none.
-	Prepare func(ctx context.Context, shard string) error
+	Prepare func(ctx context.Context, shard string) error `yaml:"-"`
 	// PrepareBudget limits Prepare. Default 10 s. All members should have the same.
-	PrepareBudget time.Duration
+	PrepareBudget time.Duration `yaml:"prepare_budget"`
 	// PrepareRequired keeps a shard with its owner if Prepare fails or takes too long. The assigner
 	// gives it to another member, or to this one again after Penalty. A shard moves regardless if
 	// it has no owner, or if its owner has been leaving for half of its LeaveBudget. Default:
 	// false.
-	PrepareRequired bool
+	PrepareRequired bool `yaml:"prepare_required"`
 	// PrepareAtOnce is the number of shards that are prepared at a time. Default 4.
-	PrepareAtOnce int
+	PrepareAtOnce int `yaml:"prepare_at_once"`
 	// Standby set to 1 calls Prepare on the heir of each shard, too, so that the heir is prepared
 	// when the owner crashes. Default 0.
-	Standby int
+	Standby int `yaml:"standby"`
 	// Capacity is the load a second that this member can take, in the unit of Slice.Add. Default 0:
 	// derived from the member's weight.
-	Capacity float64
+	Capacity float64 `yaml:"capacity"`
 	// Quarantine says when no member may own a shard, because its owners die.
-	Quarantine Quarantine
+	Quarantine Quarantine `yaml:"quarantine"`
 	// Poll is the time between two reads of the assigner's log, for namespaces whose shards write
 	// much. Default 0: the Manager follows the logs of the
 	// whole namespace, and learns of each plan at once.
-	Poll time.Duration
+	Poll time.Duration `yaml:"poll"`
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
 	// "zone".
-	ZoneKey string
+	ZoneKey string `yaml:"zone_key"`
 	// Takes reports whether a member that runs a Manager may own shards. Default: true for all.
 	// Exclude processes that only take a lock or call core.RunOnce.
-	Takes func(core.Member) bool
+	Takes func(core.Member) bool `yaml:"-"`
 	// Loads returns the load of shards by name. The assigner's member calls it before each plan. It
 	// has Interval to answer; if it fails, the plan uses its last answer. For a shard that the
 	// answer lacks, the owner's report counts (Slice.Add, Manager.Add), if there is one. Default: the
 	// owners' reports.
-	Loads func(ctx context.Context) (map[string]float64, error)
+	Loads func(ctx context.Context) (map[string]float64, error) `yaml:"-"`
 
 	// OnPlan gets every plan that this member wrote. The assigner's goroutine calls it, so it must
 	// return quickly.
-	OnPlan func(*Outcome)
+	OnPlan func(*Outcome) `yaml:"-"`
 	// OnRange gets, on every member, the splits and merges that each plan begins or ends, as the
 	// member reads it. It gets none from before the member's first read of the plans. One goroutine
 	// calls it, so it must return quickly.
-	OnRange func([]RangeEvent)
+	OnRange func([]RangeEvent) `yaml:"-"`
 	// OnError gets errors after which the Manager tries again: the log could not be read or
 	// decoded, or Loads failed. It gets the first failure of a kind, one after 1, 5 and 15 minutes,
 	// and one every 15 minutes afterwards. The end of a failure is a line at Info to slog.Default.
 	// Several goroutines may call it at once. Default: a line at Warn to slog.Default.
-	OnError func(error)
+	OnError func(error) `yaml:"-"`
 }
 
 // resolve returns a copy with the defaults filled in, and the names of the shards that are not the
@@ -102,8 +106,11 @@ func (o *Options) resolve() (*Options, []string, error) {
 		return nil, nil, err
 	}
 	c.Shards = append([]string(nil), c.Shards...)
-	if c.Assigner == nil {
-		c.Assigner = Balance{}
+	switch {
+	case c.Assigner == nil:
+		c.Assigner = c.Balance
+	case !reflect.ValueOf(c.Balance).IsZero():
+		return nil, nil, optErr("Balance has no effect with an Assigner (%T): set one of them", c.Assigner)
 	}
 	for _, d := range []struct {
 		name string

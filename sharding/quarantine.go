@@ -32,10 +32,15 @@ import (
 // shards are not the cause if more than half of them, or more than three and more than a twentieth,
 // are held or due. All are then freed.
 type Quarantine struct {
-	Deaths     int           // default 3; below 0: no quarantine
-	Within     time.Duration // default 5 min, at least 1 s
-	For        time.Duration // default 10 min, at least 1 s
-	VersionKey string        // of core.Options.Meta; default "version"
+	// Deaths is the number of owners that must die within Within. Default 3; below 0: no quarantine.
+	Deaths int `yaml:"deaths"`
+	// Within is the time in which Deaths count. Default 5 min, at least 1 s.
+	Within time.Duration `yaml:"within"`
+	// For is how long a quarantine lasts. Default 10 min, at least 1 s.
+	For time.Duration `yaml:"for"`
+	// VersionKey is the key of core.Options.Meta that holds the version of the member's program.
+	// Default "version".
+	VersionKey string `yaml:"version_key"`
 }
 
 // resolve returns a copy with the defaults filled in.

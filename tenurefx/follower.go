@@ -2,7 +2,6 @@ package tenurefx
 
 import (
 	"log/slog"
-	"time"
 
 	"go.uber.org/fx"
 
@@ -11,20 +10,6 @@ import (
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/errtext"
 )
-
-// FollowerSettings are the keys below follower in the configuration: see follower.Options.
-type FollowerSettings struct {
-	Batch       int           `yaml:"batch"`
-	Parallel    int           `yaml:"parallel"`
-	Buffer      int           `yaml:"buffer"`
-	Reads       int           `yaml:"reads"`
-	ReadRate    int           `yaml:"read_rate"`
-	Resync      time.Duration `yaml:"resync"`
-	CallTimeout time.Duration `yaml:"call_timeout"`
-	BackoffMin  time.Duration `yaml:"backoff_min"`
-	BackoffMax  time.Duration `yaml:"backoff_max"`
-	DrainBudget time.Duration `yaml:"drain_budget"`
-}
 
 // Following is an Applier and its shards: see follower.Tailer.Follow.
 type Following struct {
@@ -44,7 +29,7 @@ type tailerParams struct {
 
 	Backend core.Backend
 	Config  *config.Config `optional:"true"`
-	// Options, if provided, replaces the options of Config.
+	// Options are the application's. Values in the configuration replace them.
 	Options    *follower.Options `optional:"true"`
 	Followings []Following       `group:"tenure.followings"`
 	Logger     *slog.Logger      `optional:"true"`
@@ -52,29 +37,21 @@ type tailerParams struct {
 
 // newTailer returns a Tailer with the followings.
 func newTailer(p tailerParams) (*follower.Tailer, error) {
-	var s FollowerSettings
+	var o follower.Options
+	if p.Options != nil {
+		o = *p.Options
+	}
 	if p.Config != nil {
-		if err := p.Config.Section("follower", &s); err != nil {
+		if err := p.Config.Section("follower", &o); err != nil {
 			return nil, err
 		}
-	}
-	o := &follower.Options{
-		Batch: s.Batch, Parallel: s.Parallel, Buffer: s.Buffer, Reads: s.Reads, ReadRate: s.ReadRate, Resync: s.Resync,
-		CallTimeout: s.CallTimeout, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax, DrainBudget: s.DrainBudget,
-	}
-	if p.Options != nil {
-		c := *p.Options
-		o = &c
 	}
 	if o.Logger == nil {
 		o.Logger = p.Logger
 	}
-	t, err := follower.NewTailer(p.Backend, o)
-	if err != nil && p.Options == nil {
-		err = errtext.InKeys(err, s)
-	}
+	t, err := follower.NewTailer(p.Backend, &o)
 	if err != nil {
-		return nil, err
+		return nil, errtext.InKeys(err, o)
 	}
 	for _, f := range p.Followings {
 		if err := t.Follow(f.Name, f.Applier, f.Shards...); err != nil {

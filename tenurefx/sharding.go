@@ -1,8 +1,8 @@
 package tenurefx
 
 import (
+	"cmp"
 	"log/slog"
-	"time"
 
 	"go.uber.org/fx"
 
@@ -11,9 +11,6 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/sharding"
 )
-
-// ShardingSettings are the keys below sharding in the configuration.
-type ShardingSettings = sharding.Settings
 
 // ShardHandler serves each shard that sharding assigns to this process. An application provides
 // one.
@@ -26,8 +23,7 @@ type managerParams struct {
 	Elector *core.Elector
 	Handler ShardHandler
 	Config  *config.Config `optional:"true"`
-	// Options, if provided, replaces the options of Config. An empty Shards or Keyspace in it is
-	// taken from Config.
+	// Options are the application's. Values in the configuration replace them.
 	Options *sharding.Options `optional:"true"`
 	Logger  *slog.Logger      `optional:"true"`
 }
@@ -41,39 +37,22 @@ type managerResult struct {
 }
 
 func newManager(p managerParams) (managerResult, error) {
-	var s sharding.Settings
-	var leave time.Duration
+	var o sharding.Options
+	if p.Options != nil {
+		o = *p.Options
+	}
 	if p.Config != nil {
-		if err := p.Config.Section("sharding", &s); err != nil {
+		if err := p.Config.Section("sharding", &o); err != nil {
 			return managerResult{}, err
 		}
-		leave = p.Config.StopTimeout() / 2 // the rest is for the Elector
-	}
-	o := s.Options(leave)
-	if p.Options != nil {
-		c := *p.Options
-		if len(c.Shards) == 0 {
-			c.Shards = o.Shards
-		}
-		if c.Keyspace == (sharding.Keyspace{}) {
-			c.Keyspace = o.Keyspace
-		}
-		o = &c
-	}
-	if o.Keyspace == s.Keyspace && s.Keyspace != (sharding.Keyspace{}) {
-		if err := s.Keyspace.Validate(); err != nil {
-			return managerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
-		}
+		o.LeaveBudget = cmp.Or(o.LeaveBudget, p.Config.StopTimeout()/2) // the rest is for the Elector
 	}
 	if o.OnError == nil && p.Logger != nil {
 		o.OnError = func(err error) { p.Logger.Warn("tenure: sharding", "error", err) }
 	}
-	m, err := sharding.NewManager(p.Backend, p.Elector, core.Handler(p.Handler), o)
-	if err != nil && p.Options == nil {
-		err = errtext.InKeys(err, s)
-	}
+	m, err := sharding.NewManager(p.Backend, p.Elector, core.Handler(p.Handler), &o)
 	if err != nil {
-		return managerResult{}, err
+		return managerResult{}, errtext.InKeys(err, o)
 	}
 	r, err := sharding.NewRouter(p.Elector, m)
 	return managerResult{Manager: m, Router: r}, err

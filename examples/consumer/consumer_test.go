@@ -180,7 +180,7 @@ func TestShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s tenurefx.ShardingSettings
+	var s sharding.Options
 	if err := c.Section("sharding", &s); err != nil {
 		t.Fatal(err)
 	}

@@ -530,7 +530,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s tenurefx.ShardingSettings
+	var s sharding.Options
 	if err := errors.Join(c.Section("sharding", &s), s.Keyspace.Validate()); err != nil {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -31,13 +31,13 @@ func (e *wrapped) Error() string { return e.text }
 func (e *wrapped) Unwrap() error { return e.err }
 
 // goName matches a word that may name a field of Go code, and the words before it that suggest so.
-var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+)\b`)
+var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)\b`)
 
 // InKeys returns err with the fields of settings, a struct, replaced by their yaml keys. A
 // backend's error names the fields, and a configuration file has the keys.
 func InKeys(err error, settings any) error {
 	keys := make(map[string]string)
-	collect(reflect.TypeOf(settings), keys)
+	collect(reflect.TypeOf(settings), "", "", keys)
 	text := goName.ReplaceAllStringFunc(err.Error(), func(found string) string {
 		m := goName.FindStringSubmatch(found)
 		key, camel := keys[m[3]], strings.IndexFunc(m[3][1:], unicode.IsUpper) >= 0
@@ -52,15 +52,19 @@ func InKeys(err error, settings any) error {
 	return &wrapped{text, err}
 }
 
-func collect(t reflect.Type, keys map[string]string) {
+// collect adds the keys of t and of its parts, each below the names of the parts around it.
+func collect(t reflect.Type, names, above string, keys map[string]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		switch {
 		case f.Anonymous && options == "inline":
-			collect(f.Type, keys)
+			collect(f.Type, names, above, keys)
 		case name != "" && name != "-":
-			keys[f.Name] = name
+			keys[names+f.Name] = above + name
+			if f.Type.Kind() == reflect.Struct {
+				collect(f.Type, names+f.Name+".", above+name+".", keys)
+			}
 		}
 	}
 }

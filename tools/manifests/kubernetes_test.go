@@ -396,7 +396,7 @@ func TestGrace(t *testing.T) {
 		slowest = documented
 	}
 	// Before Run's end a Manager has the member emptied, within its own budget.
-	var sharded tenurefx.ShardingSettings
+	var sharded sharding.Options
 	if err := c.Section("sharding", &sharded); err != nil || sharded.LeaveBudget == 0 {
 		t.Errorf("the configuration has no leave_budget (%v)", err)
 	}

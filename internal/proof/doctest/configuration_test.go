@@ -25,8 +25,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// key is a key of the configuration, from the schema and from its field's comment.
-type key struct{ name, field, says string }
+// key is a key of the configuration, as the schema and the comment of its field have it.
+type key struct{ name, field, says, of string }
 
 // schema is the part of a JSON Schema that the page needs.
 type schema struct {
@@ -83,30 +83,10 @@ func TestConfiguration(t *testing.T) {
 		p := all.Properties[k.name]
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.name, p.kind(), p.Description)
 	}
-	for _, part := range []struct{ name, in, of, dir, read string }{
-		{"sharding", "sharding", "Settings", "sharding", "`tenurefx`, or without fx by `Config.Section` into a `sharding.Settings`"},
-		{"follower", "tenurefx", "FollowerSettings", "follower", "`tenurefx`"},
-	} {
-		comments := make(map[string]string)
-		for _, k := range keysOf(t, part.dir, "Options") {
-			comments[k.field] = k.says
-		}
-		keys := keysOf(t, part.in, part.of)
-		for i, k := range keys {
-			if k.says == "" {
-				keys[i].says = comments[k.field]
-			}
-			if k.name == "keyspace" {
-				for _, inner := range keysOf(t, part.dir, "Keyspace") {
-					keys = append(keys, key{"keyspace." + inner.name, inner.field, inner.says})
-				}
-			}
-		}
-		inFile(t, part.dir, keys)
-		fmt.Fprintf(&b, "\n## Keys below `%s`\n\nRead by %s.\n\n| key | |\n|---|---|\n", part.name, part.read)
-		for _, k := range keys {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", k.name, k.says)
-		}
+	for _, part := range []string{"sharding", "follower"} {
+		fmt.Fprintf(&b, "\n## Keys below `%s`\n\nRead by `tenurefx`, or without fx by `Config.Section` into a `%[1]s.Options`.\n\n"+
+			"| key | |\n|---|---|\n", part)
+		writeKeys(t, &b, part, "Options", "")
 	}
 	own := make(map[string][]string) // rows by backend
 	of := make(map[string][]string)  // backends by row
@@ -152,6 +132,17 @@ func TestConfiguration(t *testing.T) {
 	mutate.Document(t, filepath.Join(root, "docs", "configuration.md"), "keys", b.String(), *update)
 }
 
+// writeKeys writes a row for each key of a struct, and below it those of its own part.
+func writeKeys(t *testing.T, b *strings.Builder, dir, of, above string) {
+	t.Helper()
+	keys := keysOf(t, dir, of)
+	inFile(t, dir, keys)
+	for _, k := range keys {
+		fmt.Fprintf(b, "| `%s%s` | %s |\n", above, k.name, k.says)
+		writeKeys(t, b, dir, k.of, above+k.name+".")
+	}
+}
+
 func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
@@ -169,8 +160,8 @@ func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	return files
 }
 
-// keysOf returns the fields of a struct in order, embedded ones in their place. A field without a
-// tag has no name.
+// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a tag has no name. If
+// the folder has no such struct, there are none.
 func keysOf(t *testing.T, dir, of string) []key {
 	t.Helper()
 	structs := make(map[string]*ast.StructType)
@@ -187,18 +178,18 @@ func keysOf(t *testing.T, dir, of string) []key {
 	var collect func(of string) []key
 	collect = func(of string) (all []key) {
 		if structs[of] == nil {
-			t.Fatalf("%s has no struct %s", dir, of)
+			return nil
 		}
 		for _, f := range structs[of].Fields.List {
 			tag := ""
 			if f.Tag != nil {
 				tag, _, _ = strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
 			}
-			embedded, isName := f.Type.(*ast.Ident)
+			typeName, isName := f.Type.(*ast.Ident)
 			switch {
 			case tag == "-":
 			case len(f.Names) == 0 && isName:
-				all = append(all, collect(embedded.Name)...)
+				all = append(all, collect(typeName.Name)...)
 			default:
 				says := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
 				for _, n := range f.Names {
@@ -209,7 +200,11 @@ func keysOf(t *testing.T, dir, of string) []key {
 					if after, ok := strings.CutPrefix(says, n.Name+" "); ok && !strings.HasPrefix(after, "and ") {
 						text = strings.TrimPrefix(strings.TrimPrefix(after, "is "), "are ")
 					}
-					all = append(all, key{tag, n.Name, strings.ReplaceAll(text, "|", `\|`)})
+					k := key{tag, n.Name, strings.ReplaceAll(text, "|", `\|`), ""}
+					if isName {
+						k.of = typeName.Name
+					}
+					all = append(all, k)
 				}
 			}
 		}

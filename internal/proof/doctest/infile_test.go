@@ -35,4 +35,4 @@ func inFile(t *testing.T, dir string, keys []key) {
 }
 
 // plain are fields whose names are also words, or names of other things.
-var plain = map[string]bool{"TLS": true, "Name": true, "Schema": true, "Shards": true}
+var plain = map[string]bool{"TLS": true, "Name": true, "Schema": true, "Shards": true, "For": true}
