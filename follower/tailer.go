@@ -93,6 +93,19 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	}, nil
 }
 
+// Run follows shards with one Applier until ctx ends. It is a Tailer with default options: see
+// Tailer.Follow and Tailer.Run.
+func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...string) error {
+	t, err := NewTailer(b, nil)
+	if err != nil {
+		return err
+	}
+	if err := t.Follow(name, a, shards...); err != nil {
+		return err
+	}
+	return t.Run(ctx)
+}
+
 // Follow has an Applier follow shards. Call it before Run. A shard is given by its name, or several
 // by a prefix and "*". "*" alone stands for all shards except reserved ones, which have to be
 // named. Several Appliers may follow one shard, each at its own pace. The name appears in errors

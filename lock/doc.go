@@ -1,12 +1,9 @@
 // Package lock takes locks for a moment: lock "invoice-123", do something short, unlock it.
 //
 //	locks := lock.Open(elector) // an Elector that runs
-//	k, err := locks.Lock(ctx, "invoice-123")
-//	if err != nil {
-//		return err
-//	}
-//	err = pay(k.Context(), k.Token())
-//	return errors.Join(err, k.Unlock(ctx))
+//	err := locks.Do(ctx, "invoice-123", func(ctx context.Context, k *lock.Lock) error {
+//		return pay(ctx, k.Token())
+//	})
 //
 // A [Lock] is a lease like any other, with a token, a fence and a context. It is lost when its
 // process stalls, or the store is out of reach, for longer than its TTL; another process may then

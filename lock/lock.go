@@ -124,6 +124,34 @@ func (l *Locks) held() []string {
 	return names
 }
 
+// Do takes one lock for one call of fn, with Locks of its own. It costs a session in the store, so a
+// process that takes many locks uses Locks.Do. The errors are those of New, Locks.Do and Close.
+func Do(ctx context.Context, b core.Backend, name string, fn func(context.Context, *Lock) error) (err error) {
+	l, err := New(b, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return l.Do(ctx, name, fn)
+}
+
+// Do locks a name, calls fn, and unlocks when fn has returned, has panicked, or has ended its
+// goroutine. fn's context ends with ctx, and when the lock may have been lost. The error is that of
+// Lock, or the errors of fn and Unlock, joined: it matches core.ErrLost if the lock was lost while
+// fn ran.
+func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *Lock) error) (err error) {
+	k, err := l.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.Unlock(ctx)) }()
+	held, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	lease := k.Context()
+	defer context.AfterFunc(lease, func() { end(context.Cause(lease)) })()
+	return fn(held, k)
+}
+
 // Name returns the name of a lock for any string, and a different name for each. A legal name that
 // does not begin with "_" stays as it is. The name for another string is "_h.", the first 80 bytes
 // of the string with "-" for each illegal byte, and 128 bits of its SHA-256.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -304,6 +305,85 @@ func TestWatchdog(t *testing.T) {
 		cancel()
 		if err := errors.Join(<-ran, b.Close()); err != nil {
 			w.Error(err)
+		}
+	})
+}
+
+// TestDo: fn runs under the lock, which is unlocked however fn ends. Of a lost lock both fn's context and the
+// error say so.
+func TestDo(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, failed := w.process("a"), errors.New("failed")
+		var tokens []core.Token
+		held := func(_ context.Context, k *Lock) error {
+			tokens = append(tokens, k.Token())
+			if _, err := a.TryLock(w.Context(), k.Name()); !errors.Is(err, ErrHeld) {
+				w.Errorf("while fn runs: %v", err)
+			}
+			return failed
+		}
+		if err := a.Do(w.Context(), "x", held); !errors.Is(err, failed) || errors.Is(err, core.ErrLost) {
+			w.Errorf("got %v", err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = a.Do(w.Context(), "x", func(context.Context, *Lock) error { panic("fn") })
+		}()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = a.Do(w.Context(), "x", func(context.Context, *Lock) error { runtime.Goexit(); return nil })
+		}()
+		<-ended
+		bounded, done := context.WithTimeout(w.Context(), 10*ttl)
+		defer done()
+		if err := a.Do(bounded, "x", held); !errors.Is(err, failed) || len(tokens) != 2 || tokens[1] <= tokens[0] {
+			w.Errorf("got %v, with tokens %v", err, tokens)
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		err := a.Do(ctx, "x", func(ctx context.Context, _ *Lock) error { cancel(); <-ctx.Done(); return nil })
+		if !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrLost) {
+			w.Errorf("the caller's context ended: %v", err)
+		}
+		err = a.Do(w.Context(), "x", func(ctx context.Context, _ *Lock) error {
+			a.link.Cut()
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * ttl):
+			}
+			a.link.Heal()
+			if cause := context.Cause(ctx); !errors.Is(cause, core.ErrLost) {
+				w.Errorf("fn's context ended: %v", cause)
+			}
+			return nil
+		})
+		if !errors.Is(err, core.ErrLost) {
+			w.Errorf("the lock was lost: %v", err)
+		}
+		if err := a.Do(w.Context(), "", held); !errors.Is(err, core.ErrInvalid) || len(tokens) != 2 {
+			w.Errorf("no name: %v", err)
+		}
+	})
+}
+
+// TestDoOnce: Do of the package joins for one call, and leaves.
+func TestDoOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer b.Close()
+		var token core.Token
+		if err := Do(w.Context(), b, "x", func(_ context.Context, k *Lock) error { token = k.Token(); return nil }); err != nil || token == 0 {
+			w.Errorf("got token %d, %v", token, err)
+		}
+		if err := Do(w.Context(), nil, "x", nil); !errors.Is(err, core.ErrInvalid) {
+			w.Errorf("without a backend: %v", err)
+		}
+		v, err := b.Observe(w.Context(), driver.ObserveQuery{})
+		if err != nil || len(v.Members) != 0 {
+			w.Errorf("members are left: %+v, %v", v, err)
 		}
 	})
 }

@@ -26,6 +26,10 @@ func TestMutants(t *testing.T) {
 			New: "			l.mu.Unlock()\n			_ = l.e.Withdraw(over(ctx), shard)\n			l.mu.Lock()\n"}}},
 		{Name: "a call that was granted the lock as it gave up waits for the store", Killer: "TestGivenUpAndGranted", Edits: []mutate.Edit{{
 			File: "lock.go", In: "Locks.leave", Old: "k.Unlock(over(ctx))", New: "k.Unlock(context.WithoutCancel(ctx))"}}},
+		{Name: "Do does not say that its lock was lost", Killer: "TestDo", Edits: []mutate.Edit{{
+			File: "lock.go", In: "Locks.Do", Old: "err = errors.Join(err, k.Unlock(ctx))", New: "_ = k.Unlock(ctx)"}}},
+		{Name: "the context of Do's work outlives the lock", Killer: "TestDo", Edits: []mutate.Edit{{
+			File: "lock.go", In: "Locks.Do", Old: "end(context.Cause(lease))", New: "_ = end"}}},
 		{Name: "names that are not legal are cut", Killer: "TestName", Edits: []mutate.Edit{{
 			File: "lock.go", In: "Name", Old: "_h.%s.%x\", begin, sum[:16]", New: "_h.%s.%x\", begin, sum[:0]"}}},
 		{Name: "Close waits without a word", Killer: "TestCloseSays", Edits: []mutate.Edit{{

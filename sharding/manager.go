@@ -85,6 +85,32 @@ type sight struct {
 	number int64
 }
 
+// Run serves this member's share of the shards until ctx ends. It is a Manager with an Elector of
+// its own, which runs for as long as the Manager needs it. The errors are those of NewElector,
+// NewManager and both Runs, joined. Every goroutine is joined when it returns, except those of
+// handlers that do not return (core.ErrStuck).
+func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error {
+	var c *core.Options
+	if o != nil {
+		c = o.Elector
+	}
+	e, err := core.NewElector(b, c)
+	if err != nil {
+		return err
+	}
+	m, err := NewManager(b, e, h, o)
+	if err != nil {
+		return err
+	}
+	elect, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(elect) }()
+	err = m.Run(ctx)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
 // NewManager returns a Manager that shares out shards among the members of b's namespace. While
 // this process owns a shard, h serves it. The caller runs the Elector, on the same backend, until
 // after the Manager's Run returned. NewManager does no I/O.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
@@ -44,6 +45,50 @@ func TestJoinAndLeave(t *testing.T) {
 		time.Sleep(5 * interval)
 		if got := w.spread(); got["a"] != 15 || got["b"] != 15 {
 			w.Errorf("shared %v later", got)
+		}
+	})
+}
+
+// Run is a Manager with an Elector: its member serves, is emptied at the end of its context, and reports
+// the end of either.
+func TestRun(t *testing.T) {
+	bubble(t, func(w *world) {
+		open := func() *kv.Backend {
+			b, err := memory.Open(w.Context(), w.store, "test", nil)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return b
+		}
+		b := open()
+		defer b.Close()
+		ctx, stop := context.WithCancel(w.Context())
+		served, ended := make(chan string), make(chan error, 1)
+		serve := func(ctx context.Context, l *core.Lease) error {
+			served <- l.Shard()
+			<-ctx.Done()
+			return nil
+		}
+		o := &Options{Shards: []string{"a", "b"}, Elector: &core.Options{Node: "n", LockDir: "none", TTL: ttl}}
+		go func() { ended <- Run(ctx, b, serve, o) }()
+		if got := []string{<-served, <-served}; !slices.Equal(slices.Sorted(slices.Values(got)), []string{"a", "b"}) {
+			w.Errorf("served %v", got)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			w.Errorf("stopped: %v", err)
+		}
+		closed := open()
+		if err := closed.Close(); err != nil {
+			w.Fatal(err)
+		}
+		if err := Run(w.Context(), closed, serve, o); !errors.Is(err, core.ErrClosed) {
+			w.Errorf("with a closed backend: %v", err)
+		}
+		for name, o := range map[string]*Options{"no shards": nil, "TTL": {Shards: o.Shards, Elector: &core.Options{TTL: -1}}} {
+			if err := Run(w.Context(), b, serve, o); !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("%s: %v", name, err)
+			}
 		}
 	})
 }

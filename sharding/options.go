@@ -22,6 +22,8 @@ type Options struct {
 	Shards []string `yaml:"shards"`
 	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
 	Keyspace Keyspace `yaml:"keyspace"`
+	// Elector sets up the Elector that Run makes. NewManager does not use it.
+	Elector *core.Options `yaml:"-"`
 	// Balance sets up the default assigner. If Assigner is set, leave it out.
 	Balance Balance `yaml:"balance"`
 	// Assigner decides which member owns each shard. Default: Balance.

@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
-	"github.com/tenure-go/tenure/tenurefx"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 func broker(t *testing.T) jetstream.JetStream {

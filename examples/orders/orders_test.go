@@ -37,7 +37,6 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
-	"github.com/tenure-go/tenure/tenurefx"
 )
 
 // pool holds the servers that the tests share.
