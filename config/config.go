@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -72,6 +73,8 @@ type settings struct {
 	RankDelay    time.Duration     `yaml:"rank_delay" doc:"time that a candidate leaves to the one before it; default 10ms"`
 	TraceDir     string            `yaml:"trace_dir" doc:"directory into which the member writes its trace, for tenure check; default: none is written"`
 	TraceBytes   int64             `yaml:"trace_bytes" doc:"limits all trace files of the node label together; default 256 MiB"`
+
+	Listen string `yaml:"listen" doc:"address at which package tenurefx/service serves the board, the probes and the metrics, such as 127.0.0.1:8080; they have no password; default: none"`
 
 	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds each attempt to open the backend; default 10s"`
 	OpenWait    time.Duration `yaml:"open_wait" doc:"how long the opening is tried again while the store cannot be had; default 0s: not; at most 24h"`
@@ -195,6 +198,9 @@ func (c *Config) Options() *core.Options {
 		Resync: s.Resync, CallTimeout: s.CallTimeout, RankDelay: s.RankDelay, TraceDir: s.TraceDir, TraceBytes: s.TraceBytes,
 	}
 }
+
+// Listen returns the address of the key listen, or "" if there is none.
+func (c *Config) Listen() string { return c.set.Listen }
 
 // OpenTimeout returns open_timeout, or its default.
 func (c *Config) OpenTimeout() time.Duration {
@@ -429,6 +435,11 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	}
 	if d := c.set.OpenWait; d > maxOpenWait {
 		p.add(c.tree.fields["open_wait"], c.name+".open_wait", "%v is above %v: lower it", d, maxOpenWait)
+	}
+	if at := c.set.Listen; at != "" {
+		if _, _, err := net.SplitHostPort(at); err != nil {
+			p.add(c.tree.fields["listen"], c.name+".listen", "%.60q is not an address with a port: write one such as 127.0.0.1:8080", at)
+		}
 	}
 	err := c.Options().Validate(l)
 	if err == nil {
