@@ -48,7 +48,7 @@ func consulStore() *store {
 		}),
 		contenders: []contender{
 			tenure(time.Second, func(ctx context.Context, at place) (core.Backend, error) {
-				return consul.OpenConfig(ctx, consul.Config{Address: at.DSN}, at.Namespace, &consul.Options{Create: true})
+				return consul.Open(ctx, consul.Config{Address: at.DSN}, at.Namespace, &consul.Options{Create: true})
 			}),
 			{name: "api.Lock", ttl: 10 * time.Second, join: joinConsulLock, waits: 300, most: 400,
 				why: "one connection for each lock"},

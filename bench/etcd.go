@@ -37,7 +37,7 @@ func etcdStore() *store {
 		}),
 		contenders: []contender{
 			tenure(time.Second, func(ctx context.Context, at place) (core.Backend, error) {
-				return etcd.OpenConfig(ctx, etcdConfig(at.DSN), at.Namespace, &etcd.Options{Create: true})
+				return etcd.Open(ctx, etcdConfig(at.DSN), at.Namespace, &etcd.Options{Create: true})
 			}),
 			{name: "concurrency.Election", ttl: 2 * time.Second, join: joinElection, onlyShards: true},
 			{name: "concurrency.Mutex", join: joinMutex, onlyLocks: true},

@@ -36,9 +36,9 @@ type Config struct {
 	ServerName string `json:"server_name" yaml:"server_name"`
 }
 
-// OpenConfig opens a namespace through its own clients, which Close closes. They have at most six
+// Open opens a namespace through its own clients, which Close closes. They have at most six
 // connections, and more only while heartbeats are unanswered.
-func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
+func Open(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
 	if o != nil {
 		opts = *o
@@ -247,5 +247,5 @@ type Settings struct {
 func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
-	return OpenConfig(ctx, s.Config, s.Namespace, &s.Options)
+	return Open(ctx, s.Config, s.Namespace, &s.Options)
 }

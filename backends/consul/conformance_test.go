@@ -288,7 +288,7 @@ func several(ctx context.Context, t testing.TB, cluster *servers.Cluster) (drive
 			}
 		}})
 	}
-	b, err := OpenConfig(ctx, c, fresh(), &Options{Create: true})
+	b, err := Open(ctx, c, fresh(), &Options{Create: true})
 	if err != nil {
 		return nil, nil, err
 	}

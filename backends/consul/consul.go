@@ -26,14 +26,14 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through the caller's client, which a Close of the Backend leaves open. The
+// OpenClient opens a namespace through the caller's client, which a Close of the Backend leaves open. The
 // client's HTTP client must not set a time-out or repeat requests. While heartbeats are answered,
 // the Backend has at most six requests in flight. The client decides how many connections it keeps.
-// It decodes a list of records as a whole, of any size, while OpenConfig drops long values as they
+// It decodes a list of records as a whole, of any size, while Open drops long values as they
 // arrive. The context limits the opening only. o may be nil. An error says what to change.
-func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
+func OpenClient(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
-		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: Open needs a client", namespace, driver.ErrInvalid)
+		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: OpenClient needs a client", namespace, driver.ErrInvalid)
 	}
 	return open(ctx, []*slots{shared(client, func() {})}, namespace, o)
 }

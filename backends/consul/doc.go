@@ -2,9 +2,9 @@
 // election, fencing and decision logs without Consul's sessions and locks.
 //
 //	client, err := api.NewClient(api.DefaultConfig())
-//	b, err := consul.Open(ctx, client, "orders", nil)
+//	b, err := consul.OpenClient(ctx, client, "orders", nil)
 //
-// [OpenConfig] makes the client itself. Consul 1.14 or later; tested with 1.16.
+// [Open] makes the client itself. Consul 1.14 or later; tested with 1.16.
 // Keys, rights, limits and costs: docs/backends/consul.md.
 //
 // # Fencing your own transactions
@@ -32,7 +32,7 @@
 // shards: one heartbeat, which never waits for other requests (rule E4), three calls, and
 // two blocked queries. Further heartbeats follow unanswered ones on further connections,
 // and pings after a lapse of trust have their own.
-// With [OpenConfig] each request has a client with at most one connection. With [Open]
+// With [Open] each request has a client with at most one connection. With [OpenClient]
 // the client's pool decides. Go's HTTP client may keep a few more idle connections,
 // because it continues to dial for a request that found another connection. Do not limit
 // them by MaxConnsPerHost: dials into a cut network would exhaust it, and heartbeats would

@@ -29,7 +29,7 @@ func TestExamine(t *testing.T) {
 	}
 	open := func(server *servers.Server, token, namespace string) *Backend {
 		t.Helper()
-		b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,14 +39,14 @@ func TestExamine(t *testing.T) {
 	check("without ACLs", open(servers.New(t, servers.Consul, nil), "", "app"), "ACLs", "off", "docs/backends/consul.md")
 
 	server, admin := guarded(t)
-	root, err := Open(t.Context(), admin, "app", &Options{Create: true})
+	root, err := OpenClient(t.Context(), admin, "app", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
 	check("the management token", root, "token", "global-management", "it may do anything")
 	token := runTime(t, admin, "app")
-	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
+	b, err := Open(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

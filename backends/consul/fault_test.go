@@ -201,7 +201,7 @@ func TestRepliesLost(t *testing.T) {
 	}
 	t.Cleanup(func() { proxy.Close() })
 	ns := fresh()
-	b, err := OpenConfig(t.Context(), Config{Address: proxy.Addr()}, ns, &Options{Create: true})
+	b, err := Open(t.Context(), Config{Address: proxy.Addr()}, ns, &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	refused := false
 	again(t, "the limit", func(context.Context) error {
-		other, err := OpenConfig(short(t), Config{Address: server.Addr()}, "app", nil)
+		other, err := Open(short(t), Config{Address: server.Addr()}, "app", nil)
 		if err == nil {
 			other.Close()
 			return errors.New("a further connection is still taken")
@@ -282,7 +282,7 @@ func TestConnectionLimit(t *testing.T) {
 		<-ended
 	}
 	again(t, "a new process afterwards", func(ctx context.Context) error {
-		other, err := OpenConfig(ctx, Config{Address: server.Addr()}, "app", nil)
+		other, err := Open(ctx, Config{Address: server.Addr()}, "app", nil)
 		if err == nil {
 			err = other.Close()
 		}

@@ -12,7 +12,7 @@ import (
 // TestTokenGoexit: a function that ends its goroutine fails the call, and no caller waits in vain.
 func TestTokenGoexit(t *testing.T) {
 	t.Parallel()
-	b, err := OpenConfig(t.Context(), Config{Address: "127.0.0.1:1"}, "app", &Options{Token: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }})
+	b, err := Open(t.Context(), Config{Address: "127.0.0.1:1"}, "app", &Options{Token: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }})
 	if !errors.Is(err, goexit.Err) {
 		t.Errorf("%v, %v", b, err)
 	}

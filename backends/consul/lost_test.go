@@ -14,7 +14,7 @@ func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
 	outage.Lost{Addr: server.Addr(), Conns: 5, Notice: 9 * time.Second, Open: func(t *testing.T, addr, namespace string) driver.Backend {
-		b, err := OpenConfig(t.Context(), Config{Address: addr}, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: addr}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 func opening(t *testing.T) func(through []string) driver.Backend {
 	namespace := fresh()
 	return func(through []string) driver.Backend {
-		b, err := OpenConfig(t.Context(), Config{Addresses: through}, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), Config{Addresses: through}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

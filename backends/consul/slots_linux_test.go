@@ -146,7 +146,7 @@ func TestConnections(t *testing.T) {
 				}
 			}
 		}()
-		b, err := OpenConfig(t.Context(), Config{Address: server.Addr()}, "app", &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: server.Addr()}, "app", &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func readsNeedMajority(t *testing.T, members []*servers.Server, at int, weak *ap
 	namespace := fresh()
 	var b *Backend
 	again(t, "opening", func(ctx context.Context) (err error) {
-		b, err = Open(ctx, c, namespace, &Options{Create: true})
+		b, err = OpenClient(ctx, c, namespace, &Options{Create: true})
 		return err
 	})
 	defer b.Close()

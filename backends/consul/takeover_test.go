@@ -57,7 +57,7 @@ func takeLock(c *api.Client, name string) (*api.Lock, error) {
 
 // elect contends for one shard until ctx ends, and calls led when it leads.
 func elect(ctx context.Context, address, name string, led func()) error {
-	b, err := OpenConfig(ctx, Config{Address: address}, name, &Options{Create: true})
+	b, err := Open(ctx, Config{Address: address}, name, &Options{Create: true})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func sampled(b *testing.B, took []time.Duration) {
 
 func fresh(b *testing.B, c clientv3.Config, name string) *Backend {
 	b.Helper()
-	be, err := OpenConfig(b.Context(), c, "bench/"+name, &Options{Create: true})
+	be, err := Open(b.Context(), c, "bench/"+name, &Options{Create: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestIdleCost(t *testing.T) {
 		calls := new(counter)
 		counted := c
 		counted.DialOptions = []grpc.DialOption{grpc.WithStatsHandler(calls)}
-		b, err := OpenConfig(t.Context(), counted, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), counted, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,10 +18,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// OpenConfig opens a namespace through its own client, which Close closes. Unless c says otherwise,
+// Open opens a namespace through its own client, which Close closes. Unless c says otherwise,
 // the client dials a broken connection again at least once a second, and logs nothing. By
 // keep-alive it detects a dead connection with a watch within 13 s. c.Context is not used.
-func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
+func Open(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := OpenConfig(ctx, c, s.Namespace, &s.Options)
+	b, err := Open(ctx, c, s.Namespace, &s.Options)
 	if err == nil {
 		b.Certificate = s.certificate
 	}

@@ -80,7 +80,7 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 			through.Endpoints = append(through.Endpoints, proxied)
 			wires = append(wires, wire)
 		}
-		b, err := OpenConfig(ctx, through, fmt.Sprintf("several/%s", rand.Text()[:8]), &Options{Create: true})
+		b, err := Open(ctx, through, fmt.Sprintf("several/%s", rand.Text()[:8]), &Options{Create: true})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -265,7 +265,7 @@ func (s *suiteStore) conformance(
 			return s.tamper(ctx, keys, what, name)
 		},
 		RaiseFloor: func(ctx context.Context, above driver.Token) error {
-			return RaiseFloor(ctx, s.client, s.namespace, above)
+			return RaiseFloor(ctx, s.client, s.namespace, above, nil)
 		},
 		Guards: []conformance.Guard{guardOf(s.client, "texts/"+s.namespace+"/")},
 	}

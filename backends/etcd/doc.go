@@ -1,11 +1,11 @@
 // Package etcd is a backend on etcd, 3.5.28, 3.6.9, 3.7 or later.
 //
-//	b, err := etcd.OpenConfig(ctx, clientv3.Config{
+//	b, err := etcd.Open(ctx, clientv3.Config{
 //		Endpoints: []string{"https://etcd-0:2379", "https://etcd-1:2379", "https://etcd-2:2379"},
 //		TLS:       tlsConfig,
 //	}, "orders", nil)
 //
-// [Open] takes a client that the application has already. Package kv does the
+// [OpenClient] takes a client that the application has already. Package kv does the
 // work; this package is its store:
 //
 //   - A batch is one transaction of etcd. Its guard is the outer condition, and each of

@@ -29,14 +29,14 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through the caller's client. The caller closes the client after the
+// OpenClient opens a namespace through the caller's client. The caller closes the client after the
 // Backend. ctx limits the opening only. o may be nil. An error says in one line what to change.
 //
 // The Backend makes connections to the client's endpoints, with the client's configuration, so
 // wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do not apply.
-func Open(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
+func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
-		return nil, opening(namespace, fmt.Errorf("%w: Open needs a client", driver.ErrInvalid))
+		return nil, opening(namespace, fmt.Errorf("%w: OpenClient needs a client", driver.ErrInvalid))
 	}
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -117,8 +117,8 @@ func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 // RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
 // calls it after a restore from a snapshot, with the highest token known from logs, marks or
 // metrics, before any process is started again.
-func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token) error {
-	opts, err := (*Options)(nil).withDefaults()
+func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token, o *Options) error {
+	opts, err := o.withDefaults()
 	if err != nil {
 		return err
 	}

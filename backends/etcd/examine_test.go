@@ -37,7 +37,7 @@ func TestExamine(t *testing.T) {
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})
 	open := func(c clientv3.Config) *Backend {
 		t.Helper()
-		b, err := OpenConfig(t.Context(), c, "orders", &Options{Create: true})
+		b, err := Open(t.Context(), c, "orders", &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func restoredCluster(t *testing.T) {
 	one := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
 	two := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
 	client := newClient(t, config(t, one))
-	b, err := Open(t.Context(), client, "app", &Options{Create: true})
+	b, err := OpenClient(t.Context(), client, "app", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func restoredCluster(t *testing.T) {
 	}
 	restore(t, client, newClient(t, config(t, three)))
 	restore(t, client, newClient(t, config(t, two)))
-	other, err := OpenConfig(t.Context(), config(t, one), "app", nil)
+	other, err := Open(t.Context(), config(t, one), "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func restoredCluster(t *testing.T) {
 		t.Errorf("a heartbeat to a restored cluster: %v, want ErrStoreChanged", err)
 	}
 
-	fresh, err := OpenConfig(t.Context(), config(t, two), "app", nil)
+	fresh, err := Open(t.Context(), config(t, two), "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func restoredCluster(t *testing.T) {
 	for n, server := range []*servers.Server{two, three} {
 		at := newClient(t, config(t, server))
 		if server == three {
-			last, err := OpenConfig(t.Context(), config(t, three), "app", nil)
+			last, err := Open(t.Context(), config(t, three), "app", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ func TestLostConnection(t *testing.T) {
 	outage.Lost{Addr: server.Addr(), Conns: 2, Notice: 13 * time.Second, Open: func(t *testing.T, addr, namespace string) driver.Backend {
 		c := config(t, server)
 		c.Endpoints = []string{addr}
-		b, err := OpenConfig(bounded(t, ample.Time), c, namespace, &Options{Create: true})
+		b, err := Open(bounded(t, ample.Time), c, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

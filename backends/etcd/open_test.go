@@ -31,7 +31,7 @@ func refusedOpen(t *testing.T, c clientv3.Config, o *Options, want ...string) er
 
 func refusedWithin(ctx context.Context, t *testing.T, c clientv3.Config, o *Options, want ...string) error {
 	t.Helper()
-	b, err := OpenConfig(ctx, c, "refused", o)
+	b, err := Open(ctx, c, "refused", o)
 	if err == nil {
 		b.Close()
 		t.Fatalf("opened, want an error with %q", want)
@@ -131,7 +131,7 @@ func TestOpenRefuses(t *testing.T) {
 	})
 	t.Run("names", func(t *testing.T) {
 		t.Parallel()
-		if _, err := OpenConfig(t.Context(), good, "a//b", nil); !errors.Is(err, driver.ErrInvalid) {
+		if _, err := Open(t.Context(), good, "a//b", nil); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)
 		}
 	})
@@ -244,7 +244,7 @@ func TestMemberDown(t *testing.T) {
 	}
 	ctx := bounded(t, ample.Time)
 	for {
-		b, err := OpenConfig(ctx, config(t, cluster.Members()...), "down", &Options{Create: true})
+		b, err := Open(ctx, config(t, cluster.Members()...), "down", &Options{Create: true})
 		if err == nil {
 			if err := b.Close(); err != nil {
 				t.Error(err)
@@ -261,7 +261,7 @@ func TestMemberDown(t *testing.T) {
 func TestClientStaysOpen(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, config(t, pool.Get(t, servers.Etcd, nil)))
-	b, err := Open(t.Context(), client, "mine", &Options{Create: true})
+	b, err := OpenClient(t.Context(), client, "mine", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestClientStaysOpen(t *testing.T) {
 	if _, err := client.Get(t.Context(), "x"); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), clientv3.NewCtxClient(context.Background()), "mine",
+	if _, err := OpenClient(t.Context(), clientv3.NewCtxClient(context.Background()), "mine",
 		nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a client without a connection: %v, want ErrInvalid", err)
 	}
@@ -283,7 +283,7 @@ func TestEndpointsAreFollowed(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Etcd, nil)
 	client := newClient(t, config(t, server))
-	b, err := Open(t.Context(), client, t.Name(), &Options{Create: true})
+	b, err := OpenClient(t.Context(), client, t.Name(), &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func TestRaiseFloor(t *testing.T) {
 	c := config(t, pool.Get(t, servers.Etcd, nil))
 	b := openOn(t, c, Options{})
 	const above = driver.Token(1) << 40
-	if err := RaiseFloor(t.Context(), newClient(t, c), t.Name(), above); err != nil {
+	if err := RaiseFloor(t.Context(), newClient(t, c), t.Name(), above, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n1",

@@ -16,7 +16,7 @@ const (
 
 const minTxnOps = 16
 
-// Options for Open and OpenConfig. The zero value, and nil, work.
+// Options for Open and OpenClient. The zero value, and nil, work.
 type Options struct {
 	// Create writes the namespace's identity if it has none. Without it a missing
 	// identity is an error, because it may mean a wiped store (rule I1).

@@ -21,7 +21,7 @@ func openingOn(t *testing.T, c clientv3.Config) func(through []string) driver.Ba
 	namespace := "silent/" + rand.Text()[:8]
 	return func(through []string) driver.Backend {
 		c.Endpoints = through
-		b, err := OpenConfig(t.Context(), c, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), c, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

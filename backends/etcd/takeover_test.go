@@ -28,7 +28,7 @@ func candidate(how string) error {
 	endpoint, namespace, _ := strings.Cut(how, " ")
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	b, err := OpenConfig(ctx, clientv3.Config{Endpoints: []string{endpoint}}, namespace, &Options{Create: true})
+	b, err := Open(ctx, clientv3.Config{Endpoints: []string{endpoint}}, namespace, &Options{Create: true})
 	if err != nil {
 		return err
 	}

@@ -248,7 +248,7 @@ func (s *suiteStore) conformance(
 		Snapshot: s.snapshot,
 		Tamper:   s.tamper,
 		RaiseFloor: func(ctx context.Context, above driver.Token) error {
-			return RaiseFloor(ctx, s.admin, s.namespace, &o, above)
+			return RaiseFloor(ctx, s.admin, s.namespace, above, &o)
 		},
 		Guards: []conformance.Guard{guardOf(s.client, "{"+s.namespace+"}-texts")},
 	}

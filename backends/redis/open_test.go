@@ -240,7 +240,7 @@ func TestRaiseFloor(t *testing.T) {
 	former := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, former, []driver.Claim{{Shard: "s"}})
 	above := granted[0].Fence.Token + 1<<45
-	if err := RaiseFloor(t.Context(), c, t.Name(), nil, above); err != nil {
+	if err := RaiseFloor(t.Context(), c, t.Name(), above, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := former.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
@@ -250,7 +250,7 @@ func TestRaiseFloor(t *testing.T) {
 	if got := next[0].Fence.Token; got <= above {
 		t.Errorf("token %d; want one above %d", got, above)
 	}
-	if err := RaiseFloor(t.Context(), c, "no namespace", nil, above); err == nil {
+	if err := RaiseFloor(t.Context(), c, "no namespace", above, nil); err == nil {
 		t.Error("a floor was raised in a namespace that is none")
 	}
 }

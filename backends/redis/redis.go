@@ -101,7 +101,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 // calls it after a restore from a backup, with the highest token known from logs, marks or metrics,
 // before any process is started again.
 func RaiseFloor(
-	ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options, above driver.Token,
+	ctx context.Context, c *goredis.UniversalOptions, namespace string, above driver.Token, o *Options,
 ) error {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -240,7 +240,7 @@ const (
 	must(err)
 	defer client.Close()
 	open := func() *etcd.Backend {
-		b, err := etcd.Open(ctx, client, "orders", &etcd.Options{Create: true})
+		b, err := etcd.OpenClient(ctx, client, "orders", &etcd.Options{Create: true})
 		must(err)
 		return b
 	}`
@@ -250,7 +250,7 @@ const (
 	onConsul = `	client, err := api.NewClient(&api.Config{Address: "127.0.0.1:8500"})
 	must(err)
 	open := func() *consul.Backend {
-		b, err := consul.Open(ctx, client, "orders", &consul.Options{Create: true})
+		b, err := consul.OpenClient(ctx, client, "orders", &consul.Options{Create: true})
 		must(err)
 		return b
 	}`
@@ -313,7 +313,7 @@ func wrappers() []wrapper {
 		{page: "docs/effects.md", has: "effect.Stats{}", text: effectsProgram},
 		{page: "docs/effects.md", has: "effect.Take(", text: takeProgram},
 		{page: "docs/effects.md", has: "effect.NotSent(", text: unsentProgram},
-		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
+		{page: "docs/backends/etcd.md", has: "etcd.OpenClient(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
 		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
 		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
 	b := open()
@@ -328,7 +328,7 @@ func wrappers() []wrapper {
 		return nil
 	}, nil))
 	check(!book(), "a former lease is not refused")`)},
-		{page: "docs/backends/consul.md", has: "consul.Open(", text: opened(consulImports, onConsul+begun, reopened+"\n\t}")},
+		{page: "docs/backends/consul.md", has: "consul.OpenClient(", text: opened(consulImports, onConsul+begun, reopened+"\n\t}")},
 		{page: "docs/backends/consul.md", has: "b.GuardOps(", text: opened(consulImports+"\t\"errors\"\n\t\"fmt\"\n", onConsul+`
 	b := open()
 	defer b.Close()
