@@ -40,7 +40,7 @@
 //   - [Options.Resolve] asks the other side for the key, and decides that the effect is done, is to
 //     be repeated, or failed. An effect that was compensated counts as failed.
 //   - Otherwise the effect stays in doubt for a person. [Ledger.InDoubt] and [ReadOpen] list such
-//     effects, and [Options.OnError] gets each. [Options.Stats] counts them, for metrics and the
+//     effects, and [Options.Logger] gets each. [Options.Stats] counts them, for metrics and the
 //     board.
 //
 // # What is not guaranteed

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 // An effect that was read while in progress is not called in doubt because it ended before the
@@ -118,7 +119,7 @@ func TestTrimsGoOn(t *testing.T) {
 		if _, err := p.lease.Commit(context.Background(), record(ahead)...); err != nil {
 			w.Fatal(err)
 		}
-		l := p.open(Options{Keep: time.Minute, OnError: func(err error) { w.Error(err) }})
+		l := p.open(Options{Keep: time.Minute, Logger: loglines.Failures("tenure: effect", func(err error) { w.Error(err) })})
 		time.Sleep(time.Second) // it has read the index
 		for i := range 200 {
 			if i == 100 {

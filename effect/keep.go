@@ -48,7 +48,7 @@ func (l *Ledger) keep() {
 		if now := time.Now(); !now.Before(later) {
 			later = now.Add(laterEvery)
 			if !l.failed.Swap(false) {
-				l.o.Stats.logEnd()
+				l.o.logEnd()
 			}
 			l.again()
 		}
@@ -221,11 +221,10 @@ func (l *Ledger) strike(key string) outcome {
 	return outcome{again: true}
 }
 
-// report passes an error after which the ledger tries again to OnError. It drops the error if the
-// lease is over.
+// report logs an error after which the ledger tries again. It drops the error if the lease is over.
 func (l *Ledger) report(err error) {
 	if l.lease.Err() == nil {
 		l.failed.Store(true)
-		l.o.OnError(err)
+		l.o.logError(err)
 	}
 }

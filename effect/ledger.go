@@ -94,7 +94,7 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	case open == nil:
 		return nil, err
 	case err != nil:
-		l.o.OnError(err)
+		l.o.logError(err)
 	}
 	for i := range open {
 		l.leave(open[i])

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 func never(context.Context, string) ([]byte, error) { panic("called") }
@@ -94,7 +95,7 @@ func TestTakeover(t *testing.T) {
 
 		two := w.lead("b")
 		var told []error
-		l = two.open(Options{OnError: func(err error) { told = append(told, err) }})
+		l = two.open(Options{Logger: loglines.Failures("tenure: effect", func(err error) { told = append(told, err) })})
 		if e, err := l.Lookup(context.Background(), "pay/1"); err != nil || e.State != InDoubt {
 			w.Errorf("looked up %+v, %v", e, err)
 		}
@@ -104,7 +105,7 @@ func TestTakeover(t *testing.T) {
 			}
 		}
 		if len(told) != 1 {
-			w.Errorf("OnError was told %v, want once", told)
+			w.Errorf("the log has %v, want once", told)
 		}
 		all, err := l.InDoubt(context.Background())
 		if err != nil || len(all) != 1 || all[0].Key != "pay/1" || all[0].State != InDoubt || all[0].Token != two.lease.Token() {
@@ -619,7 +620,7 @@ func TestDamaged(t *testing.T) {
 			}
 		}
 		var told error
-		l := one.open(Options{OnError: func(err error) { told = errors.Join(told, err) }})
+		l := one.open(Options{Logger: loglines.Failures("tenure: effect", func(err error) { told = errors.Join(told, err) })})
 		if !errors.Is(told, core.ErrDamaged) || len(told.Error()) > 2000 {
 			w.Errorf("told %v", told)
 		}

@@ -76,11 +76,11 @@ type Options struct {
 	// that much. An effect that ended by that clock is kept longer by as much.
 	Keep time.Duration
 
-	// OnError gets each effect that stays in doubt, as an *InDoubtError, and each background error
-	// after which the ledger tries again. Several goroutines may call it at once. Default: a line
-	// at Warn to slog.Default. Of background errors it logs the first, one after 1, 5 and 15
-	// minutes, and one every 15 minutes afterwards, for all ledgers with the same Stats.
-	OnError func(error)
+	// Logger gets at Warn each effect that stays in doubt, and at Info each that an operator
+	// decided. Of background errors after which the ledger tries again it gets at Warn the first,
+	// one after 1, 5 and 15 minutes, and one every 15 minutes afterwards, for all ledgers with the
+	// same Stats, and at Info their end. Default: slog.Default at the call of Open.
+	Logger *slog.Logger
 	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a
 	// private one.
 	Stats *Stats
@@ -117,10 +117,10 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 			return all
 		}
 	}
-	if c.OnError == nil {
-		c.OnError = func(err error) { c.Stats.logError(shard, err) }
+	if c.Logger == nil {
+		c.Logger = slog.Default()
 	}
-	c.OnError = goexit.Told(c.OnError)
+	c.Logger = goexit.Logger(c.Logger).With(slog.String("shard", shard))
 	c.Stats = cmp.Or(c.Stats, &Stats{})
 	if len(c.Scope) > 1024 || strings.Contains(c.Scope, "\x00") {
 		return nil, invalid("Scope has %d bytes, or a zero byte: use a name of at most 1024", len(c.Scope))
@@ -155,20 +155,20 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 	return &c, nil
 }
 
-func (s *Stats) logError(shard string, err error) {
+// logError logs an effect in doubt, or an error after which the ledger tries again.
+func (o *Options) logError(err error) {
 	if doubt, ok := errors.AsType[*InDoubtError](err); ok {
-		slog.Warn("tenure: effect in doubt", slog.String("shard", doubt.Shard), slog.String("key", doubt.Effect.Key),
-			slog.String("error", doubt.Effect.Reason))
+		o.Logger.Warn("tenure: effect in doubt", slog.String("key", doubt.Effect.Key), slog.String("error", doubt.Effect.Reason))
 		return
 	}
-	if _, say := s.lines.Failed("", time.Now()); say {
-		slog.Warn("tenure: effects: trying again", slog.String("shard", shard), slog.Any("error", err))
+	if _, say := o.Stats.lines.Failed("", time.Now()); say {
+		o.Logger.Warn("tenure: effects: trying again", slog.Any("error", err))
 	}
 }
 
-func (s *Stats) logEnd() {
-	if _, say := s.lines.Worked("", time.Now()); say {
-		slog.Info("tenure: effects: work again")
+func (o *Options) logEnd() {
+	if _, say := o.Stats.lines.Worked("", time.Now()); say {
+		o.Logger.Info("tenure: effects: work again")
 	}
 }
 

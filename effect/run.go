@@ -77,7 +77,7 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		if hand != nil {
 			d, e.Author = decision(hand), clean(hand.Author)
 			if hand.Author+hand.Writer != "" { // an operator wrote the rule
-				slog.Info("tenure: effect decided by an operator", slog.String("shard", l.lease.Shard()), slog.String("key", e.Key),
+				l.o.Logger.Info("tenure: effect decided by an operator", slog.String("key", e.Key),
 					slog.String("outcome", hand.Outcome), slog.String("author", e.Author), slog.String("writer", clean(hand.Writer)),
 					slog.String("reason", clean(hand.Reason)))
 			}
@@ -323,7 +323,7 @@ func (l *Ledger) doubtful(e Effect, failed error) outcome {
 		return outcome{err: err, again: true}
 	}
 	if !err.lost { // the end of the handler reports a lost lease once, for all effects
-		l.o.OnError(err)
+		l.o.logError(err)
 	}
 	return outcome{err: err}
 }

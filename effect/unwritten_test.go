@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 // stored is the state of an effect in the store.
@@ -226,7 +227,7 @@ func TestResolveGoexit(t *testing.T) {
 		one.resign()
 		one = w.lead("b")
 		var asked atomic.Int32
-		l = one.open(Options{Concurrent: 1, OnError: func(error) { runtime.Goexit() },
+		l = one.open(Options{Concurrent: 1, Logger: loglines.Failures("tenure: effect", func(error) { runtime.Goexit() }),
 			Rules: func() []control.Rule { runtime.Goexit(); return nil },
 			Resolve: func(context.Context, Effect) (Decision, error) {
 				if asked.Add(1) <= 10 {
@@ -259,13 +260,13 @@ func TestOrphan(t *testing.T) {
 					w.Fatal(err)
 				}
 				var told atomic.Pointer[error]
-				l := one.open(Options{MaxInDoubt: 1, Resolve: resolve, OnError: func(err error) { told.Store(&err) }})
+				l := one.open(Options{MaxInDoubt: 1, Resolve: resolve, Logger: loglines.Failures("tenure: effect", func(err error) { told.Store(&err) })})
 				time.Sleep(time.Second)
 				if got := w.items(one, openPrefix); len(got) != 0 {
 					w.Errorf("listed: %s", got)
 				}
 				if err := told.Load(); err == nil || !errors.Is(*err, core.ErrDamaged) || !strings.Contains((*err).Error(), "pay/1") {
-					w.Errorf("OnError was told %v", err)
+					w.Errorf("the log has %v", err)
 				}
 				if out, err := w.do(l, "pay/2", newProvider(false).pay("paid")); out != "paid" || err != nil {
 					w.Errorf("got %q, %v", out, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 const ttl = time.Second
@@ -170,11 +171,11 @@ func (w *world) lead(node string) *leader {
 	return p
 }
 
-// open opens a ledger whose OnError collects errors.
+// open opens a ledger that logs nothing by default.
 func (p *leader) open(o Options) *Ledger {
 	p.w.Helper()
-	if o.OnError == nil {
-		o.OnError = func(error) {}
+	if o.Logger == nil {
+		o.Logger = loglines.Failures("tenure: effect", func(error) {})
 	}
 	l, err := Open(context.Background(), p.lease, &o)
 	if err != nil {

@@ -30,7 +30,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // before it returns, so that reconcile does not contend
 		signal(m.wake)
 		if !m.blind.Load() { // otherwise follow reports it
-			m.o.OnError(err)
+			m.trying(err)
 		}
 		return nil
 	}
@@ -74,7 +74,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			if err := j.write(lease.Context(), lease, out.change, size); err != nil {
 				return err
 			}
-			tellQuarantine(out, j.table)
+			tellQuarantine(m.o.Logger, out, j.table)
 			if m.o.OnPlan != nil {
 				m.o.OnPlan(out)
 			}

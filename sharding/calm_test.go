@@ -86,7 +86,7 @@ func calm(t *testing.T, w *tenuretest.World, shards int) {
 			delete(serves, l.Shard())
 			mu.Unlock()
 			return nil
-		}, &Options{Shards: []string{fmt.Sprintf("s-000..%03d", shards-1)}, Interval: interval, OnError: func(error) {}})
+		}, &Options{Shards: []string{fmt.Sprintf("s-000..%03d", shards-1)}, Interval: interval, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}

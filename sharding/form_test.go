@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// said keeps the errors that OnError gets.
+// said keeps the errors that the log gets.
 type said struct {
 	mu  sync.Mutex
 	all []string
@@ -42,7 +43,7 @@ func formed(w *world, node string, d *divider, s *said, newer bool) *member {
 
 func formedTaking(w *world, node string, d *divider, s *said, newer bool, take Take) *member {
 	return w.member(node, func(m *member, o *Options) {
-		o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, s.add
+		o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, loglines.Failures("tenure: sharding: trying", s.add)
 		o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil }
 		m.handler = func(ctx context.Context, lease *core.Lease) error { return open(take)(m, ctx, lease) }
 		m.newer = newer

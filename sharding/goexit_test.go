@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 // Every function of Options ends its goroutine, the first times or, if it only reports, each time.
@@ -30,7 +31,7 @@ func TestGoexit(t *testing.T) {
 				o.Loads = func(context.Context) (map[string]float64, error) { first(&loaded, 5); return nil, nil }
 				o.OnPlan = func(*Outcome) { first(&told, 1000) }
 				o.OnRange = func([]RangeEvent) { first(&told, 1000) }
-				o.OnError = func(error) { first(&told, 1000) }
+				o.Logger = loglines.Failures("tenure: sharding: trying", func(error) { first(&told, 1000) })
 				options := reflect.ValueOf(o).Elem()
 				for i := range options.NumField() {
 					if f := options.Field(i); f.Kind() == reflect.Func && f.IsNil() {

@@ -28,7 +28,7 @@ func newLoaded(w *world, members, shards, keys int, rate func(key int) float64) 
 	l := &loaded{world: w, rate: rate, keys: keys, stop: make(chan struct{}), done: make(chan struct{})}
 	for i := range members {
 		w.member(fmt.Sprintf("n%d", i), func(m *member, o *Options) {
-			o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "orders", Shards: shards}, nil
+			o.Shards, o.Keyspace, o.Logger = nil, Keyspace{Name: "orders", Shards: shards}, nil
 			m.handler = func(ctx context.Context, lease *core.Lease) error { return open(nil)(m, ctx, lease) }
 		})
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
@@ -338,7 +337,7 @@ func (m *Manager) understood(j *journal, said time.Time) time.Time {
 	if blind == nil {
 		m.tried("understand the plans", j.gap)
 	} else if now.Sub(said) >= time.Minute {
-		m.o.OnError(blind)
+		m.trying(blind)
 		return now
 	}
 	return said
@@ -354,16 +353,20 @@ const (
 // longer returns the wait after another failure.
 func longer(wait time.Duration) time.Duration { return min(2*wait, callTimeout) }
 
-// tried reports errors of a repeated call to OnError, at growing intervals, and logs when the call
-// works again. call completes the text "tenure: ".
+// trying logs an error after which the Manager tries again.
+func (m *Manager) trying(err error) {
+	m.o.Logger.Warn("tenure: sharding: trying again", slog.Any("error", err))
+}
+
+// tried logs errors of a repeated call at growing intervals, and when the call works again. call completes the text "tenure: ".
 func (m *Manager) tried(call string, err error) {
 	now := time.Now()
 	if err != nil {
 		if _, say := m.lines.Failed(call, now); say {
-			m.o.OnError(fmt.Errorf("tenure: %s: %w", call, err))
+			m.trying(fmt.Errorf("tenure: %s: %w", call, err))
 		}
 	} else if s, say := m.lines.Worked(call, now); say {
-		goexit.Logger(slog.Default()).Info("tenure: sharding: works again", slog.String("call", call), slog.Int("failures", s.Failures),
+		m.o.Logger.Info("tenure: sharding: works again", slog.String("call", call), slog.Int("failures", s.Failures),
 			slog.Duration("after", now.Sub(s.Since)))
 	}
 }

@@ -541,7 +541,7 @@ func TestWatchdog(t *testing.T) {
 // The reply to an assigner's read is lost, and it learns nothing else. It reads again, and plans.
 func TestAssignerAsksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
-		noErr := func(_ *member, o *Options) { o.OnError = nil }
+		noErr := func(_ *member, o *Options) { o.Logger = nil }
 		w.member("a", noErr)
 		w.shares(ttl, map[string]int{"a": 30})
 		b := w.member("b", noErr)
@@ -595,7 +595,7 @@ func TestMovesAreWrittenAgain(t *testing.T) {
 func TestFlakyLinks(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c"} {
-			w.member(n, func(_ *member, o *Options) { o.OnError = nil })
+			w.member(n, func(_ *member, o *Options) { o.Logger = nil })
 		}
 		for range 12 {
 			for i, f := range []kvfault.Fault{kvfault.DropReply, kvfault.DropRequest, kvfault.None} {

@@ -89,11 +89,10 @@ type Options struct {
 	// member reads it. It gets none from before the member's first read of the plans. One goroutine
 	// calls it, so it must return quickly.
 	OnRange func([]RangeEvent) `yaml:"-"`
-	// OnError gets errors after which the Manager tries again: the log could not be read or
-	// decoded, or Loads failed. It gets the first failure of a kind, one after 1, 5 and 15 minutes,
-	// and one every 15 minutes afterwards. The end of a failure is a line at Info to slog.Default.
-	// Several goroutines may call it at once. Default: a line at Warn to slog.Default.
-	OnError func(error) `yaml:"-"`
+	// Logger gets at Warn the first failure of a call that the Manager repeats, one after 1, 5 and
+	// 15 minutes, and one every 15 minutes afterwards. At Info it gets their end, and at Warn the
+	// beginning and the end of a quarantine. Default: slog.Default at the call of NewManager.
+	Logger *slog.Logger `yaml:"-"`
 }
 
 // resolve returns a copy with the defaults filled in, and the names of the shards that are not the
@@ -161,10 +160,11 @@ func (o *Options) resolve() (*Options, []string, error) {
 		}
 		return yes
 	}
-	if c.OnError == nil {
-		c.OnError = func(err error) { slog.Warn("tenure: sharding: trying again", slog.Any("error", err)) }
+	if c.Logger == nil {
+		c.Logger = slog.Default()
 	}
-	c.OnPlan, c.OnRange, c.OnError = goexit.Told(c.OnPlan), goexit.Told(c.OnRange), goexit.Told(c.OnError)
+	c.Logger = goexit.Logger(c.Logger)
+	c.OnPlan, c.OnRange = goexit.Told(c.OnPlan), goexit.Told(c.OnRange)
 	return &c, names, nil
 }
 

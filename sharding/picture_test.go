@@ -127,7 +127,7 @@ func TestOnRange(t *testing.T) {
 		d := &divider{}
 		join := func(node string) {
 			w.member(node, func(m *member, o *Options) {
-				o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
+				o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
 				o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // it plans in each interval
 				o.OnRange = func(events []RangeEvent) {
 					mu.Lock()

@@ -161,7 +161,7 @@ func (p *preparer) run() {
 			if p.m.o.PrepareRequired {
 				comes = "which goes to another member"
 			}
-			p.m.o.OnError(fmt.Errorf("tenure: prepare shard %q, %s: %w", x.shard, comes, err))
+			p.m.trying(fmt.Errorf("tenure: prepare shard %q, %s: %w", x.shard, comes, err))
 		}
 		p.mu.Lock()
 		x.done, x.err = true, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -122,7 +123,9 @@ func TestPrepareBudget(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := newCaches(w, time.Hour)
 				c.failed = failed
-				change := func(o *Options) { o.PrepareBudget, o.PrepareAtOnce, o.OnError = 4*ttl, 15, func(error) {} }
+				change := func(o *Options) {
+					o.PrepareBudget, o.PrepareAtOnce, o.Logger = 4*ttl, 15, slog.New(slog.DiscardHandler)
+				}
 				c.start("a", change)
 				w.shares(2*ttl, map[string]int{"a": 30})
 				c.start("b", change)
@@ -149,7 +152,7 @@ func TestPrepareHangs(t *testing.T) {
 		c := newCaches(w, 0)
 		c.hangs = make(chan struct{})
 		defer close(c.hangs) // before the members' end, which waits for it
-		change := func(o *Options) { o.PrepareBudget, o.OnError = 4*ttl, func(error) {} }
+		change := func(o *Options) { o.PrepareBudget, o.Logger = 4*ttl, slog.New(slog.DiscardHandler) }
 		c.start("a", change)
 		w.shares(2*ttl, map[string]int{"a": 30})
 		c.start("b", change)
@@ -167,7 +170,7 @@ func TestPrepareHangsBesideAJoin(t *testing.T) {
 		defer close(c.hangs)
 		plans := 0
 		change := func(o *Options) {
-			o.Penalty, o.PrepareBudget, o.OnError = 2*interval, 10*ttl, func(error) {}
+			o.Penalty, o.PrepareBudget, o.Logger = 2*interval, 10*ttl, slog.New(slog.DiscardHandler)
 			o.OnPlan = func(*Outcome) { plans++ }
 		}
 		c.start("a", change)
@@ -190,7 +193,7 @@ func TestPrepareRequired(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := newCaches(w, ttl)
 				change := func(o *Options) {
-					o.PrepareRequired, o.PrepareBudget, o.OnError = true, 4*ttl, func(error) {}
+					o.PrepareRequired, o.PrepareBudget, o.Logger = true, 4*ttl, slog.New(slog.DiscardHandler)
 					o.LeaveBudget = time.Hour // after half of it a shard moves regardless
 				}
 				c.start("a", change)
@@ -244,7 +247,7 @@ func TestPrepareRequiredOfALeaver(t *testing.T) {
 		c := newCaches(w, ttl)
 		c.failed = true
 		change := func(o *Options) {
-			o.PrepareRequired, o.LeaveBudget, o.OnError = true, 40*ttl, func(error) {}
+			o.PrepareRequired, o.LeaveBudget, o.Logger = true, 40*ttl, slog.New(slog.DiscardHandler)
 		}
 		c.start("a", change)
 		w.shares(2*ttl, map[string]int{"a": 30})

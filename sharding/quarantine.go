@@ -419,14 +419,14 @@ func (t *assignments) calm(v *core.View) bool {
 }
 
 // tellQuarantine logs the quarantines that a plan began and ended.
-func tellQuarantine(out *Outcome, t *assignments) {
+func tellQuarantine(log *slog.Logger, out *Outcome, t *assignments) {
 	for _, i := range out.change.Isolation.Hold {
 		shard := out.Cluster.Shards[i].Name
-		slog.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", t.asideOf(shard).Why))
+		log.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", t.asideOf(shard).Why))
 	}
 	for _, i := range out.change.Isolation.Free {
 		shard := out.Cluster.Shards[i].Name
-		slog.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", out.Number))
+		log.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", out.Number))
 	}
 }
 

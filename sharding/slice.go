@@ -175,7 +175,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	if err != nil {
 		return nil, err
 	}
-	s := &Slice{m: m, lease: lease, take: take, log: goexit.Logger(slog.Default()).With(slog.String("shard", shard))}
+	s := &Slice{m: m, lease: lease, take: take, log: m.o.Logger.With(slog.String("shard", shard))}
 	if s.note, err = readNote(shard, item); err != nil {
 		return nil, err
 	}

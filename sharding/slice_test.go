@@ -155,7 +155,7 @@ func (l *ledger) serve(m *member) core.Handler {
 			return err
 		}
 		defer s.Close()
-		effects, err := effect.Open(ctx, lease, &effect.Options{Repeatable: l.honours, OnError: func(error) {}})
+		effects, err := effect.Open(ctx, lease, &effect.Options{Repeatable: l.honours, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}
@@ -249,7 +249,7 @@ func TestDivideUnderLoad(t *testing.T) {
 				k := Keyspace{Name: "orders", Shards: 3}
 				start := func(node string) {
 					w.member(node, func(m *member, o *Options) {
-						o.Shards, o.Keyspace, o.OnError, o.Assigner = nil, k, nil, divide
+						o.Shards, o.Keyspace, o.Logger, o.Assigner = nil, k, nil, divide
 						o.Quarantine.Deaths = -1 // hundreds of splits and merges hand the deaths of few members on to all
 						m.handler = func(ctx context.Context, lease *core.Lease) error { return l.serve(m)(ctx, lease) }
 					})
@@ -356,7 +356,7 @@ func (l *ledger) check(w *world, k Keyspace, shards int) (total int) {
 // keyedMember returns a member with a keyspace of two shards, whose assigner divides on request.
 func keyedMember(w *world, node string, d *divider, handler func(m *member, ctx context.Context, lease *core.Lease) error) *member {
 	return w.member(node, func(m *member, o *Options) {
-		o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
+		o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
 		o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // it plans in each interval
 		m.handler = func(ctx context.Context, lease *core.Lease) error { return handler(m, ctx, lease) }
 	})
@@ -526,7 +526,7 @@ func TestOtherKeyspaceIsRefused(t *testing.T) {
 		a := keyedMember(w, "a", &divider{}, open(nil))
 		w.await("the shards", 5*ttl, func() bool { return a.slice("orders-0001") != nil })
 		b := w.member("b", func(m *member, o *Options) {
-			o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "orders", Shards: 8, Hash: keyspace.HashFNV}, nil
+			o.Shards, o.Keyspace, o.Logger = nil, Keyspace{Name: "orders", Shards: 8, Hash: keyspace.HashFNV}, nil
 			m.handler = func(ctx context.Context, lease *core.Lease) error {
 				_, err := m.OpenSlice(ctx, lease, nil)
 				w.fail(fmt.Errorf("b has %s: %w", lease.Shard(), err))
@@ -622,7 +622,7 @@ type memberHandler func(m *member, ctx context.Context, l *core.Lease) error
 // plans is a member whose tables the test makes, and that serves each shard by a handler.
 func plans(w *world, t *assignments, handlers map[string]memberHandler) *member {
 	m := w.build("a", func(m *member, o *Options) {
-		o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "k", Shards: 2}, nil
+		o.Shards, o.Keyspace, o.Logger = nil, Keyspace{Name: "k", Shards: 2}, nil
 	})
 	m.ran <- nil // it does not run
 	m.setTable(t)
@@ -937,7 +937,7 @@ func TestRangeGoesBack(t *testing.T) {
 				var works atomic.Bool
 				var events []string
 				a := w.member("a", func(m *member, o *Options) {
-					o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
+					o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
 					o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil }
 					o.OnRange = func(list []RangeEvent) {
 						for _, e := range list {
@@ -1012,7 +1012,7 @@ func TestHandlerKnowsItsKeyspace(t *testing.T) {
 	bubble(t, func(w *world) {
 		names := make(chan [2]string, 10)
 		w.member("a", func(m *member, o *Options) {
-			o.Shards, o.Keyspace, o.OnError = []string{"jobs-0000"}, Keyspace{Name: "orders", Shards: 1}, nil
+			o.Shards, o.Keyspace, o.Logger = []string{"jobs-0000"}, Keyspace{Name: "orders", Shards: 1}, nil
 			m.handler = func(ctx context.Context, lease *core.Lease) error {
 				names <- [2]string{lease.Shard(), keyspace.Of(ctx)}
 				<-ctx.Done()

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 const (
@@ -90,7 +91,7 @@ func (w *world) build(node string, change ...func(*member, *Options)) *member {
 	w.Helper()
 	m := &member{w: w, node: node, link: &kvfault.Link{}, ran: make(chan error, 1), ended: make(chan error, 1)}
 	m.handler = m.hold
-	o := &Options{Shards: []string{"orders-00..29"}, Interval: interval, OnError: w.fail}
+	o := &Options{Shards: []string{"orders-00..29"}, Interval: interval, Logger: loglines.Failures("tenure: sharding: trying", w.fail)}
 	for _, f := range change {
 		f(m, o)
 	}

@@ -47,8 +47,8 @@ func newManager(p managerParams) (managerResult, error) {
 		}
 		o.LeaveBudget = cmp.Or(o.LeaveBudget, p.Config.StopTimeout()/2) // the rest is for the Elector
 	}
-	if o.OnError == nil && p.Logger != nil {
-		o.OnError = func(err error) { p.Logger.Warn("tenure: sharding", "error", err) }
+	if o.Logger == nil {
+		o.Logger = p.Logger
 	}
 	m, err := sharding.NewManager(p.Backend, p.Elector, core.Handler(p.Handler), &o)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 	calls "github.com/tenure-go/tenure/internal/proof/history"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -99,8 +100,8 @@ func (m *member) assemble(b core.Backend) (err error) {
 	m.metrics.Watch(m.elector)
 	m.manager, err = sharding.NewManager(store, m.elector, m.work, &sharding.Options{
 		Shards: m.flights.airports, Interval: m.config.TTL / planningParts, LeaveBudget: leaveBudget + m.config.TTL,
-		OnPlan:  m.planned,
-		OnError: func(err error) { m.trouble("plans", err) },
+		OnPlan: m.planned,
+		Logger: loglines.Failures("tenure: sharding: trying", func(err error) { m.trouble("plans", err) }),
 	})
 	if err != nil {
 		return err

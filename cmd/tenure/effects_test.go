@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"log/slog"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
@@ -23,7 +24,7 @@ func TestEffects(t *testing.T) {
 	ready, hang := make(chan error, 1), make(chan struct{})
 	var outcome error
 	stop := p.member("leader", "pay", func(ctx context.Context, l *core.Lease) error {
-		ledger, err := effect.Open(ctx, l, &effect.Options{OnError: func(error) {}})
+		ledger, err := effect.Open(ctx, l, &effect.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			ready <- err
 			return err

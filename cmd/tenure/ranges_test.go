@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"log/slog"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
@@ -45,7 +46,7 @@ func (p *place) manage(node string) (stop, crash func()) {
 		<-ctx.Done()
 		return nil
 	}, &sharding.Options{Keyspace: sharding.Keyspace{Name: "k", Shards: 4}, Interval: 100 * time.Millisecond,
-		Quarantine: sharding.Quarantine{Deaths: 1, For: time.Hour}, OnError: func(error) {}})
+		Quarantine: sharding.Quarantine{Deaths: 1, For: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		p.t.Fatal(err)
 	}

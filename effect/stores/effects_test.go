@@ -73,7 +73,7 @@ type payer struct {
 
 func (p *payer) options(l *core.Lease) *effect.Options {
 	o := &effect.Options{Concurrent: atOnce, MaxInDoubt: 10_000, Attempts: 20, BackoffMin: 5 * time.Millisecond,
-		BackoffMax: 200 * time.Millisecond, Deadline: 4 * time.Second, OnError: func(error) {}}
+		BackoffMax: 200 * time.Millisecond, Deadline: 4 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	if p.Mode == keyed {
 		o.Repeatable = true
 		return o

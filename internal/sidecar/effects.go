@@ -121,18 +121,10 @@ func (x *effects) open() (*effect.Ledger, error) {
 	l, err := effect.Open(ctx, x.lease, &effect.Options{
 		Rules: x.rules, Resolve: x.resolve, Concurrent: leaseAttempts, Attempts: 1, Deadline: attemptTime,
 		MaxResult: min(effect.MaxMaxResult, x.s.limits.WriteBytes/4), Scope: x.lease.Namespace() + "/" + x.lease.Shard(),
-		OnError: x.s.effectFailed,
+		Logger: x.s.log, Stats: &x.s.effects,
 	})
 	x.ledger = l
 	return l, err
-}
-
-// effectFailed logs each effect in doubt. It limits the lines about retries.
-func (s *Server) effectFailed(err error) {
-	_, doubt := errors.AsType[*effect.InDoubtError](err)
-	if _, say := s.lines.Failed("", time.Now()); say || doubt {
-		s.log.Warn("effect in doubt, or effects are tried again", "error", err)
-	}
 }
 
 // rules returns the operators' decisions about effects, and the clients' findings.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/rhythm"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/lock"
 )
 
@@ -53,7 +53,7 @@ type Server struct {
 	e        *core.Elector
 	locks    *lock.Locks // of e
 	log      *slog.Logger
-	lines    rhythm.Rhythm // of effects
+	effects  effect.Stats // of all leases
 	token    string
 	ttl      time.Duration // of the member
 	callTime time.Duration // for a write

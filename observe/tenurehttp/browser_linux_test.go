@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/browser"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 // tableOf is the table of shards as the page shows it: name, owner and token.
@@ -408,7 +409,7 @@ func keyed(t *testing.T, store *memory.Store, node string, keys sharding.Keyspac
 		}
 		return nil
 	}, &sharding.Options{Keyspace: keys, Interval: 200 * time.Millisecond, Capacity: capacity, OnRange: j.Ranged,
-		OnError: func(err error) { t.Log(err) }})
+		Logger: loglines.Failures("tenure: sharding: trying", func(err error) { t.Log(err) })})
 	if err != nil {
 		t.Fatal(err)
 	}

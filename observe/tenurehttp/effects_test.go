@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"log/slog"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/effect"
@@ -109,7 +110,7 @@ func (p *world) waiting() {
 	}
 	var decided effect.Decision
 	open := func() *effect.Ledger {
-		ledger, err := effect.Open(p.Context(), <-leases, &effect.Options{Stats: stats, OnError: func(error) {},
+		ledger, err := effect.Open(p.Context(), <-leases, &effect.Options{Stats: stats, Logger: slog.New(slog.DiscardHandler),
 			Resolve: func(context.Context, effect.Effect) (effect.Decision, error) { return decided, nil }})
 		if err != nil {
 			p.Fatal(err)

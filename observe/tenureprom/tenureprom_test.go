@@ -213,7 +213,7 @@ func TestEffects(t *testing.T) {
 		a.m.Effects(stats)
 		for _, repeatable := range []bool{false, true} {
 			l, err := effect.Open(t.Context(), <-leases, &effect.Options{Stats: stats, Repeatable: repeatable, Attempts: 2, MaxInDoubt: 1,
-				OnError: func(error) {}})
+				Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,9 +44,9 @@ type ClientOptions struct {
 	// Wait is the longest wait before the next attempt; a change of the map ends the wait. The
 	// first waits are shorter: 20 ms, doubled each time. Default 1 s, at most 1 min.
 	Wait time.Duration
-	// OnError is called when no member answers. The Client then uses the map that it has. Run calls
-	// it, so it must return quickly. Default: a line at Warn to slog.Default.
-	OnError func(error)
+	// Logger gets a line at Warn when no member answers. The Client then uses the map that it has.
+	// Default: slog.Default at the call of NewClient.
+	Logger *slog.Logger
 }
 
 // Limits of a Client.
@@ -110,10 +110,10 @@ func NewClient(o *ClientOptions) (*Client, error) {
 	case o.Base != nil && o.Allow == nil:
 		return bad("Base needs Allow: say to which addresses requests may go")
 	}
-	if c.o.OnError == nil {
-		c.o.OnError = func(err error) { slog.Warn("tenure: route: no member answers", slog.Any("error", err)) }
+	if c.o.Logger == nil {
+		c.o.Logger = slog.Default()
 	}
-	c.o.OnError = goexit.Told(c.o.OnError)
+	c.o.Logger = goexit.Logger(c.o.Logger)
 	if c.asks, c.base = o.Base, o.Base; o.Base == nil {
 		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil, false)))
 		c.asks, c.base, c.own = asks, base, []*http.Transport{asks, base}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
@@ -82,7 +84,7 @@ func (x *teller) raw(body string) {
 func (x *teller) of(t *testing.T, change func(*route.ClientOptions)) *route.Client {
 	t.Helper()
 	o := &route.ClientOptions{Members: []string{x.URL}, Header: http.Header{"Authorization": {"Bearer map"}}, Wait: 20 * time.Millisecond,
-		Attempts: 5, OnError: func(error) {}}
+		Attempts: 5, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(o)
 	}
@@ -194,12 +196,12 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	failed := make(chan error, 1)
 	x.of(t, func(o *route.ClientOptions) {
 		o.Members = []string{elsewhere.URL}
-		o.OnError = func(err error) {
+		o.Logger = loglines.Failures("tenure: route", func(err error) {
 			select {
 			case failed <- err:
 			default:
 			}
-		}
+		})
 	})
 	select {
 	case err := <-failed:
@@ -226,12 +228,12 @@ func TestClientKeepsItsMap(t *testing.T) {
 	var failures atomic.Int64
 	c := x.of(t, func(o *route.ClientOptions) {
 		o.Allow = allowAll
-		o.OnError = func(err error) {
+		o.Logger = loglines.Failures("tenure: route", func(err error) {
 			failures.Add(1)
 			if len(err.Error()) > 1000 {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
-		}
+		})
 	})
 	if _, ok := c.Age(); ok {
 		t.Error("there is a map before there was one")

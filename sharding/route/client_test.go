@@ -245,7 +245,7 @@ func (f *fleet) even(ships ...*ship) {
 // client returns a Client of members, whose Run ends with the test.
 func client(t *testing.T, change func(*route.ClientOptions), ships ...*ship) *route.Client {
 	t.Helper()
-	o := &route.ClientOptions{Allow: allowAll, Attempts: 1000, OnError: func(error) {}}
+	o := &route.ClientOptions{Allow: allowAll, Attempts: 1000, Logger: slog.New(slog.DiscardHandler)}
 	for _, x := range ships {
 		o.Members = append(o.Members, "http://"+x.address+"/owners")
 	}

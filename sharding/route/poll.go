@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -47,7 +48,7 @@ func (p *poll) once(ctx context.Context) {
 		if p.failed++; p.failed%len(c.o.Members) == 0 {
 			rounds := p.failed / len(c.o.Members)
 			if rounds&(rounds-1) == 0 { // the 1st, 2nd, 4th, 8th ...
-				c.o.OnError(fmt.Errorf("tenure: the map of owners cannot be read from any of %d members: %w", len(c.o.Members), err))
+				c.o.Logger.Warn("tenure: route: no member answers", slog.Int("members", len(c.o.Members)), slog.Any("error", err))
 			}
 			pause = min(minFailed<<min(rounds-1, 6), maxFailed)
 			pause += rand.N(pause)

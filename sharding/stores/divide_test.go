@@ -99,7 +99,7 @@ func child(ctx context.Context, b core.Backend, o *core.Options, set setting) er
 		return err
 	}
 	so := &sharding.Options{Keyspace: keyspace(), Interval: 100 * time.Millisecond, LeaveBudget: 15 * time.Second,
-		Quarantine: sharding.Quarantine{Deaths: -1}, OnError: func(error) {}}
+		Quarantine: sharding.Quarantine{Deaths: -1}, Logger: slog.New(slog.DiscardHandler)}
 	if set.Divide {
 		so.Assigner = &divider{rng: rand.New(rand.NewPCG(set.Seed, 1))}
 	}
@@ -146,7 +146,7 @@ func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lea
 		<-ctx.Done()
 		return nil
 	}
-	paid, err := effect.Open(ctx, l, &effect.Options{Repeatable: set.Honours, OnError: func(error) {}})
+	paid, err := effect.Open(ctx, l, &effect.Options{Repeatable: set.Honours, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

@@ -331,7 +331,6 @@ var callbacks = map[string]string{
 	"effect Func":            "in the goroutine of Do, and in doubt (effect.Ledger.carry)",
 	"effect Options.Resolve": "goexit: asked again",
 	"effect Options.Rules":   "goexit: no rules",
-	"effect Options.OnError": "goexit: it was told",
 
 	"fence HTTPOptions.Resource":       "in the goroutine of a request",
 	"fence HTTPOptions.Unfenced":       "in the goroutine of a request",
@@ -375,11 +374,9 @@ var callbacks = map[string]string{
 	"sharding Options.Loads":   "goexit: an error",
 	"sharding Options.OnPlan":  "goexit: it was told",
 	"sharding Options.OnRange": "goexit: it was told",
-	"sharding Options.OnError": "goexit: it was told",
 	"sharding Take":            "goexit: an error",
 
 	"sharding/route ClientOptions.Allow":           "in the goroutine of a request",
-	"sharding/route ClientOptions.OnError":         "goexit: it was told",
 	"sharding/route Options.Shard":                 "in the goroutine of a request",
 	"sharding/route Options.Allow":                 "in the goroutine of a request",
 	"sharding/route OwnersOptions.Authorize":       "in the goroutine of a request",

@@ -32,6 +32,7 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -484,8 +485,8 @@ func (w *witness) share(
 ) func(ctx context.Context) error {
 	m, err := sharding.NewManager(b, e, serve, &sharding.Options{
 		Shards: shards, Interval: 100 * time.Millisecond, LeaveBudget: time.Second,
-		Takes:   func(m core.Member) bool { return strings.HasPrefix(m.Node, "planner") },
-		OnError: func(err error) { w.line(node, len(err.Error())) },
+		Takes:  func(m core.Member) bool { return strings.HasPrefix(m.Node, "planner") },
+		Logger: loglines.Failures("tenure: sharding: trying", func(err error) { w.line(node, len(err.Error())) }),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -56,7 +57,7 @@ func mapped(t *testing.T, node, address string, token core.Token) *route.Client 
 // reading returns a route.Client that has a map of one of these.
 func reading(t *testing.T, members ...string) *route.Client {
 	t.Helper()
-	c, err := route.NewClient(&route.ClientOptions{Members: members, OnError: func(error) {}})
+	c, err := route.NewClient(&route.ClientOptions{Members: members, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
