@@ -167,7 +167,7 @@ var rows = []row{
 		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/proof/ample", "sharding",
+		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/proof/ample", "internal/proof/loglines", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
 		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
@@ -218,6 +218,7 @@ var rows = []row{
 		"internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
+	{pkg: "internal/proof/loglines"},
 	{pkg: "internal/proof/share"},
 	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
 		"golang.org/x/sys/unix"}},
