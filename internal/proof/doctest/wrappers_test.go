@@ -445,6 +445,8 @@ func wrappers() []wrapper {
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
 		{page: "docs/sharding.md", has: "Keyspace: keys", text: rangesWrapper},
 		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
+		{page: "docs/sharding.md", has: "sharding.Run(", text: strings.NewReplacer("background, stopElector :=", "_, stopElector :=",
+			"elector, err := core.NewElector(backend, nil)\n\tmust(err)\n", "").Replace(shardingWrapper)},
 		{page: "docs/own-ci.md", has: "conformance.Test(", text: suiteWrapper(`
 var addr = mystore.New()
 
