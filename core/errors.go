@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
@@ -85,7 +86,7 @@ var (
 	// still be. The log, read through a later lease, shows the outcome.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrContended means Contend was called for a shard for which this member already contends.
-	ErrContended = errors.New("already contended")
+	ErrContended error = errtext.NotApplied("already contended")
 	// ErrStopped means Run has ended, or is ending.
 	ErrStopped = errors.New("elector stopped")
 	// ErrStoreLost means a failover or restore lost acknowledged commits. See LostError.

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // maxKey is the largest size of an effect's key, in bytes.
@@ -117,7 +118,7 @@ var (
 	// FailedError.
 	ErrFailed = errors.New("failed")
 	// ErrFull: Options.MaxInDoubt effects are in doubt, so no new one begins. Nothing happened.
-	ErrFull = errors.New("too many effects in doubt")
+	ErrFull error = errtext.NotApplied("too many effects in doubt")
 	// ErrNotKept: the effect happened, and its result was above Options.MaxResult or above the
 	// store's limit, so that it is not kept. The first Do returns it beside the error.
 	ErrNotKept = errors.New("result not kept")

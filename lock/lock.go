@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
@@ -20,7 +21,7 @@ const MaxName = driver.MaxNameLen - len(driver.LockPrefix)
 
 // ErrHeld is the error of TryLock while another caller holds the lock. If the context of Lock ends
 // while another caller holds the lock, Lock's error matches it as well.
-var ErrHeld = errors.New("the lock is held")
+var ErrHeld error = errtext.NotApplied("the lock is held")
 
 // A process that has taken a lock almost continuously for turn leaves it to others once, for at
 // least pause. On a polled store it is at least two poll periods.
@@ -99,13 +100,15 @@ func (l *Locks) Close() error {
 		if log == nil {
 			log = slog.Default()
 		}
-		log.Info("tenure: closing waits until locks are unlocked", slog.Int("count", len(names)), slog.Any("locks", names[:min(len(names), maxNamed)]))
+		log.Info("tenure: closing waits until locks are unlocked", slog.Int("count", len(names)),
+			slog.Any("locks", names[:min(len(names), maxNamed)]))
 	}
 	l.stop()
 	err := <-l.ran
 	l.ran <- nil
 	if names := l.held(); errors.Is(err, core.ErrStuck) && len(names) > 0 {
-		err = fmt.Errorf("tenure: lock %q, of %d, was not unlocked in time: unlock before Close, or raise DrainBudget: %w", names[0], len(names), err)
+		err = fmt.Errorf("tenure: lock %q, of %d, was not unlocked in time: unlock before Close, or raise DrainBudget: %w", names[0],
+			len(names), err)
 	}
 	return err
 }

@@ -2,12 +2,12 @@ package sharding
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
 // Route is the destination of requests for a shard.
@@ -20,8 +20,8 @@ type Route struct {
 	Self    bool              // this process owns it
 }
 
-// ErrNoOwner: no living member currently owns the shard. Try again shortly.
-var ErrNoOwner = errors.New("shard has no owner at present")
+// ErrNoOwner: no living member currently owns the shard, and nothing was done. Try again shortly.
+var ErrNoOwner error = errtext.NotApplied("shard has no owner at present")
 
 // Router finds the owner of a shard, from this process's view and without I/O. An answer may be out
 // of date. That is harmless, because the owner's fence decides. The process need not own anything:

@@ -15,12 +15,13 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // ErrMoved: a key does not, or does not yet, belong to this shard. The error is a *MovedError.
-var ErrMoved = errors.New("key belongs to another shard")
+var ErrMoved error = errtext.NotApplied("key belongs to another shard")
 
 // MovedError names the shard that a key belongs to. It matches ErrMoved.
 type MovedError struct {
@@ -38,11 +39,8 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("tenure: %v: hash %s is not served by %s: ask %s", ErrMoved, keyspace.FormatHash(e.Hash), e.Shard, e.To)
 }
 
-// Is reports whether the target is ErrMoved.
-func (e *MovedError) Is(target error) bool { return target == ErrMoved }
-
-// NotApplied returns true: the shard refused the key before anything was sent. See core.NotApplied.
-func (e *MovedError) NotApplied() bool { return true }
+// Unwrap returns ErrMoved: the shard refused the key before anything was sent.
+func (e *MovedError) Unwrap() error { return ErrMoved }
 
 // Slice is the part of a keyspace that one lease serves. It tracks the keys while ranges are split
 // and merged. All methods are safe for concurrent use.

@@ -30,6 +30,13 @@ type wrapped struct {
 func (e *wrapped) Error() string { return e.text }
 func (e *wrapped) Unwrap() error { return e.err }
 
+// NotApplied is a sentinel for errors after which nothing was written, nor will be. See
+// core.NotApplied.
+type NotApplied string
+
+func (e NotApplied) Error() string    { return string(e) }
+func (e NotApplied) NotApplied() bool { return true }
+
 // goName matches a word that may name a field of Go code, and the words before it that suggest so.
 var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)\b`)
 

@@ -3,7 +3,6 @@ package route
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/peerdial"
 	"github.com/tenure-go/tenure/sharding"
@@ -115,7 +115,8 @@ func NewClient(o *ClientOptions) (*Client, error) {
 	}
 	c.o.Logger = goexit.Logger(c.o.Logger)
 	if c.asks, c.base = o.Base, o.Base; o.Base == nil {
-		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil, false)))
+		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext),
+			newTransport(counted(peerdial.Dial(o.Allow != nil, false)))
 		c.asks, c.base, c.own = asks, base, []*http.Transport{asks, base}
 	}
 	c.table = table{key: c.o.AddressKey, changed: make(chan struct{}), learnt: map[string]learnt{}}
@@ -170,7 +171,7 @@ func (c *Client) Owner(key string) (sharding.Route, error) {
 }
 
 // ErrAddress: the owner publishes no address, or one that is not allowed. Nothing was sent to it.
-var ErrAddress = errors.New("the owner has no address that is allowed")
+var ErrAddress error = errtext.NotApplied("the owner has no address that is allowed")
 
 // Do sends a request to the owner of a key and returns its answer, whose body the caller closes. Do
 // replaces the host of the request's URL, and keeps it as the Host header.

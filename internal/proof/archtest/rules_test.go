@@ -30,7 +30,8 @@ var floors = [][][]string{
 	{{"core"}},
 	// Stores, beside packages for applications on leases.
 	{
-		{"backends/...", "internal/changelog", "internal/grants", "internal/kvkeys", "internal/kvrecord", "internal/oddkey", "internal/route", "internal/sqlschema"},
+		{"backends/...", "internal/changelog", "internal/grants", "internal/kvkeys", "internal/kvrecord", "internal/oddkey",
+			"internal/route", "internal/sqlschema"},
 		{"sharding/..."},
 		{"effect"},
 		{"lock"},
@@ -75,7 +76,7 @@ var rows = []row{
 	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
 	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/seam"}},
 	{pkg: "core", allow: []string{
-		"core/control", "core/driver", "internal/fsm", "internal/goexit", "internal/listing", "internal/mark", "internal/rhythm", "internal/seam", "internal/trace",
+		"core/control", "core/driver", "internal/errtext", "internal/fsm", "internal/goexit", "internal/listing", "internal/mark", "internal/rhythm", "internal/seam", "internal/trace",
 		"internal/virtual",
 	}},
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
@@ -94,7 +95,8 @@ var rows = []row{
 		"github.com/prometheus/client_golang/...", "go.uber.org/fx/..."}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/kvrecord",
+	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver",
+		"internal/kvrecord",
 		"internal/kvkeys"}},
 	{pkg: "internal/oddkey", allow: []string{"core/driver", "internal/listing"}},
 	{pkg: "internal/grants", allow: []string{"core/driver"}},
@@ -130,18 +132,18 @@ var rows = []row{
 	{pkg: "backends/sql/mysql", allow: append([]string{"internal/examine", "internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
 
 	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
-	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/goexit", "internal/keyspace", "internal/peerdial", "internal/problem",
+	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/peerdial", "internal/problem",
 		"internal/seam", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/goexit", "internal/keyspace",
+	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/errtext", "internal/goexit", "internal/keyspace",
 		"internal/mark", "internal/rhythm", "internal/seam"}},
 
-	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
-	{pkg: "lock", allow: []string{"core", "core/driver", "internal/seam"}},
+	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
+	{pkg: "lock", allow: []string{"core", "core/driver", "internal/errtext", "internal/seam"}},
 
 	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext", "internal/problem"}},
 	// The details of a status are messages of a module beside grpc's.

@@ -10,7 +10,8 @@ import (
 
 // readOnly are functions whose result cannot be changed, or is not changed.
 var readOnly = []string{
-	"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "reflect.TypeFor",
+	"errors.New", "fmt.Errorf", "github.com/tenure-go/tenure/internal/errtext.NotApplied", "regexp.MustCompile", "strings.NewReplacer",
+	"reflect.TypeFor",
 	"hash/crc32.MakeTable", "hash/crc64.MakeTable", "text/template.Must", "html/template.Must",
 }
 

@@ -12,7 +12,7 @@ import (
 const wrongPage = "docs/when-something-is-wrong.md"
 
 var (
-	declared = regexp.MustCompile(`(?m)^\t(Err[A-Z]\w+) += `)
+	declared = regexp.MustCompile(`(?m)^\t(Err[A-Z]\w+)(?: error)? += `)
 	errorRow = regexp.MustCompile("(?m)^\\| `(Err[A-Z]\\w+)`(?: \\[`([\\w.]+)`\\])? \\| (.+) \\| .+ \\|$")
 )
 

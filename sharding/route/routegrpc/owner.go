@@ -39,6 +39,9 @@ func (e *OwnerError) Error() string {
 // Is reports whether target is sharding.ErrNoOwner and there is no owner.
 func (e *OwnerError) Is(target error) bool { return target == sharding.ErrNoOwner && e.Node == "" }
 
+// NotApplied returns true: see core.NotApplied.
+func (e *OwnerError) NotApplied() bool { return true }
+
 func (e *OwnerError) status() error {
 	code, reason := codes.FailedPrecondition, ReasonOwner
 	if e.Node == "" {
