@@ -68,7 +68,18 @@ func (a *app) root() *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.check() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Sprintf("%v: see %s --help", err, cmd.CommandPath()))
+		text, why, _ := strings.Cut(err.Error(), " flag: ")
+		switch {
+		case strings.HasPrefix(why, "strconv.ParseBool"):
+			text += ": give true or false"
+		case strings.HasPrefix(why, "strconv."):
+			text += ": give a whole number of at most 18 digits"
+		case strings.HasPrefix(why, "time: "):
+			text += ": give a number and its unit, such as 90s"
+		default:
+			text = err.Error()
+		}
+		return usage(fmt.Sprintf("%s: see %s --help", text, cmd.CommandPath()))
 	})
 	f := root.PersistentFlags()
 	f.StringVarP(&a.path, "config", "c", "", "YAML file of the configuration (default $"+configVariable+")")
@@ -124,8 +135,8 @@ func args(names ...string) cobra.PositionalArgs {
 		if len(names) == 0 {
 			return usage(fmt.Sprintf("%s takes no argument, got %s", cmd.CommandPath(), quoted(args[0])))
 		}
-		return usage(fmt.Sprintf("%s takes %s, got %d arguments: see %s --help", cmd.CommandPath(),
-			strings.Join(names, " "), len(args), cmd.CommandPath()))
+		return usage(fmt.Sprintf("%s takes %s, got %s: see %s --help", cmd.CommandPath(),
+			strings.Join(names, " "), counted(len(args), "argument"), cmd.CommandPath()))
 	}
 }
 

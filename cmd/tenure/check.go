@@ -134,8 +134,8 @@ func (a *app) doctor(ctx context.Context, b core.Backend) error {
 	if err := a.print(o, t); err != nil || len(v.Damaged) == 0 {
 		return err
 	}
-	return exit(exitDamaged, fmt.Sprintf("%d records cannot be read: docs/operations.md says how to mend them",
-		len(v.Damaged)))
+	return exit(exitDamaged, fmt.Sprintf("%s cannot be read: docs/operations.md says how to mend damaged records",
+		counted(len(v.Damaged), "record")))
 }
 
 // examine asks the store for settings that lose writes, for missing rights and for its clock.
@@ -196,8 +196,8 @@ func (a *app) verify(ctx context.Context, b core.Backend) error {
 	if err := a.print(x.out, t); err != nil || len(x.out.Problems) == 0 {
 		return err
 	}
-	return exit(exitDamaged, fmt.Sprintf("%d problems: docs/operations.md says what to do about damaged records",
-		len(x.out.Problems)))
+	return exit(exitDamaged, fmt.Sprintf("%s: docs/operations.md says what to do about damaged records",
+		counted(len(x.out.Problems), "problem")))
 }
 
 type verifier struct {

@@ -40,7 +40,7 @@ func (a *app) logCommand() *cobra.Command {
 				return usage(fmt.Sprintf("--limit %d is negative: give 0 for all", limit))
 			}
 			if last < 0 || last > 0 && after >= 0 {
-				return usage("--last is positive, and goes with no --after")
+				return usage(fmt.Sprintf("--last %d: give 0 or more, and leave out --after", last))
 			}
 			return a.onShard(cmd, args[0], func(ctx context.Context, b core.Backend, s core.ShardID) error {
 				r := &logReader{a: a, b: b, shard: s, after: core.Seq(after), last: core.Seq(last), left: limit, all: limit == 0}

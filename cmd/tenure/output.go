@@ -61,6 +61,14 @@ func (a *app) print(v any, t *table) error {
 	return w.Flush()
 }
 
+// counted returns a number with its noun, such as "1 shard" or "2 shards".
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
 // line writes one result of many: a line of JSON, a document of YAML, or text.
 func (a *app) line(v any, text string) error {
 	switch a.format {

@@ -96,7 +96,7 @@ func (a *app) ruleCommands() []*cobra.Command {
 	rules := &cobra.Command{Use: "rules", Short: "List the operators' rules", Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if last < 0 {
-				return usage("--last is positive")
+				return usage(fmt.Sprintf("--last %d is negative: give 0 or more", last))
 			}
 			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.rules(ctx, b, last) })
 		}}
@@ -374,11 +374,11 @@ func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	case control.Resign:
 		return fmt.Sprintf("shard %q moves to another node, if it still has token %d", r.Shards, r.Token), nil
 	case control.Pin:
-		return fmt.Sprintf("%d shards move to node %s, while it lives", n, r.Node), nil
+		return fmt.Sprintf("node %s gets %s, while it lives", r.Node, counted(n, "shard")), nil
 	case control.Drain, control.Exclude:
 	case control.Stop, control.Split, control.Merge, control.Release, control.Resolve: // shown elsewhere
 	}
-	return fmt.Sprintf("%d shards move from node %s to others, if there are any", n, r.Node), nil
+	return fmt.Sprintf("other nodes, if there are any, get %s from node %s", counted(n, "shard"), r.Node), nil
 }
 
 func (o *order) confirm() error {

@@ -149,7 +149,8 @@ func (o *statusOut) table() *table {
 	t.add("locks", fmt.Sprintf("%d held", o.Locks))
 	t.add("damaged", len(o.Damaged))
 	for _, m := range o.Silent {
-		t.add("silent", fmt.Sprintf("%s, session %s: no heartbeat for its TTL %s; it had %d shards", m.Node, m.Session, m.TTL, m.Shards))
+		t.add("silent", fmt.Sprintf("%s, session %s: no heartbeat for its TTL %s; it had %s", m.Node, m.Session, m.TTL,
+			counted(m.Shards, "shard")))
 	}
 	for _, m := range o.Troubled {
 		t.add("trouble", m)
@@ -167,16 +168,18 @@ func (o *statusOut) verdict() error {
 	case o.Members == 0:
 		return exit(exitSilent, "nobody runs: the namespace has no member")
 	case len(o.Beats) == 0:
-		return exit(exitSilent, fmt.Sprintf("nobody runs: none of %d members made a heartbeat within its TTL: "+
-			"look at the members' processes and logs, and restart those that have halted", o.Members))
+		return exit(exitSilent, fmt.Sprintf("nobody runs: of %s none made a heartbeat within its TTL: "+
+			"look at the members' processes and logs, and restart those that have halted", counted(o.Members, "member")))
 	case len(o.Silent) > 0:
-		return exit(exitSilent, fmt.Sprintf("%d of %d members made no heartbeat within their TTL: "+
-			"the others evict them soon, unless they are cut off from the store themselves", len(o.Silent), o.Members))
+		return exit(exitSilent, fmt.Sprintf("no heartbeat for its TTL from %d of %s: "+
+			"the others evict them soon, unless they are cut off from the store themselves", len(o.Silent), counted(o.Members, "member")))
 	case len(o.Troubled) > 0:
-		return exit(exitSilent, fmt.Sprintf("%d of %d members are in trouble, such as %s", len(o.Troubled), o.Members, o.Troubled[0]))
+		return exit(exitSilent, fmt.Sprintf("in trouble: %d of %s, such as %s", len(o.Troubled), counted(o.Members, "member"),
+			o.Troubled[0]))
 	case len(o.Quarantined) > 0:
-		return exit(exitSilent, fmt.Sprintf("%d shards are in quarantine, since their owners died, such as %q: "+
-			"mend what ended those processes, then: tenure release %s", len(o.Quarantined), o.Quarantined[0].Shard, o.Quarantined[0].Shard))
+		return exit(exitSilent, fmt.Sprintf("in quarantine, because its owners died: %s, such as %q: "+
+			"mend what ended those processes, then: tenure release %s", counted(len(o.Quarantined), "shard"), o.Quarantined[0].Shard,
+			o.Quarantined[0].Shard))
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (p *place) silent() {
 		p.t.Fatal(err)
 	}
 	o, code, errs := p.status()
-	if watched, err := time.ParseDuration(o.Watched); code != exitSilent || !strings.Contains(errs, "none of 2 members") ||
+	if watched, err := time.ParseDuration(o.Watched); code != exitSilent || !strings.Contains(errs, "of 2 members none") ||
 		len(o.Silent) != 2 || o.Silent[0].Node != "still-1" || o.Silent[0].Shards != 1 || len(o.Beats) != 0 ||
 		o.Owned != 0 || o.Unowned != 1 || err != nil || watched < ttl {
 		p.t.Errorf("status of members that stand still: got %+v, %d, %q", o, code, errs)

@@ -90,7 +90,7 @@ func (a *app) checkTraces(ctx context.Context, args []string, clockError time.Du
 		t.add(run.Node, run.From.Local().Format(time.DateTime), run.To.Local().Format(time.DateTime), run.Steps, run.Replayed, run.Leases,
 			run.Commits, strings.Join(run.Notes, "; "))
 	}
-	t.add("all", "", "", r.Steps, r.Replayed, r.Leases, r.Commits, fmt.Sprintf("%d evictions", r.Evictions))
+	t.add("all", "", "", r.Steps, r.Replayed, r.Leases, r.Commits, counted(r.Evictions, "eviction"))
 	for _, b := range r.Breaches {
 		t.add("BREACH", b.Time.Local().Format(time.DateTime), b.Rule, "", "", "", "", b.Text)
 	}
