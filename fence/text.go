@@ -17,7 +17,7 @@ func Format(f driver.Fence) string {
 
 // Parse reads the form that Format writes. The error matches driver.ErrInvalid.
 func Parse(s string) (driver.Fence, error) {
-	parts := strings.Split(s, "/")
+	parts := strings.SplitN(s, "/", 4)
 	if len(s) > 512 || len(parts) != 3 {
 		return driver.Fence{}, fmt.Errorf("tenure: %w: a fence is written shard/session/token", driver.ErrInvalid)
 	}

@@ -145,8 +145,9 @@ func (s *suspicion) append(b []byte) []byte {
 }
 
 func (r *reader) suspicion() *suspicion {
-	s := &suspicion{}
-	for range r.length(maxDeaths) {
+	n := r.length(maxDeaths)
+	s := &suspicion{Deaths: slices.Grow([]int64(nil), n), Of: slices.Grow([]uint64(nil), n)}
+	for range n {
 		s.Deaths, s.Of = append(s.Deaths, int64(r.num(maxNumber))), append(s.Of, r.hash())
 	}
 	s.Until, s.Versions = int64(r.num(maxNumber)), r.strings()
@@ -348,12 +349,21 @@ func (c *planChange) readSet(r *reader) {
 	for range r.length(maxSpecs) {
 		c.Specs = append(c.Specs, r.text(300))
 	}
-	for range r.length(maxShards) {
-		if c.Suspects == nil {
-			c.Suspects = map[string]*suspicion{}
+	n, held := r.length(maxShards), 0
+	if n > 0 {
+		c.Suspects = make(map[string]*suspicion, min(n, len(r.b)/5)) // each has 5 bytes at least
+	}
+	for range n {
+		name, s := r.text(300), r.suspicion()
+		if c.Suspects[name] = s; s.held() || len(s.Versions) > 0 {
+			held++
 		}
-		name := r.text(300)
-		c.Suspects[name] = r.suspicion()
+		if held > few(maxShards) { // the assigner frees all before there are so many
+			r.fail()
+		}
+		if r.err != nil {
+			return
+		}
 	}
 	if c.Keys.Name = r.text(300); c.Keys.Name == "" {
 		return
@@ -382,7 +392,9 @@ func (c *planChange) readSet(r *reader) {
 			x.To = starts[k+1]
 		}
 	}
-	for range r.length(maxShards) {
+	n = r.length(maxShards)
+	c.Changes = slices.Grow(c.Changes, min(n, len(r.b)/20)) // each has 20 bytes at least
+	for range n {
 		x := rangeChange{Number: c.Number - int64(r.num(uint64(c.Number))), From: r.text(300), Rest: r.interval()}
 		for range r.length(keyspace.MaxCuts) {
 			x.Gifts = append(x.Gifts, gift{r.text(300), r.interval()})

@@ -445,6 +445,10 @@ func TestDeathsFollowTheRange(t *testing.T) {
 	if err != nil || len(next.suspects["k-0000"].Deaths) != 2 {
 		t.Errorf("%+v, error %v, want the more deaths of two", next, err)
 	}
+	base.Suspects["gone"] = &suspicion{Until: 9}
+	if table, err = (&assignments{}).apply(base); err != nil || len(table.suspects) != 2 || len(base.Suspects) != 3 {
+		t.Errorf("%+v, error %v, want no suspicion of a shard that is not in the set", table, err)
+	}
 }
 
 // In a crash loop of all members the deaths of shards differ by one or two, which proves nothing

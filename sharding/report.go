@@ -152,7 +152,9 @@ func decodeReport(b []byte) (*report, error) {
 		in.fail()
 	}
 	last := ""
-	for range in.length(maxShards) {
+	n := in.length(maxShards)
+	out.Shards = slices.Grow(out.Shards, min(n, len(in.b)/8)) // a shard has 8 bytes at least
+	for range n {
 		same := min(int(in.num(maxReportName)), len(last))
 		s := shardReport{Name: last[:same] + in.text(maxReportName)}
 		if s.Name <= last || core.CheckShard(s.Name) != nil {

@@ -318,7 +318,7 @@ func unassigned(c *planChange) (*assignments, error) {
 	if err != nil && len(c.Specs) > 0 {
 		return nil, err
 	}
-	t := &assignments{specs: c.Specs, keys: c.Keys, next: c.Next, names: names, changes: c.Changes, suspects: maps.Clone(c.Suspects),
+	t := &assignments{specs: c.Specs, keys: c.Keys, next: c.Next, names: names, changes: c.Changes, suspects: c.Suspects,
 		byRange: &lazyMap{}}
 	for range names {
 		t.ranges = append(t.ranges, empty)
@@ -343,6 +343,13 @@ func unassigned(c *planChange) (*assignments, error) {
 		t.owner[i] = None
 	}
 	t.sort(nil)
+	for name := range c.Suspects {
+		if !t.has(name) { // no plan would end its suspicion
+			t.suspects = maps.Clone(t.suspects)
+			maps.DeleteFunc(t.suspects, func(name string, _ *suspicion) bool { return !t.has(name) })
+			break
+		}
+	}
 	for i := 1; i < n; i++ {
 		if t.names[i] == t.names[i-1] {
 			return nil, fmt.Errorf("sharding: plan %d has shard %q twice", c.Number, t.names[i])

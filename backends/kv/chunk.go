@@ -15,7 +15,10 @@ type chunk struct {
 
 func (c chunk) last() driver.Seq { return c.entries[len(c.entries)-1].Seq }
 
-const chunkFormat = 1
+const (
+	chunkFormat = 1
+	maxEntries  = 1 << 15 // of a chunk: an empty one takes a byte in the store, and 64 in memory
+)
 
 // encodeChunk writes format, token, number and count, then each payload after its length. Numbers
 // are unsigned varints.
@@ -37,8 +40,8 @@ func encodeChunk(token driver.Token, number driver.WriteNo, payloads [][]byte) [
 }
 
 // decodeChunk reads the chunk of a shard whose last entry has number last. The payloads alias the
-// record's bytes. It allocates no more than the record's length allows, whatever the record
-// contains.
+// record's bytes. It allocates no more than the record's length and maxEntries allow, whatever the
+// record contains.
 func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 	corrupt := func(reason string) (chunk, error) {
 		return chunk{}, corrupt(p.Key, reason)
@@ -77,8 +80,8 @@ func chunkHead(b []byte, last driver.Seq) (head [3]int64, rest []byte, reason st
 		}
 		head[i], b = int64(n), b[used:]
 	}
-	if count := head[2]; count > int64(len(b)) || count > int64(last) {
-		return head, nil, "more entries than bytes or numbers"
+	if count := head[2]; count > min(maxEntries, int64(len(b)), int64(last)) {
+		return head, nil, "more entries than bytes, numbers, or operations of a commit"
 	}
 	return head, b, ""
 }

@@ -81,6 +81,7 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 			return nil, err
 		}
 	}
+	o.Limits.WriteOps = min(o.Limits.WriteOps, maxEntries)
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{
 		store: s, keys: keys, pipeline: max(1, o.Pipeline), fit: o.Fit,

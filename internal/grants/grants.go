@@ -64,7 +64,7 @@ func Add(event, text string) string {
 // within its last event.
 func Parse(text string) (all []driver.Grant, why string) {
 	var events [][]string
-	rest := text
+	rest := text[:min(len(text), MaxBytes)]
 	for f := event.FindStringSubmatch(rest); f != nil; f = event.FindStringSubmatch(rest) {
 		events, rest = append(events, f), rest[len(f[0]):]
 	}

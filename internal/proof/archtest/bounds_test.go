@@ -3,6 +3,7 @@ package archtest
 import (
 	"go/ast"
 	"go/types"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -11,7 +12,8 @@ import (
 // that read untrusted data:
 //
 //   - JSON is decoded by package boundjson;
-//   - TestBombs of the package calls each function that decodes JSON, or one that calls it;
+//   - TestBombs of the package calls each decoder, or a function that calls it: a function that decodes JSON or
+//     varints, or whose name and parameter say that it decodes;
 //   - a List names its largest value;
 //   - a range of package kv reads keys only, or names its largest value.
 func checkBounds(t *tree) []finding {
@@ -25,8 +27,8 @@ func checkBounds(t *tree) []finding {
 		for _, f := range p.files {
 			for _, d := range f.Decls {
 				fn, ok := d.(*ast.FuncDecl)
-				if ok && !tried[fn.Name.Name] && decodesJSON(fn, info) {
-					out = append(out, t.at(fn, "%s decodes JSON: TestBombs of its package has to try it", fn.Name.Name))
+				if ok && !tried[fn.Name.Name] && decodes(fn, info) {
+					out = append(out, t.at(fn, "%s is a decoder: TestBombs of its package has to try it", fn.Name.Name))
 				}
 				if !ok || anySize[p.dir+" "+fn.Name.Name] != "" {
 					continue
@@ -56,8 +58,17 @@ func checkBounds(t *tree) []finding {
 	return out
 }
 
-// decodesJSON reports whether a function decodes JSON itself.
-func decodesJSON(fn *ast.FuncDecl, info *types.Info) (found bool) {
+// A decoder's name, and its parameter.
+var (
+	decoder = regexp.MustCompile(`^([dD]ecode|Parse)`)
+	encoded = regexp.MustCompile(`^(\[\]byte|string|(kv\.)?Pair|\*(core|driver)\.Item)$`)
+)
+
+// decodes reports whether a function decodes JSON or varints itself, or has a decoder's name and parameter.
+func decodes(fn *ast.FuncDecl, info *types.Info) (found bool) {
+	if decoder.MatchString(fn.Name.Name) {
+		found = slices.ContainsFunc(fn.Type.Params.List, func(p *ast.Field) bool { return encoded.MatchString(types.ExprString(p.Type)) })
+	}
 	ast.Inspect(fn, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
 			switch path := packageOf(s, info); s.Sel.Name {
@@ -65,6 +76,8 @@ func decodesJSON(fn *ast.FuncDecl, info *types.Info) (found bool) {
 				found = found || path == "encoding/json" || strings.HasSuffix(path, "internal/boundjson")
 			case "NewDecoder":
 				found = found || path == "encoding/json"
+			case "Uvarint", "Varint":
+				found = found || path == "encoding/binary"
 			}
 		}
 		return true

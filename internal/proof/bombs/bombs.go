@@ -3,6 +3,7 @@ package bombs
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -17,13 +18,14 @@ const (
 	small  = 512 << 10 // heap bytes that any decoder may use
 )
 
-// A Decoder decodes up to Bytes bytes of JSON. Lists are the paths of its lists and maps, such as
+// A Decoder decodes up to Bytes bytes. Lists are the paths of its lists and maps in JSON, such as
 // "shards" or "view.members". Test puts bombs into each of them too.
 type Decoder struct {
 	Name   string
 	Bytes  int
 	Lists  []string
 	Good   []byte                  // a valid record
+	More   [][]byte                // further bombs, for a form other than JSON
 	Decode func(data []byte) error // must refuse every bomb
 }
 
@@ -39,6 +41,9 @@ func Test(t *testing.T, all ...Decoder) {
 		if testing.Short() && d.Bytes > 1<<20 {
 			t.Logf("-short: 2 of %d grains for %s", len(grains), d.Name)
 			grains = grains[:2]
+		}
+		for i, data := range d.More {
+			t.Run(fmt.Sprintf("%s/%d", d.Name, i), func(t *testing.T) { d.try(t, data) })
 		}
 		for _, list := range append([]string{""}, d.Lists...) {
 			for _, grain := range grains {

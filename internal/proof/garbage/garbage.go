@@ -87,8 +87,8 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeLargest(t, store, shared)
 	before := heap()
+	writeLargest(t, store, shared)
 	w.begin()
 
 	var written, refused, committed, still atomic.Int64

@@ -3,11 +3,13 @@ package garbage
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,8 +19,11 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/seam"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 const (
@@ -28,7 +33,8 @@ const (
 
 // writeLargest makes a member commit the largest records that the store accepts: rules, places of
 // nodes that may stop, ends of quarantines, open effects, plans, a report of load and a note of a
-// range. Then it reads them, while the other members read them too. The heap must stay limited.
+// range. One of the plans is valid, and puts as many shards into quarantine as it can. Then it reads
+// them, while the other members read them too. The heap must stay limited.
 func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	t.Helper()
 	b, err := store.Open(t.Context())
@@ -73,6 +79,7 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	if rules, err := control.Read(t.Context(), b); err == nil || len(rules) > control.MaxRules {
 		t.Errorf("reading rules of %d bytes gives %d, %v; want an error that names some", size, len(rules), err)
 	}
+	fill(t, s, assigner, 1, func(int) driver.Op { return core.Append(quarantined(planned, size)) })
 	w := &operator.Writer{Backend: b, Timeout: ample.Time}
 	if a, err := w.Ask(t.Context(), operator.Question{Node: "honest0", Look: true}); !errors.Is(err, core.ErrDamaged) {
 		t.Errorf("asking with places of %d bytes gives %v, %.300v; want ErrDamaged", size, a, err)
@@ -89,6 +96,9 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	if peak.Load() == 0 || grown > readable {
 		t.Errorf("the heap grew by %d bytes at most, want less than %d", grown, readable)
 	}
+	if _, aside, err := sharding.ReadPlans(t.Context(), b, seam.Key{}); err != nil || aside("q00000").Until.IsZero() {
+		t.Errorf("reading a plan of %d bytes with shards in quarantine: %v", size, err)
+	}
 	// The following tests are about other garbage, and reading past these records keeps a server
 	// busy.
 	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Delete(key(i)) })
@@ -98,6 +108,32 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Logf("the session that wrote the largest records: %v", err)
 	}
+}
+
+// quarantined returns a plan of the given size, in the form of sharding's encode.go. It is a base in
+// which as many shards as possible are in quarantine, the planned ones among them. The owners of all
+// other shards that have room have died.
+func quarantined(planned []string, size int) []byte {
+	const form, number, base, until = 3, 1 << 40, 1, 1 << 40
+	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	names := slices.Clone(planned)
+	for i := range size / 16 {
+		names = append(names, fmt.Sprintf("q%05d", i))
+	}
+	b := append(binary.AppendUvarint([]byte{form}, number), 0, 1, base)
+	b = binary.AppendUvarint(b, uint64(len(planned)+1))
+	for _, s := range append(slices.Clone(planned), fmt.Sprintf("q00000..%05d", size/16-1)) {
+		b = text(b, s)
+	}
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	for i, s := range names {
+		if b = append(text(b, s), 0); i < keyspace.MaxShards/20 { // no death
+			b = append(binary.AppendUvarint(b, until), 0) // no version
+		} else {
+			b = append(b, 0, 0)
+		}
+	}
+	return append(b, 0, 0, 0, 0) // no keyspace, nobody gone, no member, no move
 }
 
 // fill takes a shard and commits n operations, one per call.
