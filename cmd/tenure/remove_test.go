@@ -119,35 +119,49 @@ func TestRemoveNamespaceOfAMember(t *testing.T) {
 	}
 	go func() { halted <- e.Run(t.Context()) }()
 	<-granted
-	p.bad(exitRefused, "members live", "remove-namespace", "--confirm", "test")
+	p.bad(exitRefused, "1 member alive", "remove-namespace", "--confirm", "test")
 	p.run(exitOK, "remove-namespace", "--confirm", "test", "--force")
 	if err := <-halted; !errors.Is(err, core.ErrStoreChanged) && !errors.Is(err, core.ErrLost) {
 		t.Errorf("the member ended with %v", err)
 	}
 }
 
-// A removal that ended in the middle is completed by the next one.
+// A removal that ends in the middle leaves no namespace that a member opens or makes, and the next one completes it.
 func TestRemoveNamespaceAgain(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "test.db")
-	p, stop := used(t, fmt.Sprintf("sqlite: {path: %q, namespace: test}", path), "test")
-	stop()
-	for _, x := range []struct{ file, table, code string }{{path + "-members", "nodes", ""}, {path + "-members", "rosters", ""}, {path, "logs", ""},
-		{path, "shards", ""}} {
-		db, err := sqlite.OpenDB(x.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := db.ExecContext(t.Context(), "DELETE FROM tenure_"+x.table+" WHERE namespace = 'test'"); err != nil {
-			t.Error(err)
-		}
-		db.Close()
-		if code, _, errs := p.exec("remove-namespace", "--dry-run"); code != exitOK {
-			t.Logf("without %s: %d: %s", x.table, code, errs)
-		}
+	for table, file := range map[string]string{
+		"rosters": "-members", "nodes": "-members", "logs": "", "items": "", "tails": "", "shards": "", "namespaces": "",
+	} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "test.db")
+			p, stop := used(t, fmt.Sprintf("sqlite: {path: %q, namespace: test}", path), "test")
+			stop()
+			do := func(statement string) {
+				db, err := sqlite.OpenDB(path + file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer db.Close()
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do("CREATE TRIGGER planned BEFORE DELETE ON tenure_" + table + " BEGIN SELECT RAISE(ABORT, 'no more'); END")
+			if code, _, errs := p.exec("remove-namespace", "--confirm", "test"); code == exitOK || !strings.Contains(errs, "--force") {
+				t.Errorf("the removal ended with %d: %s", code, errs)
+			}
+			if table == "rosters" { // the first one
+				p.run(exitOK, "verify")
+			} else {
+				p.run(exitDamaged, "status")
+				p.run(exitDamaged, "init")
+			}
+			do("DROP TRIGGER planned")
+			p.run(exitOK, "remove-namespace", "--confirm", "test", "--force")
+			p.bad(exitNotFound, "tenure init", "status")
+			p.run(exitOK, "init")
+			p.run(exitSilent, "status")
+		})
 	}
-	p.run(exitOK, "remove-namespace", "--confirm", "test", "--force")
-	p.bad(exitNotFound, "tenure init", "status")
-	p.run(exitOK, "init")
-	p.run(exitSilent, "status")
 }

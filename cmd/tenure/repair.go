@@ -75,7 +75,8 @@ func (a *app) repairCommands() []*cobra.Command {
 	remove := &cobra.Command{Use: "remove-namespace", Short: "Remove the namespace with all its records, for ever", Args: args(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return removes.removeNamespace(cmd.Context(), confirm) }}
 	remove.Flags().StringVar(&confirm, "confirm", "", "the namespace's name; without it the command asks")
-	remove.Flags().BoolVar(&removes.force, "force", false, "also while members live, or if it cannot be opened since a removal was interrupted")
+	remove.Flags().BoolVar(&removes.force, "force", false,
+		"also while members live, or if it cannot be opened since a removal was interrupted")
 	remove.Flags().BoolVar(&removes.dryRun, "dry-run", false, "only show what would be removed")
 	for c, o := range map[*cobra.Command]*order{evict: evicts, raise: raises, repair: repairs} {
 		o.asking(c)
@@ -136,7 +137,7 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 		}
 	}
 	_, _ = fmt.Fprintf(o.a.errs, "session %s of node %s ends if its version is still %d; "+
-		"it owns %d shards, which others then claim\n", id, printable(m.Node), version, n)
+		"it owns %s, which others then claim\n", id, printable(m.Node), version, counted(n, "shard"))
 	if o.dryRun {
 		return nil
 	}
@@ -207,11 +208,12 @@ func (o *order) removeNamespace(ctx context.Context, confirm string) error {
 	case err != nil && (!o.force || code != exitNotFound && code != exitDamaged):
 		return advised(err, opener.Name)
 	case len(v.Members) > 0 && !o.force:
-		return refuse("%d members live, the first on node %s: stop them (see: tenure members), or add --force",
-			len(v.Members), printable(v.Members[0].Node))
+		return refuse("%s alive, the first on node %s: stop all (see: tenure members), or add --force",
+			counted(len(v.Members), "member"), printable(v.Members[0].Node))
 	}
-	_, _ = fmt.Fprintf(o.a.errs, "namespace %s on %s goes with its %d shards, %d members, items, logs and rules; members that live halt, "+
-		"and tokens of a new namespace of this name may repeat\n", quoted(name), opener.Name, len(v.Shards), len(v.Members))
+	_, _ = fmt.Fprintf(o.a.errs, "namespace %s on %s goes with its %s, %s, items, logs and rules; members that live halt, "+
+		"and tokens of a new namespace of this name may repeat\n", quoted(name), opener.Name,
+		counted(len(v.Shards), "shard"), counted(len(v.Members), "member"))
 	if o.dryRun {
 		return nil
 	}
@@ -229,7 +231,7 @@ func (o *order) removeNamespace(ctx context.Context, confirm string) error {
 		_, _ = fmt.Fprintln(o.a.errs, "removed:", what)
 	}
 	if err != nil {
-		return advised(fmt.Errorf("records may be left: run the command again: %w", err), opener.Name)
+		return advised(fmt.Errorf("records may be left: run the command again with --force: %w", err), opener.Name)
 	}
 	return nil
 }

@@ -292,8 +292,11 @@ func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	children, _, err := c.Children(node)
 	if namespace {
 		children = slices.DeleteFunc(children, func(name string) bool { return name[0] != '!' })
-		if i := slices.Index(children, "!id"); i >= 0 { // the last one, because nothing opens without it
-			children = append(slices.Delete(children, i, i+1), "!id")
+		if i := slices.Index(children, "!id"); i >= 0 {
+			if err := closeNamespace(c, node+"/!id"); err != nil {
+				return 0, fmt.Errorf("node %s/!id: %w", node, err)
+			}
+			children = append(slices.Delete(children, i, i+1), "!id") // the last, because no member creates the namespace beside it
 		}
 	}
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -307,7 +310,7 @@ func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 		}
 		err = c.Delete(node+"/"+child, -1)
 		if errors.Is(err, zk.ErrNoAuth) {
-			err = errors.Join(allowDelete(c, node), c.Delete(node+"/"+child, -1))
+			err = errors.Join(allow(c, node, zk.PermDelete), c.Delete(node+"/"+child, -1))
 		}
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return deleted, fmt.Errorf("node %s/%s: %w", node, child, err)
@@ -317,15 +320,26 @@ func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	return deleted, nil
 }
 
-// allowDelete lets a directory's users delete in it. If there is no administrator, the missing
-// right protects permanent records from mistakes.
-func allowDelete(c *zk.Conn, node string) error {
+// closeNamespace writes an identity with which no member opens the namespace.
+func closeNamespace(c *zk.Conn, id string) error {
+	_, err := c.Set(id, []byte("removed"), -1)
+	if errors.Is(err, zk.ErrNoAuth) {
+		if err = allow(c, id, zk.PermWrite); err == nil {
+			_, err = c.Set(id, []byte("removed"), -1)
+		}
+	}
+	return err
+}
+
+// allow gives a node's users a right. If there is no administrator, the missing right protects
+// permanent records from mistakes.
+func allow(c *zk.Conn, node string, right int32) error {
 	acl, _, err := c.GetACL(node)
 	if err != nil {
 		return err
 	}
 	for i := range acl {
-		acl[i].Perms |= zk.PermDelete
+		acl[i].Perms |= right
 	}
 	_, err = c.SetACL(node, acl, -1)
 	return err

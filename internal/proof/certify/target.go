@@ -54,7 +54,10 @@ func newTarget(backend string, s settings) (*target, error) {
 }
 
 // Remove removes the records of a namespace, and of no other one, and describes them. of is an
-// opener's settings. If it fails, some records stay, and another call removes them.
+// opener's settings. etcd, Consul and Redis remove all in one step. On SQL and ZooKeeper a large
+// namespace would take longer than one transaction may. There Remove first deletes or overwrites the
+// record without which no member opens the namespace, and last the record beside which no member
+// creates it. If Remove fails in between, another call removes the rest.
 func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
 	t, err := newTarget(backend, settingsOf(of))
 	if err == nil {
@@ -88,7 +91,7 @@ func onSQLite(s settings) (*target, error) {
 			defer db.Close()
 			return asked(ctx, db, "SQLite", "SELECT sqlite_version()")
 		},
-		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			prefix := s.text("table_prefix", "tenure_")
 			data, err := sqlite.OpenDB(path)
 			if err != nil {
@@ -100,8 +103,11 @@ func onSQLite(s settings) (*target, error) {
 				return "", err
 			}
 			defer members.Close()
-			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", namespaces)
-			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", namespaces)
+			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", root, namespaces)
+			if err2 != nil && root == namespaces[0] {
+				return removed(more, namespaces), err2
+			}
+			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", root, namespaces)
 			return removed(rows+more, namespaces), errors.Join(err, err2)
 		},
 		left: "the two files and their tables",
@@ -129,11 +135,11 @@ func onPostgres(s settings) (*target, error) {
 			defer db.Close()
 			return asked(ctx, db, "PostgreSQL", "SHOW server_version")
 		},
-		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			db := db()
 			defer db.Close()
 			prefix := `"` + s.text("schema", "public") + `".` + s.text("table_prefix", "tenure_")
-			rows, err := deleteRows(ctx, db, prefix, slices.Concat(memberTables(), dataTables()), "$1", namespaces)
+			rows, err := deleteRows(ctx, db, prefix, slices.Concat(memberTables(), dataTables()), "$1", root, namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -210,14 +216,14 @@ func onMySQL(s settings) (*target, error) {
 			defer db.Close()
 			return asked(ctx, db, "MariaDB or MySQL", "SELECT VERSION()")
 		},
-		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			db, err := db()
 			if err != nil {
 				return "", err
 			}
 			defer db.Close()
 			rows, err := deleteRows(ctx, db, s.text("table_prefix", "tenure_"),
-				slices.Concat(memberTables(), dataTables()), "?", namespaces)
+				slices.Concat(memberTables(), dataTables()), "?", root, namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -240,17 +246,18 @@ func onMySQL(s settings) (*target, error) {
 }
 
 func dataTables() []string {
-	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last of all, because nothing opens without it
+	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last, because no member makes a roster beside it
 }
 
 func memberTables() []string {
-	return []string{"beats", "departures", "members", "nodes", "rosters"}
+	return []string{"rosters", "beats", "departures", "members", "nodes"} // the first, because nothing opens without it
 }
 
 // deleteRows deletes the rows of exactly this namespace, with which the tables' keys begin, in each
-// table from which the user may delete. The backend that opened with the prefix has checked it.
+// table from which the user may delete. If root is the namespace, it stops at the first error. The
+// backend that opened with the prefix has checked it.
 func deleteRows(
-	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder string, namespaces []string,
+	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder, root string, namespaces []string,
 ) (int64, error) {
 	sum := int64(0)
 	var errs []error
@@ -259,6 +266,9 @@ func deleteRows(
 			result, err := db.ExecContext(ctx, "DELETE FROM "+prefix+table+" WHERE namespace = "+placeholder, ns)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("table %s: %w", table, err))
+				if ns == root {
+					return sum, errors.Join(errs...)
+				}
 				break
 			}
 			rows, err := result.RowsAffected()
