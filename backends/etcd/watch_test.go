@@ -22,12 +22,10 @@ import (
 
 var errEnough = errors.New("the test has seen enough")
 
-// TestWatchInParts: a watch that catches up with many large values gets them in parts of whole
-// transactions. It does not run beside TestWatch, which compacts the history of their server.
-func TestWatchInParts(t *testing.T) {
-	const txns, keys, size = 12, 4, 300 << 10 // a transaction takes most of a request
-	c := config(t, pool.Get(t, servers.Etcd, nil))
-	client := newClient(t, c)
+// watched returns a client of a server, and a store on it.
+func watched(t *testing.T, s *servers.Server) (*clientv3.Client, *store) {
+	t.Helper()
+	client := newClient(t, config(t, s))
 	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +34,15 @@ func TestWatchInParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close()
+	t.Cleanup(func() { _ = st.Close() })
+	return client, st
+}
+
+// TestWatchInParts: a watch that catches up with many large values gets them in parts of whole
+// transactions. It does not run beside TestWatch, which compacts the history of their server.
+func TestWatchInParts(t *testing.T) {
+	const txns, keys, size = 12, 4, 300 << 10 // a transaction takes most of a request
+	client, st := watched(t, pool.Get(t, servers.Etcd, nil))
 	first, err := client.Put(t.Context(), "parts", "v")
 	if err != nil {
 		t.Fatal(err)
@@ -83,17 +89,7 @@ func TestWatchInParts(t *testing.T) {
 // reached, or no longer has.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	c := config(t, pool.Get(t, servers.Etcd, nil))
-	client := newClient(t, c)
-	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := connect(t.Context(), client, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
+	client, st := watched(t, pool.Get(t, servers.Etcd, nil))
 	put := func(key string) kv.Rev {
 		t.Helper()
 		resp, err := client.Put(t.Context(), key, "v")
@@ -108,7 +104,7 @@ func TestWatch(t *testing.T) {
 	}
 	seen := map[string][]string{}
 	n, reached := 0, kv.Rev(0)
-	err = st.Watch(bounded(t, ample.Time), []string{"watch/a/", "watch/b/"}, before, func(
+	err := st.Watch(bounded(t, ample.Time), []string{"watch/a/", "watch/b/"}, before, func(
 		rev kv.Rev, changes []kv.Change,
 	) error {
 		if rev < reached {
@@ -153,16 +149,7 @@ func TestWatch(t *testing.T) {
 func TestWatchPosition(t *testing.T) {
 	t.Parallel()
 	// On a separate server, because another test compacts revisions that this one reads.
-	client := newClient(t, config(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true})))
-	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := connect(t.Context(), client, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
+	client, st := watched(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true}))
 	first, err := client.Put(t.Context(), "position/first", "v")
 	if err != nil {
 		t.Fatal(err)

@@ -26,15 +26,7 @@ func TestLocal(t *testing.T) {
 // unless it was allowed; nothing is connected to before.
 func TestDial(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr, port := listening(t, "127.0.0.1:0")
 	for _, host := range []string{"localhost", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::"} {
 		for _, allowed := range []bool{false, true} {
 			if allowed && host != "localhost" {
@@ -49,7 +41,7 @@ func TestDial(t *testing.T) {
 			}
 		}
 	}
-	c, err := Dial(true, false)(t.Context(), "tcp", l.Addr().String())
+	c, err := Dial(true, false)(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatalf("an address that was allowed: %v", err)
 	}
@@ -62,15 +54,7 @@ func TestDial(t *testing.T) {
 // one that is allowed as such, and nothing is connected to before. One that does not forward does.
 func TestDialForwards(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, port := listening(t, ":0")
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		t.Fatal(err)
@@ -101,4 +85,19 @@ func TestDialForwards(t *testing.T) {
 	if global == 0 {
 		t.Skip("this machine has no address but loopback")
 	}
+}
+
+// listening is an address on which something listens until the end of the test, and its port.
+func listening(t *testing.T, on string) (address, port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	address = l.Addr().String()
+	if _, port, err = net.SplitHostPort(address); err != nil {
+		t.Fatal(err)
+	}
+	return address, port
 }

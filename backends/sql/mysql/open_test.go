@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -495,5 +497,15 @@ func TestServerDefaults(t *testing.T) {
 	if err := setup.DB(t, dsn).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.tables
 WHERE table_schema = database() AND table_type = 'BASE TABLE' AND row_format <> 'Dynamic'`).Scan(&compact); err != nil || compact > 0 {
 		t.Errorf("%d tables have another row format, %v", compact, err)
+	}
+}
+
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
+func TestPasswordGoexit(t *testing.T) {
+	t.Parallel()
+	b, err := Open(t.Context(), "u@tcp(127.0.0.1:1)/d", "app",
+		&Options{Password: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }})
+	if !errors.Is(err, goexit.Err) {
+		t.Errorf("%v, %v", b, err)
 	}
 }

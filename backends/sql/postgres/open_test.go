@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -420,5 +422,15 @@ func TestTooFewConnections(t *testing.T) {
 	if _, err := Open(t.Context(), dsn.As(role, dsn.Password()).Reveal(), "orders", nil); err == nil ||
 		!strings.Contains(err.Error(), "CONNECTION LIMIT") {
 		t.Error(err)
+	}
+}
+
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
+func TestPasswordGoexit(t *testing.T) {
+	t.Parallel()
+	b, err := Open(t.Context(), "postgres://u@127.0.0.1:1/d", "app",
+		&Options{Password: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }})
+	if !errors.Is(err, goexit.Err) {
+		t.Errorf("%v, %v", b, err)
 	}
 }

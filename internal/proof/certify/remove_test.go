@@ -35,7 +35,7 @@ func TestRemoveInParts(t *testing.T) {
 	if err := c.AddAuth("digest", []byte("me:me")); err != nil {
 		t.Fatal(err)
 	}
-	node := zookeeper.DefaultRoot + "/" + ns + "/!state" // with two nodes in it
+	node := "/tenure" + "/" + ns + "/!state" // with two nodes in it
 	all := zk.DigestACL(zk.PermAll, "me", "me")
 	if _, err := c.SetACL(node, append(zk.WorldACL(zk.PermRead|zk.PermWrite|zk.PermCreate), all...), -1); err != nil {
 		t.Fatal(err)
