@@ -36,7 +36,7 @@ import (
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
-	"github.com/tenure-go/tenure/tenurefx"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 const folder = "../../deploy/kubernetes"

@@ -169,7 +169,8 @@ var rows = []row{
 		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/proof/ample", "internal/proof/loglines", "sharding",
+		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
+		"internal/proof/loglines", "internal/seam", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
 		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
