@@ -13,7 +13,7 @@ import (
 // store is a kind of server, and the ways to own shards on it.
 type store struct {
 	name, title string
-	start       func(ctx context.Context) (*running, error) // ErrUnavailable if there is none
+	start       func(ctx context.Context) (*running, error) // ErrUnavailable without such a server
 	contenders  []contender                                 // Tenure first
 }
 

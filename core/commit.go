@@ -232,7 +232,7 @@ func (c *committer) settled() {
 	}
 }
 
-// next returns the lease's next write, with up to most commits, or nil if there is none. Nothing
+// next returns the lease's next write, with up to most commits, or nil. Nothing
 // is sent under an invalid lease: all waiting commits are refused (S5).
 func (l *Lease) next(most int) *delivery {
 	c := &l.commits

@@ -48,7 +48,7 @@ type Elector struct {
 	commits outbox
 	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
 	closed  chan struct{} // closed if the backend was closed, which the caller must not do before Run returned
-	lock    *hostLock     // nil if there is none
+	lock    *hostLock     // nil: no lock
 	traced  *trace.Log    // nil if nothing is traced
 	toTrace toTrace
 

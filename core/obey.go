@@ -187,7 +187,7 @@ func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	e.drainQueue()
 }
 
-// sessionOf returns the session of a live member of a node, or "" if there is none.
+// sessionOf returns the session of a live member of a node, or "".
 func (e *Elector) sessionOf(node string) SessionID {
 	for _, m := range e.m.AppendMembers(nil) {
 		if m.Node == node {

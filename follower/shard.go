@@ -133,7 +133,7 @@ func (s *shard) lower(head core.Seq) {
 // entries that the arrivals cover.
 func (s *shard) reopen() { s.arrivals = append(s.arrivals[:0], arrival{through: s.head}) }
 
-// age returns the time for which the oldest entry after pos has been known, or 0 if there is none.
+// age returns the time for which the oldest entry after pos has been known, or 0 without such an entry.
 func (s *shard) age(pos core.Seq, now time.Time) time.Duration {
 	for _, m := range s.arrivals {
 		if m.through > pos {

@@ -238,7 +238,7 @@ func (m *Manager) announce() {
 	m.changed = make(chan struct{})
 }
 
-// slice returns the open slice of a shard, or nil if there is none.
+// slice returns the open slice of a shard, or nil.
 func (m *Manager) slice(shard string) *Slice {
 	m.mu.Lock()
 	defer m.mu.Unlock()

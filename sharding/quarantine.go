@@ -134,7 +134,7 @@ func (s *suspicion) with(list []death) *suspicion {
 	return x
 }
 
-// newest returns the time of the last death, or 0 if there is none.
+// newest returns the time of the last death, or 0 without a death.
 func (s *suspicion) newest() int64 {
 	if len(s.Deaths) == 0 {
 		return 0

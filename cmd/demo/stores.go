@@ -34,7 +34,7 @@ type store struct {
 	check func(dsn string) error
 	// temporary returns a place of the store inside a directory; nil for a server.
 	temporary func(dir string) string
-	// server is the server to start if no place is given; nil if there is none.
+	// server is the server to start if no place is given; nil: no server.
 	server *serverKind
 	// migrate, if not nil, makes the tables, in a separate step before opening.
 	migrate func(ctx context.Context, dsn string) error

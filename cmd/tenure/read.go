@@ -184,7 +184,7 @@ type shardOut struct {
 	Node    string         `json:"node"` // empty: the owner is not alive
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
-	// Trouble is a problem of the owner that a person must solve. It is left out if there is none.
+	// Trouble is a problem of the owner that a person must solve. It is left out without a problem.
 	Trouble string `json:"trouble,omitempty"`
 	// Aside is why the shard is meant to have no owner. It is left out if the shard should have
 	// one. AsideUntil is the end of that, for example of a quarantine. It is left out if there is

@@ -301,7 +301,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 	}
 }
 
-// reap reaps a child that has ended. If there is none, pid is 0.
+// reap reaps a child that has ended. Without such a child pid is 0.
 func reap() (pid int, st syscall.WaitStatus, err error) {
 	for {
 		if pid, err = syscall.Wait4(-1, &st, syscall.WNOHANG, nil); !errors.Is(err, syscall.EINTR) {

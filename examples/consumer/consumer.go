@@ -97,7 +97,7 @@ func book(lease *core.Lease, msg jetstream.Msg) error {
 	return err
 }
 
-// number reads an item that is a number, or returns 0 if there is none.
+// number reads an item that is a number, or returns 0 if the item is missing.
 func number(ctx context.Context, lease *core.Lease, key string) (int64, error) {
 	item, err := lease.Get(ctx, key)
 	if err != nil || item == nil {

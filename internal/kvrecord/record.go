@@ -151,7 +151,7 @@ func AppendHead(shard []byte, h Head) []byte {
 	return append(append(shard, ' '), h.Text...)
 }
 
-// CutHead removes the head from a shard's record. ok is false if there is none.
+// CutHead removes the head from a shard's record. ok is false without a head.
 func CutHead(text []byte) (shard []byte, h Head, ok bool) {
 	shard, rest, ok := bytes.Cut(text, []byte(headMark))
 	if !ok {

@@ -15,7 +15,7 @@ import (
 
 // States of a lease, as clients see them.
 const (
-	stateWaiting  = "waiting"  // another owner has the shard, or there is none yet
+	stateWaiting  = "waiting"  // the shard has another owner, or no owner yet
 	stateHeld     = "held"     // the client leads
 	stateStopping = "stopping" // the client still leads and should release soon
 	stateOver     = "over"     // the last state of a stream
