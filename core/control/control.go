@@ -322,8 +322,8 @@ func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	}
 	var errs []error
 	if notUnderstood > 0 {
-		errs = append(errs, fmt.Errorf("tenure: %w: %d records of shard %q are not understood as operators' rules: %s",
-			driver.ErrInvalid, notUnderstood, Shard, strings.Join(which, "; ")))
+		errs = append(errs, fmt.Errorf("tenure: %w: records of shard %q are not understood as operators' rules (%d): %s",
+			driver.ErrInvalid, Shard, notUnderstood, strings.Join(which, "; ")))
 	}
 	switch {
 	case !all:
