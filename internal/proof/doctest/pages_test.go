@@ -88,12 +88,12 @@ func blocks(t *testing.T, page string) []*block {
 	return all
 }
 
-// files writes the blocks of a page marked <!-- file: NAME --> to a folder.
-func files(t *testing.T, page, dir string) {
+// files writes the blocks of a page marked <!-- file: NAME --> to a folder. addr replaces pageAddr.
+func files(t *testing.T, page, dir, addr string) {
 	t.Helper()
 	for _, b := range blocks(t, page) {
 		if name, ok := strings.CutPrefix(b.mark, "file: "); ok {
-			write(t, filepath.Join(dir, name), b.text)
+			write(t, filepath.Join(dir, name), strings.ReplaceAll(b.text, pageAddr, addr))
 		}
 	}
 }

@@ -166,7 +166,7 @@ func TestBlocks(t *testing.T) {
 
 func (x *program) run(t *testing.T) {
 	s := &session{T: t, dir: t.TempDir(), binary: x.binary, args: x.args}
-	files(t, x.page, s.dir)
+	files(t, x.page, s.dir, x.addr)
 	if !x.isProgram() { // it fails on its own
 		s.play(&block{page: x.page, line: x.line, text: "$ go run .\n...\n"})
 		return

@@ -234,7 +234,7 @@ func (p shellPage) play(t *testing.T, page string, all []*block, built string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", append(alone, "sh", "-c", "ip link set lo up && exec bash --norc --noprofile --noediting -i")...)
 	cmd.Dir = t.TempDir()
-	files(t, page, cmd.Dir)
+	files(t, page, cmd.Dir, pageAddr)
 	cmd.Env = slices.DeleteFunc(append(os.Environ(), environment(t, cmd.Dir, built)...), func(e string) bool {
 		return strings.HasPrefix(e, "TENURE_") // variables of the shell that runs the test
 	})
