@@ -91,6 +91,30 @@ func (a Balance) resolve(c *Cluster, members int) Balance {
 	return a
 }
 
+// check returns an error if a value is not one that the comments allow.
+func (a Balance) check() error {
+	for _, x := range []struct {
+		name string
+		v    float64
+	}{
+		{"High", a.High}, {"Low", a.Low}, {"MovesPerMinute", a.MovesPerMinute}, {"SplitAbove", a.SplitAbove},
+		{"Budget", float64(a.Budget)}, {"MinShards", float64(a.MinShards)}, {"MaxShards", float64(a.MaxShards)},
+	} {
+		if !(x.v >= 0) || math.IsInf(x.v, 0) {
+			return optErr("Balance.%s %v is no number of 0 or more: leave it 0 for its default", x.name, x.v)
+		}
+	}
+	switch {
+	case a.Low != 0 && a.Low < 1 || a.High != 0 && a.High < max(a.Low, 1):
+		return optErr("Balance.Low %v, Balance.High %v: use at least 1 for both, and no Low above High", a.Low, a.High)
+	case a.MaxShards != 0 && a.MaxShards < a.MinShards:
+		return optErr("Balance.MinShards %d is above Balance.MaxShards %d: lower it", a.MinShards, a.MaxShards)
+	case math.IsNaN(a.Reserve) || a.Reserve > 1:
+		return optErr("Balance.Reserve %v is above 1: use a part such as 0.2", a.Reserve)
+	}
+	return a.Rules.check()
+}
+
 // Plan implements Assigner.
 func (a Balance) Plan(c *Cluster) *Plan {
 	d := newDraft(c, a.Rules)

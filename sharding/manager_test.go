@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -636,6 +637,17 @@ func TestOptions(t *testing.T) {
 		{&Options{Shards: []string{"a"}, Interval: -1}, "Interval"},
 		{&Options{Shards: []string{"a"}, Interval: 1}, "Interval"},
 		{&Options{Shards: []string{"a"}, Penalty: -1}, "Penalty"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{High: 2}, Assigner: Balance{}}, "no effect"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{MovesPerMinute: -1}}, "Balance.MovesPerMinute -1"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{SplitAbove: math.NaN()}}, "Balance.SplitAbove NaN"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Budget: -1}}, "Balance.Budget -1"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Low: 0.5}}, "Balance.Low 0.5"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{High: 1.2, Low: 1.3}}, "no Low above High"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{MinShards: 9, MaxShards: 8}}, "Balance.MinShards 9"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Reserve: 2}}, "Balance.Reserve 2"},
+		{&Options{Shards: []string{"a"}, Assigner: Balance{Rules: Rules{Pin: map[string]string{"a/*": "n"}}}}, `Rules.Pin names "a/*"`},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Rules: Rules{Exclude: map[string][]string{"": nil}}}}, `Rules.Exclude names ""`},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Rules: Rules{Prefer: map[string]string{"*a": "z"}}}}, `Rules.Prefer names "*a"`},
 	} {
 		_, _, err := x.o.resolve()
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(fmt.Sprint(err), x.want) {

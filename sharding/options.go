@@ -113,6 +113,11 @@ func (o *Options) resolve() (*Options, []string, error) {
 	case !reflect.ValueOf(c.Balance).IsZero():
 		return nil, nil, optErr("Balance has no effect with an Assigner (%T): set one of them", c.Assigner)
 	}
+	if b, ok := c.Assigner.(Balance); ok {
+		if err := b.check(); err != nil {
+			return nil, nil, err
+		}
+	}
 	for _, d := range []struct {
 		name string
 		v    *time.Duration

@@ -2,9 +2,13 @@ package sharding
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/tenure-go/tenure/core"
 )
 
 // Rules restrict ownership. They come before balance, and are advice, like the plan. Until the plan
@@ -24,6 +28,18 @@ type Rules struct {
 	// shares, or their capacities without the reserve if these are known and larger. The zone's
 	// other shards make room. Plan.Elsewhere lists the shards that are in another zone.
 	Prefer map[string]string `json:"prefer,omitempty" yaml:"prefer,omitempty"`
+}
+
+// check returns an error for the name of a shard that no shard can have.
+func (r Rules) check() error {
+	for name, shards := range map[string]iter.Seq[string]{"Pin": maps.Keys(r.Pin), "Exclude": maps.Keys(r.Exclude), "Prefer": maps.Keys(r.Prefer)} {
+		for shard := range shards {
+			if prefix := strings.TrimSuffix(shard, "*"); prefix != "" && core.CheckShard(prefix) != nil || shard == "" {
+				return optErr("Balance.Rules.%s names %.60q: use the name of a shard, or a prefix and *", name, shard)
+			}
+		}
+	}
+	return nil
 }
 
 // compiled are rules prepared for one Cluster. A nil compiled has no rules.

@@ -23,9 +23,9 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/browser"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
-	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 // tableOf is the table of shards as the page shows it: name, owner and token.

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-	"log/slog"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/effect"
