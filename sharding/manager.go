@@ -89,11 +89,14 @@ type sight struct {
 // NewManager and both Runs, joined. Every goroutine is joined when it returns, except those of
 // handlers that do not return (core.ErrStuck).
 func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error {
-	var c *core.Options
-	if o != nil {
-		c = o.Elector
+	var c core.Options
+	if o != nil && o.Elector != nil {
+		c = *o.Elector
 	}
-	e, err := core.NewElector(b, c)
+	if o != nil && c.Logger == nil {
+		c.Logger = o.Logger
+	}
+	e, err := core.NewElector(b, &c)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ type Options struct {
 	Shards []string `yaml:"shards"`
 	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
 	Keyspace Keyspace `yaml:"keyspace"`
-	// Elector sets up the Elector that Run makes. NewManager does not use it.
+	// Elector sets up the Elector that Run makes. NewManager does not use it. If it has no Logger, the
+	// Elector uses Logger.
 	Elector *core.Options `yaml:"-"`
 	// Balance sets up the default assigner. If Assigner is set, leave it out.
 	Balance Balance `yaml:"balance"`

@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
+	"golang.org/x/net/netutil"
 
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
@@ -35,9 +36,16 @@ import (
 	"github.com/tenure-go/tenure/tenurefx"
 )
 
+// Limits of the listener. The board sets a deadline for each part of its streams, and limits their
+// number.
 const (
 	readTime     = 10 * time.Second // of a request
+	writeTime    = 30 * time.Second // of an answer
+	idleTime     = time.Minute      // between two requests
 	shutdownTime = time.Second      // for requests under way when the process stops
+	maxHeader    = 16 << 10         // bytes
+	maxConns     = 256
+	maxScrapes   = 4 // answers of /metrics under way; more get 503
 )
 
 // Module returns the service. Its member serves each of its shards with serve, on the backend that
@@ -74,7 +82,7 @@ func failures(p struct {
 func listener(address string) fx.Option {
 	mux, metrics := http.NewServeMux(), prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	return fx.Options(
 		// A hook that is appended before the Elector's stops after it.
 		fx.Module("tenure-listener", fx.Invoke(func(lc fx.Lifecycle, p struct {
@@ -101,7 +109,8 @@ func serving(address string, h http.Handler, log *slog.Logger) fx.Hook {
 	if log == nil {
 		log = slog.Default()
 	}
-	s := &http.Server{Handler: h, ReadTimeout: readTime, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	s := &http.Server{Handler: h, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	ended := make(chan error, 1)
 	return fx.Hook{
 		OnStart: func(ctx context.Context) error {
@@ -111,7 +120,7 @@ func serving(address string, h http.Handler, log *slog.Logger) fx.Hook {
 			}
 			log.Info("tenure: serving the board and the metrics", slog.String("board", "http://"+l.Addr().String()+"/tenure/"))
 			go func() {
-				err := s.Serve(l)
+				err := s.Serve(netutil.LimitListener(l, maxConns))
 				if !errors.Is(err, http.ErrServerClosed) {
 					log.Error("tenure: the board and the metrics are no longer served", slog.Any("error", err))
 				}

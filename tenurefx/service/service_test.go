@@ -110,6 +110,44 @@ func TestModule(t *testing.T) {
 	}
 }
 
+// TestFlood: connections that send nothing keep nobody out for longer than a request may take, and none is held up by
+// a stop.
+func TestFlood(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes as long as a request may take")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
+	defer cancel()
+	found := at{slog.NewTextHandler(io.Discard, nil), make(chan string, 1)}
+	app := fx.New(service.Module(file(t, ", listen: '127.0.0.1:0'"), serve, sqlite.Opener()), fx.Supply(slog.New(found)))
+	if err := app.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	url := <-found.board
+	for range 400 {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%+v, %v", resp, err)
+	}
+	resp.Body.Close()
+	if err := app.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRefused: mistakes are reported when the application is made or started, and name the key.
 func TestRefused(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

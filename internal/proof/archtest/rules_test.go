@@ -92,7 +92,7 @@ var rows = []row{
 
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
 	{pkg: "tenurefx/service", allow: []string{"config", "core", "internal/errtext", "observe/tenurehttp", "observe/tenureprom", "sharding", "tenurefx",
-		"github.com/prometheus/client_golang/...", "go.uber.org/fx/..."}},
+		"github.com/prometheus/client_golang/...", "go.uber.org/fx/...", "golang.org/x/net/netutil"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
 	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver",
