@@ -199,7 +199,7 @@ func (c *Config) Options() *core.Options {
 	}
 }
 
-// Listen returns the address of the key listen, or "" if there is none.
+// Listen returns the address of the key listen, or "".
 func (c *Config) Listen() string { return c.set.Listen }
 
 // OpenTimeout returns open_timeout, or its default.

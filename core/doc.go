@@ -36,7 +36,7 @@
 // [Elector.HandOver] takes one call.
 //
 // If a handler returns before it was asked to, with or without an error, the Elector gives its
-// shard back. Other members may claim it at once. This member claims it after a back-off, which
+// shard back. Other members may claim it immediately. This member claims it after a back-off, which
 // [Options].BackoffMin and BackoffMax limit. A handler with nothing left to do should wait for
 // its ctx. [RunSingleton] differs: it returns when its handler returns nil.
 //

@@ -155,7 +155,7 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 //     be evicted.
 //   - ErrStoreChanged: nothing more was granted. With Options.ReturnHalted Run returns without
 //     waiting for ctx.
-//   - ErrClosed: the backend was closed before or during Run. The leases end at once, handlers
+//   - ErrClosed: the backend was closed before or during Run. The leases end immediately, handlers
 //     have the drain budget to return, and Run does not wait for ctx.
 //   - The session could not be closed, or was left open because a commit was still in flight.
 //
@@ -539,7 +539,7 @@ func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 }
 
 // HandOver is Withdraw with a successor. When its handler returned, each shard goes to session to
-// in one write (A5). That session's process serves the shard at once if it contends for it, and
+// in one write (A5). That session's process serves the shard immediately if it contends for it, and
 // otherwise gives it back. HandOver asks handlers to stop with ErrHandOver. If the successor does
 // not live, the shard is released and the error matches ErrNoTarget. If a lease was lost first,
 // the error matches ErrLost. HandOver also fails if another HandOver, a Contend here or the end

@@ -49,7 +49,7 @@ type Hooks struct {
 	// because it blocks until something changes.
 	OnCall func(Call)
 	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
-	// hooks, it may run several times at once, and the call waits for it. It returns the call's
+	// hooks, it may run several times concurrently, and the call waits for it. It returns the call's
 	// context, which must be ctx or derived from it, and nil or a function to run when the call
 	// has ended. Neither function runs in the goroutine of the call. The argument ctx has the
 	// values of the context given to the method of Lease, or to Run for the member's own calls.

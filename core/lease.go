@@ -110,7 +110,7 @@ func (l *Lease) Head() Head {
 	return l.commits.head
 }
 
-// Get returns an item of the shard, or nil without an error if there is none. It sees every
+// Get returns an item of the shard, or nil and no error if the shard has no such item. It sees every
 // commit that the lease sent before the call: it waits for commits in flight, even if their
 // callers gave up. If the error matches ErrLost, the lease ended before the answer came; Get then
 // returns no item, because the item may be out of date.

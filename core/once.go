@@ -44,7 +44,7 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 // repeatable, or commit under its lease, where the store refuses a former run. For work that must
 // not be repeated, such as a payment, use package effect.
 //
-// A job that returns an error is not done. Another waiting caller runs it at once, and this
+// A job that returns an error is not done. Another waiting caller runs it immediately, and this
 // caller again after a back-off, as in RunSingleton. Job gets the contexts of a [Handler]: ctx
 // ends when it should stop. If the error matches *PermanentError, the job has failed permanently:
 // every caller, now or later, gets a *PermanentError. The first KiB of the error's text is

@@ -35,13 +35,13 @@ type Options struct {
 	// reserved and refused.
 	Meta map[string]string
 	// Supersede makes a join end the session that joined last under the same node label. A
-	// process restarted after a crash then has its shards back at once. Supersede needs Node and
+	// process restarted after a crash then has its shards back immediately. Supersede needs Node and
 	// a platform that keeps the label unique, because two live processes with one label evict
 	// each other.
 	Supersede bool
 	// LockDir is the directory of the host lock. By this lock a process restarted on the same
 	// host, under the same Node, knows that the former process has ended. It then has its shards
-	// back at once (C14). It is on a file system of this host. Default os.TempDir(); "none" for
+	// back immediately (C14). It is on a file system of this host. Default os.TempDir(); "none" for
 	// no lock. If the lock cannot be taken, the member runs without it.
 	LockDir string
 
@@ -51,7 +51,7 @@ type Options struct {
 	// handlers' contexts end with ErrIneligible. While no other member is eligible, the holder
 	// keeps them. If no eligible member takes the shard, its holder claims it again after half a
 	// TTL. It offers the shard again after BackoffMax, and waits twice as long each time that
-	// nobody took it. Withdraw and HandOver give the shard up even if no other member is
+	// no member took it. Withdraw and HandOver give the shard up even if no other member is
 	// eligible. Package sharding moves the shards that it assigns.
 	//
 	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before
@@ -84,7 +84,7 @@ type Options struct {
 	// its lease is revoked. Default 10 s.
 	DrainBudget time.Duration
 	// LameDuck is how long a planned stop waits before it asks handlers to stop. View.Leaving is
-	// set at once, so load balancers that ask /readyz send new requests elsewhere while this
+	// set immediately, so load balancers that ask /readyz send new requests elsewhere while this
 	// process still serves. Default 0: no wait. See Elector.Leave.
 	LameDuck time.Duration
 	// AbandonAfter is how long after a lease is revoked it is released although its handler still

@@ -28,7 +28,7 @@
 //	                             v
 //	                          in doubt --- Resolve, or a person ---> done, failed or repeat
 //
-// Each arrow is one fenced write. Concurrent effects share writes: with 64 at once each costs less
+// Each arrow is one fenced write. Concurrent effects share writes: with 64 of them each costs less
 // than a tenth of a call to the store. If the store refuses the outcome of an effect and the lease
 // stays valid, the ledger tries the write again every minute.
 //

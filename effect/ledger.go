@@ -147,7 +147,7 @@ func (l *Ledger) Close() {
 // execution, by the fn of the first call.
 //
 // Do writes the intent to the store, under the fence, calls fn, and writes the result before it
-// returns. Effects that run at once share these two writes. fn runs in its own goroutine. Its
+// returns. Effects that run concurrently share these two writes. fn runs in its own goroutine. Its
 // context has the values of ctx, and ends after Options.Deadline and when the lease may not be
 // used. It does not end with ctx, which limits only the wait of this call. Do does not recover
 // panics of fn.

@@ -42,7 +42,7 @@ type Options struct {
 	// its key. Open calls it for every effect that was left open. Do calls it after an attempt
 	// without an answer, with Repeatable after the last attempt. After an error the ledger calls it
 	// again after a back-off, up to Attempts times, and again a minute later. ctx ends after
-	// Deadline, or when the lease may not be used. Up to Concurrent calls run at once.
+	// Deadline, or when the lease may not be used. Up to Concurrent calls run concurrently.
 	Resolve func(ctx context.Context, e Effect) (Decision, error)
 	// Rules returns the operators' rules. Default: the lease's (core.Lease.Rules). The command
 	// "tenure effect resolve" writes rules of the kind control.Resolve. Such a rule decides about
@@ -50,7 +50,7 @@ type Options struct {
 	// every second, and for each decision.
 	Rules func() []control.Rule
 
-	// Concurrent is the number of calls of fn and Resolve that run at once, without nested effects
+	// Concurrent is the number of calls of fn and Resolve that run concurrently, without nested effects
 	// (see Do), of which at most 1024 run. Do waits for its turn. When a process dies, up
 	// to this number of effects are open. Default 64, at most 1024.
 	Concurrent int

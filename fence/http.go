@@ -65,7 +65,7 @@ const answerTime = time.Second
 // still runs. Otherwise it answers 412 (refused), 428 (no fence), 400 (not a fence), 403 (another
 // shard's resource) or 503 (the mark's storage failed, or ErrBusy), with a problem document.
 //
-// If a higher token supersedes a request, its context ends, reads of its body fail at once, and
+// If a higher token supersedes a request, its context ends, reads of its body fail immediately, and
 // writes of its answer fail a second later. Middleware in front needs an Unwrap method for that
 // (http.ResponseController). If next waits for none of the three, the higher token waits for up to
 // Options.Wait. The server needs its own time-outs against slow clients that are not superseded.

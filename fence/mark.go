@@ -34,7 +34,7 @@ var ErrBusy = errors.New("effects of a lower token still run")
 // Options of a Mark. Nil works.
 type Options struct {
 	// MayWrite reports whether the leases of a shard may write to a resource. If not, they are
-	// refused with a *ForeignError before the mark is read. Several goroutines may call it at once.
+	// refused with a *ForeignError before the mark is read. Several goroutines may call it concurrently.
 	// Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
 	// Wait limits how long a token waits for effects of lower tokens, whose contexts it has
@@ -118,7 +118,7 @@ func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error
 
 // Do admits f and then runs effect, in this goroutine. A higher token of this resource may be
 // admitted while effect runs; from then on f and all lower tokens are refused. The Do or Seal of
-// the higher token waits until effect has returned. effect's context ends at once, with a
+// the higher token waits until effect has returned. effect's context ends immediately, with a
 // *RefusedError as its cause. Effects under one fence run side by side.
 //
 // ctx and Options.Wait limit the wait. If effects of lower tokens do not end in time, the error

@@ -16,7 +16,7 @@ import (
 // map look-up. With a bound of 0 every known entry must have been applied. If no Applier follows
 // the shard, the error matches core.ErrInvalid.
 //
-// A hanging stream, or a process or machine that was stopped, does not show by itself. So Fresh
+// A hanging stream, or a process or machine that was stopped, shows nothing. So Fresh
 // relies on the last proof that all news was heard for at most 2 * Options.Pulse. The age of an
 // older proof counts as lag; it also counts for entries that the next proof shows, until they are
 // applied. The Tailer makes proofs while Fresh is called at least once in Options.Resync. After a

@@ -19,7 +19,7 @@
 // changes each time. A process that has held a name almost continuously for 100 ms pauses 20 ms to
 // let others in.
 //
-// A name that nobody holds leaves nothing in memory or in the store (rule R2 of package driver),
+// A name that no caller holds leaves nothing in memory or in the store (rule R2 of package driver),
 // unless something was committed under it. A SQL store keeps the rows of the last names, up to
 // 2,048 for each process; ZooKeeper keeps three small nodes for each name.
 //

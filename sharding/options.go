@@ -69,7 +69,7 @@ type Options struct {
 	Quarantine Quarantine `yaml:"quarantine"`
 	// Poll is the time between two reads of the assigner's log, for namespaces whose shards write
 	// much. Default 0: the Manager follows the logs of the
-	// whole namespace, and learns of each plan at once.
+	// whole namespace, and learns of each plan immediately.
 	Poll time.Duration `yaml:"poll"`
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
 	// "zone".

@@ -74,14 +74,14 @@ type Backend interface {
 	Join(ctx context.Context, m Member) (Session, error)
 
 	// Observe blocks until something changed since the query's cursor, and returns the changes.
-	// An empty cursor, or one that the store can no longer serve, returns the full state at once,
+	// An empty cursor, or one that the store can no longer serve, returns the full state immediately,
 	// with Reset. Otherwise the page holds every shard and member whose state differs from that
 	// at the cursor, departures included, and the requested beats. Intermediate states may be
 	// merged. Time never goes backwards, neither over several calls of one Backend nor over a
 	// crash of the store. If record and head are of one atomic state, the view may include the
 	// head of a changed shard, which saves a successor a read (O1).
 	//
-	// Observe reports a change at once if the store pushes, otherwise within Limits.PollPeriod,
+	// Observe reports a change immediately if the store pushes, otherwise within Limits.PollPeriod,
 	// or within Limits.IdlePollPeriod after a quiet time. The call ends promptly with its
 	// context. One outstanding call per process is enough, and a slow reader uses limited memory
 	// (O2). Without changes a namespace costs the store only heartbeats and the blocked calls, or
@@ -99,12 +99,12 @@ type Backend interface {
 	// TailLog blocks until any shard of the namespace has entries since the cursor. It returns at
 	// most max of them, or all of the first commit if that has more. Each shard's entries are in
 	// order and contiguous since the cursor, and each entry arrives at least once (L4). If the
-	// cursor is empty, can no longer be served, or would require a gap, TailLog returns at once
+	// cursor is empty, can no longer be served, or would require a gap, TailLog returns immediately
 	// with Reset and every shard's head. The reader then catches up with ReadLog. It never skips
 	// entries silently.
 	TailLog(ctx context.Context, since Cursor, max int) (*TailPage, error)
 
-	// Get returns an item, or nil without an error if there is none. It is linearizable: it sees
+	// Get returns an item, or nil and no error if it does not exist. It is linearizable: it sees
 	// every commit acknowledged before the call.
 	Get(ctx context.Context, shard ShardID, key string) (*Item, error)
 
@@ -192,16 +192,16 @@ type Session interface {
 	Transfer(ctx context.Context, to []Transfer) ([]AcquireResult, error)
 
 	// Release frees exactly the leases named, and keeps their tokens as the floor. An older or
-	// unknown fence is a successful no-op. Afterwards another session can acquire at once (R1). A
+	// unknown fence is a successful no-op. Afterwards another session can acquire immediately (R1). A
 	// nil error means that every fence named is dead. The store compares the record, not the
 	// caller.
 	//
-	// Once a lock (IsLock) is free and has no head, its record is removed, at once or later (R2),
+	// Once a lock (IsLock) is free and has no head, its record is removed, immediately or later (R2),
 	// unless Limits.RecordsStay. An observer still learns of the release from a view that shows
 	// it, or from a Reset that does not list the lock.
 	Release(ctx context.Context, fences []Fence) error
 
-	// Commit writes under leases. Each Write is atomic by itself and independent of the others. A
+	// Commit writes under leases. Each Write is atomic, and independent of the others. A
 	// write takes effect, as one atomic step, if and only if two conditions hold at its point of
 	// the store's order. Its fence is the shard's latest granted lease, neither released nor
 	// transferred nor preempted, and its number is the next (F1). A dead fence is *FencedError,

@@ -101,7 +101,7 @@ type Loss string
 const (
 	LossEvicted    Loss = "evicted"    // by another member, to which it was silent for its TTL
 	LossSuperseded Loss = "superseded" // by a join under its node label
-	LossClosed     Loss = "closed"     // by itself
+	LossClosed     Loss = "closed"     // by its member
 )
 
 // toolPrefix begins the node labels under which operators' tools join: see internal/operator.
@@ -182,7 +182,7 @@ func (e *MissingError) Error() string {
 func (e *MissingError) Unwrap() error { return e.Err }
 
 // HeldError is the error of a denied claim, with the shard's current record (rule A4). It is also
-// returned if only Claim.Seen was stale and nobody holds the shard. It matches ErrHeld.
+// returned if only Claim.Seen was stale and no session holds the shard. It matches ErrHeld.
 type HeldError struct {
 	Shard ShardID
 	Owner Owner

@@ -60,7 +60,7 @@ type Fence struct {
 }
 
 // Owner is a shard's record: its holder and the token of the last lease. If Session is empty,
-// nobody holds the shard. The zero Owner is a shard without a record.
+// no session holds the shard. The zero Owner is a shard without a record.
 type Owner struct {
 	Session SessionID `json:"session,omitempty"`
 	Token   Token     `json:"token,omitempty"`
@@ -277,7 +277,7 @@ type ObserveQuery struct {
 
 // ShardState is a shard's name and record. If Head is not nil, it is a head of the shard during
 // the lease that Owner names: at the grant, or after a later commit under this lease. Head is nil
-// if the store does not know it without a read, if nobody holds the shard, or if the head is
+// if the store does not know it without a read, if no session holds the shard, or if the head is
 // damaged (O1).
 type ShardState struct {
 	Shard ShardID

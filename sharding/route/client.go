@@ -149,7 +149,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// Refresh requests the map at once, instead of waiting until a member reports a change. It does not
+// Refresh requests the map immediately, instead of waiting until a member reports a change. It does not
 // wait, and has an effect at most once a second. Do calls it.
 func (c *Client) Refresh() {
 	select {

@@ -83,7 +83,7 @@
 // since that version, and "members" if the members changed. If the version is old, or of another
 // process, the answer has the whole map, with "full": true. The ETag is the version, too.
 //
-// [OwnersOptions].MaxWaiting limits the requests that wait; further requests get an answer at once,
+// [OwnersOptions].MaxWaiting limits the requests that wait; further requests get an answer immediately,
 // with Retry-After. A member that is stopping, or has heard nothing from the store for a TTL,
 // answers 503: ask another member. The header Tenure-News-Age is the number of seconds since it
 // last heard from the store. The map names nodes, the addresses under OwnersOptions.AddressKeys,

@@ -30,7 +30,7 @@ type OwnersOptions struct {
 	// shown. Default "http" and "grpc".
 	AddressKeys []string
 	// MaxWaiting limits the requests that wait for a change at a time. Further requests are
-	// answered at once, with Retry-After. Default 1000, at most 100,000.
+	// answered immediately, with Retry-After. Default 1000, at most 100,000.
 	MaxWaiting int
 	// Authorize, if not nil, has to allow a request, for example by its credential. Other requests
 	// are answered with 403. Default: all are allowed.

@@ -25,7 +25,7 @@ type Options struct {
 	// under way: within 20 times PollPeriod a change was seen, or a claim, a hand-over, a
 	// join or an eviction made here, or a member has been silent for half its TTL.
 	// Default (0) 10 ms; 1 ms to 10 s. Changes made through the same Backend
-	// are reported at once.
+	// are reported immediately.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
 	// IdlePollPeriod limits how late a change may be reported if the file system missed
