@@ -81,7 +81,7 @@ var contract = []struct {
 	{ruleA5, "transfer and preemption", "take effect only from exactly the token named, and only to a session that has a record"},
 	{ruleA6, "batch", "n items take a number of round trips proportional to n / BatchItems"},
 	{ruleR1, "exact release", "affects exactly the lease named; anything older is a successful no-op"},
-	{ruleR2, "locks", "a lock's record goes when it is free and nothing was committed under it, unless nothing can remove records there (`Limits.RecordsStay`); a claim that saw it free matches while it is free, and tokens grow all the same"},
+	{ruleR2, "locks", "a lock's record goes when it is free and nothing was committed under it, unless nothing can remove records there (`Limits.RecordsStay`); a claim that saw it free matches while it is free, and tokens grow nevertheless"},
 	{ruleR3, "history", "each change of a shard's owner also stores the last four leases, for people: the node, since when, and why it ended; it costs no request, and no view has them"},
 	{ruleF1, "fenced commit", "a write takes effect only under the shard's latest grant and with the next number; one of the application's own, behind a fence beside Commit, only under that grant"},
 	{ruleF2, "two failures", "a dead fence is ErrFenced, a failed precondition or number is *ConflictError, and neither has any effect"},

@@ -55,7 +55,7 @@
 // # Who should own it
 //
 // A member whose [Options.Eligible] returns an error claims nothing. Its shards go to an eligible
-// member; if there is none, it keeps them. With [Options.Failback] a holder gives its shards to a
+// member. Without one it keeps them. With [Options.Failback] a holder gives its shards to a
 // member with a higher priority, once that member has been eligible for this duration. Both are
 // hand-overs: the handler is asked to stop, and the shard has no owner for the time of one call.
 // Members write their priority and eligibility into their records, for planning, never for

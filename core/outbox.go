@@ -96,7 +96,7 @@ func (o *outbox) next() (batch []*delivery, commits int) {
 }
 
 // take removes and returns the first waiting turn of session s, or of any session if s is nil,
-// whose commits may go with others more. If there is none and s is nil, it ends the sender.
+// whose commits may go with others more. If no turn waits and s is nil, it ends the sender.
 func (o *outbox) take(s driver.Session, others int) turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -62,8 +62,8 @@ func (e *Elector) grant(eff *fsm.Effect) {
 // lease's grant.
 const slowHooks = 10 * time.Millisecond
 
-// takenOver returns an error that names the session from which a shard was taken over, or nil if
-// there is none.
+// takenOver returns an error that names the session from which a shard was taken over, or nil
+// without one.
 func takenOver(from SessionID) error {
 	if from == "" {
 		return nil

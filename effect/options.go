@@ -77,9 +77,10 @@ type Options struct {
 	Keep time.Duration
 
 	// Logger gets at Warn each effect that stays in doubt, and at Info each that an operator
-	// decided. Of background errors after which the ledger tries again it gets at Warn the first,
-	// one after 1, 5 and 15 minutes, and one every 15 minutes afterwards, for all ledgers with the
-	// same Stats, and at Info their end. Default: slog.Default at the call of Open.
+	// decided. If the ledger tries again after a background error, Logger gets at Warn the first
+	// error, one after 1, 5 and 15 minutes, and one every 15 minutes afterwards. At Info it gets
+	// their end. All ledgers with the same Stats share these lines. Default: slog.Default at the
+	// call of Open.
 	Logger *slog.Logger
 	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a
 	// private one.

@@ -16,8 +16,8 @@ type Lag struct {
 	Head    core.Seq // last entry known
 	Entries int64    // known and not applied
 
-	// Time is the time since this process learned of the oldest entry that it has not applied, 0 if
-	// there is none. While the stream fails, it is at least the time since the process could last
+	// Time is the time since this process learned of the oldest entry that it has not applied, 0
+	// without one. While the stream fails, it is at least the time since the process could last
 	// learn of entries. An entry that was learned of after the stream failed counts from when the
 	// stream last worked. An entry from before Run began, or from before a position went back,
 	// counts as some 292 years old, the longest Duration. With many unapplied entries Time may be

@@ -107,14 +107,14 @@ func (i instant) age(now time.Time) time.Duration {
 	return max(now.Sub(i.mono), now.Round(0).Sub(i.wall))
 }
 
-// readHeads reads all heads. Parameter anew reports whether the stream failed before.
-func (t *Tailer) readHeads(ctx context.Context, anew bool) error {
+// readHeads reads all heads. Parameter afresh reports whether the stream failed before.
+func (t *Tailer) readHeads(ctx context.Context, afresh bool) error {
 	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
 	defer cancel()
 	sent := time.Now()
 	page, err := t.b.TailLog(call, "", tailMax)
 	if err == nil {
-		t.heads(page.Heads, sent, anew)
+		t.heads(page.Heads, sent, afresh)
 	}
 	return err
 }
@@ -154,14 +154,14 @@ func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	}
 }
 
-// heads records every shard's head. Parameter anew reports that nothing connects them to earlier
+// heads records every shard's head. Parameter afresh reports that nothing connects them to earlier
 // news. If a shard's head is behind a position, or missing, its cursors verify it once more. The
 // page may be older than the log that they have read since.
-func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
+func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if anew || t.deaf() != nil {
+	if afresh || t.deaf() != nil {
 		t.doubt()
 	}
 	t.sweep++
@@ -204,7 +204,7 @@ func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
 		t.proven = instantOf(sent)
 	}
 	t.blind = nil
-	if anew {
+	if afresh {
 		t.broken = nil // otherwise the stream may wait before it tries again
 	}
 }

@@ -195,8 +195,8 @@ func (m *Manager) noteEmptied() {
 	}
 }
 
-// successor returns the member that gets an own shard, or "" if there is none or it still prepares
-// the shard.
+// successor returns the member that gets an own shard, or "" without one, or while it still
+// prepares the shard.
 func (m *Manager) successor(v *core.View, i int, leave, alone bool) (to core.SessionID, prepares bool) {
 	k := m.at[i]
 	if k == None {

@@ -257,7 +257,7 @@ func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, mo
 func (s *Shard) held() bool { return s.Fixed || s.Busy }
 
 // best returns the member that may own a shard at the least cost, by rendezvous among equals, or
-// None if there is none.
+// None if no member may own it.
 func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
 	h := fnv1a(d.c.Shards[s].Name)
 	best, least := int32(None), never

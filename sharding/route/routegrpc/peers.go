@@ -105,7 +105,7 @@ func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), e
 }
 
 // evict closes the least recently used connection without a call in progress. It returns false if
-// there is none.
+// every one has such a call.
 func (p *Peers) evict() bool {
 	oldest := ""
 	for a, c := range p.conns {
