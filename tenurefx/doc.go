@@ -22,9 +22,16 @@
 // budget does not fit stop_timeout, a line of Config.Warnings is logged. If a run ends unasked, the
 // application shuts down with exit code 1.
 //
+// # Options of the application
+//
+// An application may provide *core.Options, *sharding.Options and *follower.Options for values that
+// no file can have. *core.Options replace the options of the configuration. Of the other two, the
+// values in the configuration replace the application's, so that an operator can change them.
+//
 // # What it does not do
 //
-// It starts no fx.App and reads no file. If an application cannot be made, fx runs none of its stop
+// It starts no fx.App and reads no file: package service below it makes a whole sharded service,
+// with metrics and the board. If an application cannot be made, fx runs none of its stop
 // hooks, so an open backend stays open until the process ends. Without fx, open the backend with
 // package config, and make the rest with core, sharding and follower. For metrics add
 // tenureprom.Module, which is in package tenureprom so that other applications do not link
