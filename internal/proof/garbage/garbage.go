@@ -49,9 +49,9 @@ const (
 	attacked  = 4
 	untouched = 4
 	planned   = 4
-	growth    = 50 << 20 // bytes of heap
-	longest   = 16 << 10 // bytes of a log line
-	logged    = 1 << 20  // log bytes of one member
+	growth    = 64_000_000 // bytes of heap, of five members; each keeps the largest plan with shards in quarantine
+	longest   = 16 << 10   // bytes of a log line
+	logged    = 1 << 20    // log bytes of one member
 
 	junkRules = 2000 // records; more would fill the store
 	assigner  = "_assigner"
