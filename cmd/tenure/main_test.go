@@ -137,7 +137,8 @@ func (p *place) exec(args ...string) (code int, stdout, stderr string) {
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		p.t.Fatalf("tenure %s: %v", strings.Join(args, " "), err)
 	}
-	if wrong := oneOfMany.FindString(out.String() + errs.String()); wrong != "" {
+	// The findings of certify are those of the suite, for authors of backends.
+	if wrong := oneOfMany.FindString(out.String() + errs.String()); wrong != "" && args[0] != "certify" {
 		p.t.Errorf("tenure %s: writes %q", strings.Join(args, " "), wrong)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
