@@ -28,14 +28,15 @@ const (
 	defaultOpenTimeout = 10 * time.Second
 )
 
-// LoadOptions say where the configuration is. Nil and the zero value read only the environment.
+// LoadOptions say where the configuration is. With nil or the zero value, Load reads only the
+// environment.
 type LoadOptions struct {
 	// Path is the path of a YAML file, which must exist. Default: no file.
 	Path string
-	// Data is the content of the file, if the caller has read it already. Path is then only its
-	// name in messages.
+	// Data is the content of the file, if the caller has already read it. Path then only names
+	// it in messages.
 	Data []byte
-	// Key is the key of the subtree, with dots between its parts. Default "tenure".
+	// Key is the key of the subtree, with its parts separated by dots. Default "tenure".
 	Key string
 	// EnvPrefix is the beginning of the names of environment variables. Default "TENURE__".
 	EnvPrefix string
@@ -84,16 +85,16 @@ type settings struct {
 // raw is the part of another package, which decodes it later.
 type raw struct{ n *node }
 
-// Config is a loaded configuration. It is complete, and Load has checked all that needs no backend.
-// No format prints its secrets. Methods of a Config may be called concurrently.
+// Config is a loaded configuration. It is complete, and Load has checked everything that needs no
+// backend. No format prints its secrets. A Config is safe for concurrent use.
 type Config struct {
 	name string // of the subtree
 	tree *node
 	set  *settings
 }
 
-// Load reads the configuration. The error matches core.ErrInvalid and has one line for each
-// problem, with the place, the key, the value and a correction.
+// Load reads the configuration. The error matches core.ErrInvalid. It has one line for each
+// problem, which gives the place, the key, the value and a correction.
 func Load(o *LoadOptions) (*Config, error) {
 	if o == nil {
 		o = &LoadOptions{}
@@ -137,7 +138,7 @@ func Load(o *LoadOptions) (*Config, error) {
 	var p problems
 	p.settings(tree, key, c.set)
 	if len(p.errs) == 0 {
-		// Only Open knows the limits of the backend: these checks hold for every backend.
+		// Only Open knows the limits of the backend. These checks hold for every backend.
 		c.relations(&p, core.Limits{})
 	}
 	if len(p.errs) > 0 {
@@ -218,7 +219,7 @@ func (c *Config) StopTimeout() time.Duration {
 	return defaultStopTimeout
 }
 
-// Warnings returns one line for each valid setting that is probably a mistake.
+// Warnings returns one line for each setting that is valid but probably a mistake.
 func (c *Config) Warnings() []string {
 	var w []string
 	drain := c.set.DrainBudget
@@ -239,12 +240,12 @@ func (c *Config) Warnings() []string {
 	return w
 }
 
-// Backends returns the sorted names of the configured backends, one of which is chosen.
+// Backends returns the names of the configured backends in sorted order. One of them is chosen.
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
-// Section decodes the part "sharding" or "follower" into a pointer to a struct, such as
-// sharding.Options. Missing keys change nothing. The error matches core.ErrInvalid
-// and names each unknown key with its line.
+// Section decodes the part "sharding" or "follower" into the struct that into points to, such
+// as a sharding.Options. Missing keys leave fields unchanged. The error matches
+// core.ErrInvalid, and gives each unknown key and its line.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
 	if !ok {
@@ -269,8 +270,8 @@ func (c *Config) part(n *node, path string, into any) error {
 	return nil
 }
 
-// Validate checks that openers has the chosen backend, and the part of each backend in openers. It
-// opens nothing.
+// Validate checks that openers includes the chosen backend. It also checks the part of each
+// backend in openers. It opens nothing.
 func (c *Config) Validate(openers ...core.Opener) error {
 	var p problems
 	if _, _, err := c.choose(openers); err != nil {
@@ -353,11 +354,11 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 }
 
 // Open validates the configuration and opens the chosen backend with its opener. The caller closes
-// it. Both ctx and open_timeout limit the opening.
+// the backend. Both ctx and open_timeout limit the opening.
 //
-// If open_wait is set, Open tries again until it succeeds or open_wait is over. It does not try
-// again after an error that matches core.ErrInvalid. The first failure is logged at Warn to
-// slog.Default, and the last one is returned.
+// If open_wait is set, Open tries again until it succeeds or open_wait has passed. It does not
+// try again after an error that matches core.ErrInvalid. Open logs the first failure at Warn to
+// slog.Default, and returns the last one.
 func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
 	if err := c.Validate(openers...); err != nil {
 		return nil, err
@@ -445,7 +446,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	if err == nil {
 		return
 	}
-	// The message has the names of the struct's fields: replace them with keys.
+	// The message names the struct's fields. Replace the names with keys.
 	text := err.Error()
 	first := ""
 	text = optionNames.ReplaceAllStringFunc(text, func(name string) string {
@@ -504,13 +505,13 @@ func (c Config) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, c.Redacte
 // MarshalText returns Redacted(), for JSON and structured logs.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil }
 
-// LogValue returns Redacted() as a string.
+// LogValue returns Redacted() as a string value.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
 
 // Redacted returns the configuration with the source of each value. It prints xxxxx for each
-// secret: a value from !file or !env, a value that looks like a secret, and a value whose type in
-// the opener's settings is secret. If openers lacks a backend, Redacted hides every string in the
-// part of that backend.
+// secret: a value from !file or !env, a value that looks like a secret, or a value whose type in
+// the opener's settings is secret. If openers lacks a backend, Redacted hides every string in
+// that backend's part.
 func (c Config) Redacted(openers ...core.Opener) string {
 	if c.tree == nil {
 		return "{}"

@@ -157,7 +157,7 @@ func (p *problems) mapping(n *node, path string, v reflect.Value) {
 	v.Set(m)
 }
 
-// list decodes a list, or one string with commas, which an environment variable has.
+// list decodes a list, or one string with commas, as in an environment variable.
 func (p *problems) list(n *node, path string, v reflect.Value) {
 	items := n.items
 	switch n.kind {

@@ -19,17 +19,17 @@
 //
 // # Where values come from
 //
-// Load reads the file. Environment variables override it: TENURE__TTL=5s, TENURE__BACKEND=sqlite,
-// TENURE__BACKENDS__POSTGRES__DSN=... The name of a variable is the path of a key in capitals, with
-// two underscores between its parts. A value may be written as !file PATH or !env NAME. Load then
-// reads it from there and treats it as a secret. Only the subtree is Tenure's; the rest of the file
-// is the application's.
+// Load reads the file. Environment variables override it, for example TENURE__TTL=5s,
+// TENURE__BACKEND=sqlite, TENURE__BACKENDS__POSTGRES__DSN=... The name of a variable is the path of
+// a key in capitals, with two underscores between its parts. A value may be written as !file PATH
+// or !env NAME. Load then reads the value from that file or variable, and treats it as a secret.
+// Only the subtree belongs to Tenure. The rest of the file belongs to the application.
 //
 // # Checks
 //
 // Before it opens anything, the package checks unknown keys, units, names, the relations between
-// durations, and the parts of all backends. The packages that use the parts sharding and follower
-// check them with Config.Section; without a user the parts are ignored. Each problem is one line
+// durations, and the parts of all backends. Packages that use the parts sharding and follower
+// check them with Config.Section. Unused parts are ignored. Each problem is reported on one line
 // with the place, the value and a correction. No such line, and no output of a Config, contains a
 // secret.
 package config

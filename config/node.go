@@ -56,7 +56,7 @@ func (n *node) field(key string) *node {
 	return n.fields[key]
 }
 
-// Limits of the input, which people write.
+// These are limits of the input, which people write.
 const (
 	maxFile  = 1 << 20
 	maxNodes = 10_000
@@ -64,7 +64,7 @@ const (
 	maxKey   = 256 // bytes
 )
 
-// reader turns YAML into nodes. Its limits hold for the whole document, because aliases may repeat
+// reader turns YAML into nodes. Its limits apply to the whole document, because aliases may repeat
 // any part.
 type reader struct {
 	file    string

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// kindOfWrite is a write, and its outcome. The shard has the items k and old, of commit 1, and the
+// kindOfWrite is a write, and its outcome. Commit 1 gave the shard the items k and old, and the
 // entries a and b. Commit 2 trimmed a.
 type kindOfWrite struct {
 	what    string
@@ -50,8 +50,8 @@ func kindsOfWrites() []kindOfWrite {
 	}
 }
 
-// manyKindsInOneCall sends writes of every kind in one call, several of each. In their order each
-// refused one is between others.
+// manyKindsInOneCall sends several writes of every kind in one call. They are ordered so that
+// each refused write is between others.
 func manyKindsInOneCall(f *fixture) {
 	const each = 4
 	a := f.join("a")

@@ -10,17 +10,17 @@ type Case struct {
 	Area     string
 	Property string
 	Rules    []Rule   // rules that a failure may name
-	Needs    []string // fields of Store and Wire that it needs; without them it is skipped
+	Needs    []string // fields of Store and Wire that it needs; without them, it is skipped
 	Shows    string   // its statement, in one line
 
 	run   func(*fixture)
 	alone bool // it measures the process or the store, so it runs alone
 }
 
-// Name is "Area/Property".
+// Name returns "Area/Property".
 func (c Case) Name() string { return c.Area + "/" + c.Property }
 
-// Cases returns every case of the suite, by area.
+// Cases returns every case of the suite, grouped by area.
 func Cases() []Case {
 	return slices.Concat(
 		membershipCases(),
@@ -50,8 +50,8 @@ func (c Case) missing(s *Store) []string {
 	return missing
 }
 
-// has reports whether the store offers a function, by its field's name. A Wire's functions are
-// known only after it was opened: see fixture.wire.
+// has reports whether the store offers the function with that field name. A Wire's functions
+// are known only after it was opened: see fixture.wire.
 func (s *Store) has(field string) bool {
 	switch field {
 	case "OpenExisting":

@@ -100,7 +100,8 @@ func (a *actor) act() {
 		a.learn(shard, a.claimCtx(ctx, claim))
 		return
 	}
-	// Usually the latest lease that it knows, sometimes an older one, like a zombie.
+	// It is usually the latest lease that the actor knows, and sometimes an older one, as with
+	// a zombie.
 	fence := held[len(held)-1]
 	if rand.N(4) == 0 {
 		fence = held[rand.N(len(held))]
@@ -144,7 +145,7 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 }
 
 // turmoil lets the actors act concurrently, returns to a calm state between rounds, and judges. On
-// a slow store it continues, up to a limit, until there is something to judge.
+// a slow store, it continues, up to a limit, until there is something to judge.
 func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int, act func())) {
 	f.t.Helper()
 	n := 0

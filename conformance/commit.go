@@ -419,8 +419,8 @@ func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 }
 
 // held makes a call into a wire that does not answer, and gives it up after wait. If the call ended
-// before it was sent, as on a busy machine, it tries again with a longer wait, because nothing is
-// late then.
+// before it was sent, as may happen on a busy machine, no request is late. Then it tries again with
+// a longer wait.
 func (f *fixture) held(wait time.Duration, call func(context.Context) error) error {
 	for most := 8 * wait; ; wait *= 2 {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
@@ -432,7 +432,7 @@ func (f *fixture) held(wait time.Duration, call func(context.Context) error) err
 	}
 }
 
-// heldNone ends a case that could hold no call. last is an answer of one of them.
+// heldNone ends a case that could hold no call. last is the answer to one of the calls.
 func (f *fixture) heldNone(what string, last error) {
 	f.t.Helper()
 	if last == nil {

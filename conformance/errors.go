@@ -784,8 +784,8 @@ func oddItem(f *fixture) {
 	f.must(ruleD1, a.write(at, 2, put("k2", "v")).Err == nil, "a commit beside it is refused")
 }
 
-// tailing tails all logs from now on. The returned function reports whether the tail delivers an
-// entry of a shard, directly or in a head, within the limit for news.
+// tailing tails all logs from now on. The function that it returns reports whether the tail
+// delivers an entry of a shard, directly or in a head, within the limit for news.
 func (f *fixture) tailing(b driver.Backend) func(driver.ShardID, driver.Seq) bool {
 	f.t.Helper()
 	page, err := b.TailLog(f.ctx, "", 10)

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Guard is a fence that a backend offers besides Commit, for the application's own writes to the
-// same store (F1).
+// Guard is a fence that a backend offers in addition to Commit, for the application's own writes
+// to the same store (F1).
 type Guard struct {
 	// Name is the name of the method that offers it, such as "FenceTx".
 	Name string
@@ -18,14 +18,14 @@ type Guard struct {
 	// Waits reports whether a change of owner waits for a write that has begun.
 	Waits bool
 
-	// Begin puts the fence before a write, with b, a backend that the Store opened. write adds a
+	// Begin puts the fence before a write. The backend b is one that the Store opened. write adds a
 	// text to the application's data, in the same step of the store as the check of the fence. It
 	// is called at most once. A write that is not sent is abandoned when ctx ends. An error of
 	// either function matches driver.ErrFenced if the fence refused the write, and another error of
 	// the closed set if nothing was written (E1).
 	Begin func(ctx context.Context, b driver.Backend, fence driver.Fence) (write func(ctx context.Context, text string) error, err error)
 
-	// Texts returns the texts that were written.
+	// Texts returns the texts that have been written.
 	Texts func(ctx context.Context) ([]string, error)
 }
 
@@ -81,7 +81,7 @@ func guarded(property string, rules []Rule, shows string, run func(g *guard), ne
 		}}
 }
 
-// once begins and sends a write through a member's backend.
+// once begins a write and sends it through a member's backend.
 func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	ctx, cancel := context.WithCancel(g.ctx)
 	defer cancel()
@@ -205,7 +205,7 @@ func begunBeforeTakeover(g *guard) {
 	early, err := taken.early()
 	g.must(ruleF1, !early || err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
 	err = write(ctx, text)
-	// A takeover through another door need not wait. The write is refused then.
+	// A takeover through another door need not wait. In that case, the write is refused.
 	refused := err != nil && g.store.OpenOther != nil && driver.NotApplied(err)
 	g.must(ruleF1, (err == nil || refused) && slices.Contains(g.texts(), text) == (err == nil), "%s does not keep what it has proven: %v",
 		g.Name, err)
@@ -297,7 +297,7 @@ func guardedForkedStore(g *guard) {
 		lost = b.preempt(g.shard)
 		g.accepts(b, lost, "under a grant that is lost later")
 	})
-	// Before any call makes the namespace continue under the new history.
+	// This happens before any call makes the namespace continue under the new history.
 	for _, fence := range []driver.Fence{kept, lost} {
 		for _, m := range []*member{a, b} {
 			text := string(newID())

@@ -15,8 +15,8 @@ import (
 )
 
 // fixture is the state of a case: a fresh namespace, the backends opened in it, and the ways to
-// fail. Methods that end the case (fail, setup, and all without an error result) may be called only
-// in the case's own goroutine.
+// fail. Methods that end the case may be called only in the case's own goroutine. These are fail,
+// setup, and all methods without an error result.
 type fixture struct {
 	t     T
 	h     *Harness
@@ -43,7 +43,8 @@ func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
 	return f
 }
 
-// labels returns the labels of the goroutines that the case starts, also inside the backend.
+// labels returns the labels of the goroutines that the case starts, including those inside the
+// backend.
 func (f *fixture) labels() pprof.LabelSet { return pprof.Labels(leakLabel, f.t.Name()) }
 
 // broken reports that a rule is broken, and continues.
@@ -148,7 +149,7 @@ func (f *fixture) keep(b driver.Backend) driver.Backend {
 	return b
 }
 
-// open opens another backend, as another process.
+// open opens another backend, as another process would.
 func (f *fixture) open() driver.Backend {
 	f.t.Helper()
 	f.mu.Lock()
@@ -219,7 +220,7 @@ func (f *fixture) joinOn(b driver.Backend, node string) *member {
 	return &member{Session: s, f: f, b: b, node: node}
 }
 
-// tryJoin joins, again if it lost a race against another join.
+// tryJoin joins. It tries again if it lost a race against another join.
 func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, err error) {
 	f.retry(func() error {
 		s, err = b.Join(f.ctx, m)
@@ -255,7 +256,7 @@ func (f *fixture) newcomer(b driver.Backend, node string) driver.Member {
 
 func newID() driver.SessionID { return driver.SessionID(rand.Text()) }
 
-// evict makes another member evict m, as after m's silence.
+// evict makes another member evict m, as if m had been silent.
 func (f *fixture) evict(m *member) {
 	f.t.Helper()
 	version, found := f.beatOf(m.ID())
@@ -351,7 +352,7 @@ func (f *fixture) logOf(b driver.Backend, shard driver.ShardID, after driver.Seq
 	}
 }
 
-// get returns an item, nil without one.
+// get returns an item, or nil if it does not exist.
 func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
 	f.t.Helper()
 	it, err := f.read().Get(f.ctx, shard, key)

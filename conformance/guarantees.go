@@ -21,9 +21,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// ReportDir is an environment variable with the absolute path of a directory. If it is set, Test
-// measures the backend after the suite, and writes the report there as JSON, under the backend's
-// name.
+// ReportDir is the name of an environment variable that holds the absolute path of a directory.
+// If it is set, Test measures the backend after the suite. It then writes the report to that
+// directory as JSON, under the backend's name.
 const ReportDir = "TENURE_CONFORMANCE_REPORT"
 
 // Platform describes where a report was made.
@@ -64,8 +64,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(f)
 }
 
-// ReadReport reads the output of WriteJSON. The rules of a case are its current ones. A case that
-// the suite no longer has is left out.
+// ReadReport reads the output of WriteJSON. Each case gets its current rules. Cases that the
+// suite no longer has are left out.
 func ReadReport(r io.Reader) (*Report, error) {
 	var f file
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
@@ -128,7 +128,7 @@ func (r *Report) writeFile(path string) error {
 }
 
 // WriteMarkdown writes tables that compare backends: the rules that their reports prove, the cases
-// that they could not run, their limits and measures.
+// that they could not run, and their limits and measures.
 func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	var b strings.Builder
 	t := table{&b, reports}
@@ -162,7 +162,7 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	return err
 }
 
-// table shows reports side by side, a column each.
+// table shows reports side by side, one column for each.
 type table struct {
 	b       *strings.Builder
 	reports []*Report
@@ -181,7 +181,8 @@ func (t table) row(first string, cell func(*Report) string) {
 	t.b.WriteString("\n")
 }
 
-// underFaults shows the runs of package system side by side, of the backends that have some.
+// underFaults shows the runs of package system side by side, for the backends that have such
+// runs.
 func underFaults(b *strings.Builder, all []*Report) {
 	reports := slices.DeleteFunc(slices.Clone(all), func(r *Report) bool { return r.Faults == nil })
 	if len(reports) == 0 {
@@ -248,7 +249,7 @@ func cell(t figures.Times) string {
 // batched finds the number of items of a call in a measure's name.
 var batched = regexp.MustCompile(`\b(\d+)( shards)? in one call$`)
 
-// measured has a row for each measure, and the machine on which it was taken.
+// measured writes a row for each measure, with the machine on which it was taken.
 func measured(t table) {
 	t.b.WriteString("\n## Measured\n\n")
 	var places, names []string

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// longRun is the environment variable that has Test set [Harness.Long].
+// longRun is the environment variable that makes Test set [Harness.Long].
 const longRun = "TENURE_CONFORMANCE_LONG"
 
 // Harness describes how the suite reaches one backend. Name and New are required.
@@ -17,12 +17,12 @@ type Harness struct {
 
 	// Version is the store's version as it reports it, such as "PostgreSQL 15.14". Options are the
 	// options of the backend or the store that differ from the defaults. Both are for the report,
-	// may be empty, and have no secrets.
+	// may be empty, and must contain no secrets.
 	Version, Options string
 
-	// New makes a fresh, empty namespace for one case and cleans up with t.Cleanup. Other cases may
-	// use the same store at the same time. New is called once per case, from several goroutines
-	// unless Serial is set. Failing t fails the case.
+	// New makes a fresh, empty namespace for one case, and cleans up with t.Cleanup. Other cases
+	// may use the same store at the same time. New is called once per case, from several goroutines
+	// unless Serial is set. If New fails t, the case fails.
 	New func(t T) *Store
 
 	// Serial runs the cases in sequence. Default: in parallel.
@@ -34,30 +34,30 @@ type Harness struct {
 
 	// Timeout limits each case. A case that exceeds it fails with the stacks of all goroutines.
 	// Default 2 min, so that a busy machine is not taken for a hang, or 10 min with Long. A case
-	// waits a sixth of it for something that should happen immediately. A case about a duration is
-	// skipped as "machine too slow to tell" if a ping of the store was slow too.
+	// waits a sixth of Timeout for something that should happen immediately. A case about a
+	// duration is skipped as "machine too slow to tell" if a ping of the store was also slow.
 	Timeout time.Duration
 
-	// Skip names cases ("Area/Property") that this store cannot pass, with the reason for the
-	// report. An unknown name or an empty reason fails the run.
+	// Skip maps cases ("Area/Property") that this store cannot pass to the reason, which the
+	// report shows. An unknown name or an empty reason fails the run.
 	Skip map[string]string
 }
 
 // Store is one namespace of the store under test, and the faults that the harness can cause. Open
-// is required. Every other function may be nil. The cases that need it are then skipped, with that
-// reason.
+// is required. Every other function may be nil. The cases that need it are then skipped, and the
+// report gives that reason.
 //
-// A returned Backend belongs to the suite, which closes it. The functions are called from several
-// goroutines.
+// A returned Backend belongs to the suite, which closes it. Several goroutines call the
+// functions.
 type Store struct {
-	// Open opens another Backend on this namespace, as another process would: the two share nothing
-	// that two processes would not share. The first call creates the namespace. ctx is cancelled
-	// when Open has returned (X1).
+	// Open opens another Backend on this namespace, as another process would. The Backends share
+	// nothing that two processes would not share. The first call creates the namespace. ctx is
+	// cancelled when Open has returned (X1).
 	Open func(ctx context.Context) (driver.Backend, error)
 
-	// OpenOther is Open through another door of the same store: another node, or another member of
-	// its cluster. Every second Backend of a case then uses it, so that no case relies on the
-	// knowledge of one node.
+	// OpenOther is like Open, but through another door of the same store: another node, or another
+	// member of its cluster. Every second Backend of a case then uses it, so that no case relies
+	// on the knowledge of one node.
 	OpenOther func(ctx context.Context) (driver.Backend, error)
 
 	// OpenExisting opens another Backend with the option Create off (I1).
@@ -81,78 +81,81 @@ type Store struct {
 	// Calls counts the calls to the store of all Backends of this namespace so far.
 	Calls func() Calls
 
-	// Compact makes the store forget the history from which an earlier cursor could continue.
+	// Compact makes the store forget the history that an earlier cursor needs to continue.
 	Compact func(ctx context.Context) error
 
-	// Tamper writes to the store without the driver, as another or a broken client would. name is a
-	// shard or, for a member's record, a session. If the store's schema makes a tampering
+	// Tamper writes to the store without the driver, as another client or a broken one would. name
+	// is a shard or, for a member's record, a session. If the store's schema makes a tampering
 	// impossible, the error is errors.ErrUnsupported.
 	Tamper func(ctx context.Context, what Tampering, name string) error
 
-	// Wipe removes everything in the namespace, its identity included, while Backends are open.
+	// Wipe removes everything in the namespace, including its identity, while Backends are
+	// open.
 	Wipe func(ctx context.Context) error
 
-	// Snapshot keeps the state of the namespace. restore brings it back while Backends are open,
+	// Snapshot saves the state of the namespace. restore brings it back while Backends are open,
 	// together with the store's revision at that time.
 	Snapshot func(ctx context.Context) (restore func(context.Context) error, err error)
 
-	// Fork makes the store report another history than before, as after the promotion of a standby.
-	// nil for a store without an incarnation (I2).
+	// Fork makes the store report another history than before, as if a standby had been promoted.
+	// It is nil for a store without an incarnation (I2).
 	Fork func(ctx context.Context) error
 
-	// Isolate permanently cuts the server that Backends use off from all servers that can take
-	// over. The server continues, and open Backends stay on it. promote makes one of the others
-	// take over and accept writes. From then on Open leads there.
+	// Isolate permanently cuts off the server that Backends use from all servers that can take
+	// over. The server continues, and open Backends stay on it. promote makes one of the other
+	// servers take over and accept writes. From then on, Open leads to that server.
 	Isolate func(ctx context.Context) (promote func(context.Context) error, err error)
 
-	// Narrow makes the store accept shorter requests than when Backends were opened, but at least
-	// one write of 4 KiB, until the returned function is called. Backends may fail at first, as
-	// after Restart. An error that matches errors.ErrUnsupported skips the case.
+	// Narrow makes the store accept only shorter requests than when the Backends were opened,
+	// until the returned function is called. The store still accepts a write of 4 KiB. Backends
+	// may fail at first, as after Restart. An error that matches errors.ErrUnsupported skips the
+	// case.
 	Narrow func(ctx context.Context) (widen func(context.Context) error, err error)
 
-	// Deny takes a right to commit from the user of open Backends, or makes the store read-only,
-	// until the returned function is called (E5).
+	// Deny takes away a right that the user of open Backends needs to commit, or makes the store
+	// read-only. This lasts until the returned function is called (E5).
 	Deny func(ctx context.Context) (allow func(context.Context) error, err error)
 
-	// RaiseFloor does what an operator does after a restore: every token granted from then on is
+	// RaiseFloor does what an operator does after a restore. Every token granted from then on is
 	// greater than above.
 	RaiseFloor func(ctx context.Context, above driver.Token) error
 
-	// Guards are the fences that the backend offers besides Commit.
+	// Guards are the fences that the backend offers in addition to Commit.
 	Guards []Guard
 
 	// Restart stops the store's process and starts it on the same data. Backends opened before may
-	// fail until it is back, and must then work again.
+	// fail until the store is back, and must then work again.
 	Restart func(ctx context.Context) error
 }
 
 // Calls counts round trips to the store by kind. A transaction of any size counts
 // once.
 type Calls struct {
-	Reads  int64 // answered without a wait, changing nothing; polls included
+	Reads  int64 // answered without a wait, changing nothing; including polls
 	Writes int64 // that change the store, or would have changed it
 	Waits  int64 // that block until something changes: watches, long polls
 }
 
-// Tampering is a kind of write without the driver.
+// Tampering is a kind of write that bypasses the driver.
 type Tampering string
 
-// The kinds of tampering.
+// These are the kinds of tampering.
 const (
-	// CorruptShard replaces a shard's record by bytes that do not decode.
+	// CorruptShard replaces a shard's record with bytes that do not decode.
 	CorruptShard Tampering = "corrupt shard"
-	// CorruptMember replaces a member's data about itself by such bytes.
+	// CorruptMember replaces a member's data about itself with bytes that do not decode.
 	CorruptMember Tampering = "corrupt member"
-	// OversizeShard replaces a shard's record by a mebibyte of bytes, or as many as the store
+	// OversizeShard replaces a shard's record with a mebibyte of data, or as much as the store
 	// accepts.
 	OversizeShard Tampering = "oversize shard"
 	// ImpossibleShard gives a shard's record a token that was never granted.
 	ImpossibleShard Tampering = "impossible shard"
 	// CorruptHistory makes a shard free, and replaces the history of its leases (R3).
 	CorruptHistory Tampering = "corrupt history"
-	// CorruptHead replaces a shard's head by bytes that do not decode.
+	// CorruptHead replaces a shard's head with bytes that do not decode.
 	CorruptHead Tampering = "corrupt head"
-	// CorruptEntry replaces the record of a shard's log that ends with entry 1 by such bytes.
+	// CorruptEntry replaces the record of a shard's log that ends with entry 1 with bytes that
+	// do not decode.
 	CorruptEntry Tampering = "corrupt entry"
 	// RemoveEntry removes the record of a shard's log that ends with entry 1.
 	RemoveEntry Tampering = "remove entry"
@@ -162,13 +165,14 @@ const (
 	CorruptBeat Tampering = "corrupt heartbeat"
 	// RewriteShard writes a shard's record again, unchanged.
 	RewriteShard Tampering = "rewrite shard"
-	// RemoveShard removes a shard's record of its owner, which is otherwise permanent.
+	// RemoveShard removes the record of a shard's owner, which is otherwise permanent.
 	RemoveShard Tampering = "remove shard"
 )
 
 // Wire is the network between one Backend and the store: a proxy, or a decorator of the store's
-// client. Each function may be nil. Each starts a fault for later requests, and returns the
-// function that ends it. The fault applies to heartbeats, blocked calls and all other calls.
+// client. Each function may be nil. It starts a fault for later requests, and returns the
+// function that ends the fault. The fault applies to heartbeats, blocked calls and all other
+// calls.
 type Wire struct {
 	// DropRequests loses requests. They never reach the store, and get no answer.
 	DropRequests func() (end func())
@@ -178,26 +182,27 @@ type Wire struct {
 	// that would change the store.
 	DropReplies func() (end func())
 
-	// Hold keeps requests back. If the harness can tell, it keeps only requests that would change
-	// the store, so that a call of several steps gets to the decisive one. release delivers them in
-	// order, including requests that their caller has given up. It returns when they have reached
-	// the store or, if that cannot be observed, have been sent.
+	// Hold keeps requests back. If the harness can tell, it keeps back only requests that would
+	// change the store. So a call of several steps gets to the decisive one. release delivers them
+	// in order, including requests that their callers have given up. It returns when they have
+	// reached the store or, if that cannot be observed, have been sent.
 	Hold func() (release func())
 
-	// Duplicate delivers every request twice in succession, and the first one's reply.
+	// Duplicate delivers every request twice in succession, and returns the first reply.
 	//
-	// Only a harness that knows the boundaries of requests can do it: a decorator of the store's
-	// client, or a proxy with a framer for a protocol of independent requests. HTTP and gRPC
-	// requests are independent. ZooKeeper's have a number that the connection counts, so a proxy
-	// must drop the second answer.
+	// Only a harness that knows where requests begin and end can do this. Examples are a
+	// decorator of the store's client, or a proxy that can frame a protocol of independent
+	// requests. HTTP and gRPC requests are independent. ZooKeeper requests have a number that
+	// the connection counts, so a proxy must drop the second answer.
 	//
-	// It stays nil if a request is part of a connection's state. An SQL transaction is a
-	// conversation. A statement that comes twice is another statement, and its reply would be taken
-	// for the next one's. Such a wire has no late second delivery either, and
-	// Commit/RepeatedWriteRefused shows the effect of the same write sent twice.
+	// Duplicate stays nil if a request is part of a connection's state. An SQL transaction, for
+	// example, is a conversation. A statement that arrives twice is a second statement, and its
+	// reply would be taken for the reply to the next one. On such a wire, no second delivery can
+	// arrive late either. Commit/RepeatedWriteRefused shows the effect of a write that is sent
+	// twice.
 	Duplicate func() (end func())
 
-	// Cut breaks the connection. Calls in flight and new ones fail with an error, and from then on
-	// do not reach the store.
+	// Cut breaks the connection. Calls in flight and new calls fail with an error. From then on,
+	// they do not reach the store.
 	Cut func() (heal func())
 }

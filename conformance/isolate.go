@@ -74,7 +74,7 @@ func isolatedReads(f *fixture) {
 	tail, err := reader.TailLog(f.ctx, "", 10)
 	f.setup("tail", err)
 	look := func(r driver.Backend, cursor driver.Cursor) (g glimpse) {
-		// Refused data was not seen.
+		// If a call was refused, its data was not seen.
 		_ = f.briefly(func(ctx context.Context) error {
 			page, err := r.ReadLog(ctx, "s", 0, 10)
 			if err == nil {

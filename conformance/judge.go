@@ -7,7 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// recorder keeps the calls of a case's members on their shards, and the answers, for judge.
+// recorder returns a recorder of the members' calls on their shards and of the answers, for
+// judge.
 func (f *fixture) recorder() *history.Recorder {
 	f.t.Helper()
 	r, err := history.NewRecorder(f.c.Name())
@@ -46,8 +47,8 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	}
 	all := r.History().Operations
 	for _, shard := range shards {
-		// Each alone, because a store may take a claim for the repetition of another one that saw
-		// the same token. Its answer then has a token from before its call.
+		// Each is judged alone, because a store may take a claim for a repetition of another
+		// claim that saw the same token. Its answer then has a token from before its call.
 		of := slices.DeleteFunc(slices.Clone(all), func(op history.Operation) bool { return op.Shard != shard })
 		said := map[Rule]int{}
 		for _, found := range history.Check(&history.History{Operations: of}, nil) {

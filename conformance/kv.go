@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// KVFaults puts a faulty network before one store of package kv. wrap's result goes to kv.Open
-// instead of the store. wire has the faults, for [Store.OpenFaulty]; its Hold and DropReplies
-// affect only writes and heartbeats. Calls that Cut fails may not have been sent.
+// KVFaults puts a faulty network in front of one store of package kv. Pass wrap's result to
+// kv.Open instead of the store. wire provides the faults, for [Store.OpenFaulty]. Its Hold and
+// DropReplies affect only writes and heartbeats. Calls that fail because of Cut may not have
+// been sent.
 func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	l := new(kvfault.Link)
 	const writes = kvfault.Write | kvfault.Heartbeat
@@ -41,8 +42,8 @@ func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	}
 }
 
-// KVDamage returns the key of the record that a tampering damages, in a namespace of package kv,
-// and the bytes to write there, different ones each time. It is for [Store.Tamper]. It returns
+// KVDamage is for [Store.Tamper]. It returns the key of the record that a tampering damages, in a
+// namespace of package kv, and the bytes to write there. The bytes differ each time. It returns
 // false for a kind that writes no other bytes. most is roughly the number of bytes that the store
 // accepts.
 func KVDamage(namespace string, what Tampering, name string, most int) (key, value string, ok bool) {

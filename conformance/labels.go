@@ -63,7 +63,8 @@ func labelsBounded(f *fixture) {
 		if (n+1)%every != 0 {
 			continue
 		}
-		// Besides the idle labels: the member's, the observer's, and the last.
+		// In addition to the idle labels, there are the member's, the observer's and the last
+		// one.
 		labels, most := f.nodeLabels(), driver.MaxIdleLabels+3
 		f.must(ruleM3, len(labels) <= most, "after %d restarts under new labels %d have a record; want at most %d", n+1,
 			len(labels), most)

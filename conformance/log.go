@@ -195,7 +195,7 @@ type tailer struct {
 	resets int
 }
 
-// tail starts a tailer, which is up to date when tail returns.
+// tail starts a tailer that is up to date when tail returns.
 func (f *fixture) tail(b driver.Backend) *tailer {
 	f.t.Helper()
 	t := &tailer{f: f, b: b, at: map[driver.ShardID]driver.Seq{}, got: map[driver.ShardID][]driver.Entry{}}
@@ -203,7 +203,7 @@ func (f *fixture) tail(b driver.Backend) *tailer {
 	return t
 }
 
-// next takes one page. After a reset it catches up with ReadLog.
+// next takes one page. After a reset, it catches up with ReadLog.
 func (t *tailer) next(ctx context.Context, most int) error {
 	page, err := t.b.TailLog(ctx, t.cursor, most)
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 	measureIdle = 3 * time.Second
 )
 
-// Measure takes the limits and measures of the report, as a case that may hang and fail.
+// Measure determines the limits and measures of the report. It runs as a case, which may hang
+// or fail.
 func (r *Report) Measure(t T, h Harness) {
 	t.Helper()
 	var m measurement
@@ -108,8 +109,8 @@ func (m *measurement) run() {
 
 // held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat
 // each third of the TTL. The heartbeat must be answered before the trust of the one before it ends,
-// after nine tenths of a TTL. During this another process commits without a pause, and this one
-// appends.
+// after nine tenths of a TTL. At the same time, another process commits without a pause, and this
+// one appends.
 func (m *measurement) held(a *member, fence driver.Fence) {
 	f := m.f
 	head, busy := f.head(fence.Shard), f.join("busy")

@@ -127,7 +127,8 @@ func (m *mirror) same(full *driver.View) bool {
 	return true
 }
 
-// until reads pages until ok, and reports whether that was within the limit for news.
+// until reads pages until ok returns true, and reports whether that was within the limit for
+// news.
 func (m *mirror) until(ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(m.f.ctx, m.f.prompt(m.b))
 	defer cancel()

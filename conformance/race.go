@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// rounds calls round most times, or until the budget is spent, but a few times on a store of any
-// speed. It stops at the first failure. Long multiplies both by 20.
+// rounds calls round up to most times or until the budget is spent, but at least a few times,
+// however slow the store is. It stops at the first failure. Long multiplies both by 20.
 func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	const least = 8
 	if f.h.Long {
@@ -25,8 +25,8 @@ func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	}
 }
 
-// together runs functions concurrently, and waits for all. Each first yields to the others a random
-// number of times.
+// together runs functions concurrently, and waits for all of them. Each first yields to the others
+// a random number of times.
 func together(funcs ...func()) {
 	var ready, done sync.WaitGroup
 	ready.Add(len(funcs))

@@ -13,7 +13,7 @@ import (
 // Outcome is how a case ended.
 type Outcome string
 
-// The outcomes of a case.
+// These are the outcomes of a case.
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
@@ -29,16 +29,16 @@ type Result struct {
 	Elapsed  time.Duration
 }
 
-// Report has the outcomes of a run. Complete once Run or Check returned.
+// Report holds the outcomes of a run. It is complete once Run or Check has returned.
 type Report struct {
 	Backend string
 	Version string // of the store, from the harness
-	Options string // of the backend and the store, if they are not the defaults
+	Options string // of the backend and the store, as far as they are not the defaults
 
 	// Doors is the reason why the cases used only one door of the store, or "" if they used two.
 	Doors string
 
-	// Limits, Measures and Platform are set by ReadReport, and for ReportDir.
+	// Limits, Measures and Platform are set by ReadReport, and if ReportDir is set.
 	Limits   driver.Limits
 	Measures []Measure
 	Platform Platform
@@ -56,14 +56,14 @@ func (r *Report) add(res Result) {
 	r.results = append(r.results, res)
 }
 
-// oneDoor records that a store has no other door.
+// oneDoor records that a store has only one door.
 func (r *Report) oneDoor() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Doors = "through one door of the store: the harness lacks OpenOther"
 }
 
-// Results returns the outcome of every case that ran or was skipped, by name.
+// Results returns the outcome of every case that ran or was skipped, in the order of names.
 func (r *Report) Results() []Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *Report) Results() []Result {
 	return res
 }
 
-// With returns the results with one outcome.
+// With returns the results that have the outcome o.
 func (r *Report) With(o Outcome) []Result {
 	return slices.DeleteFunc(r.Results(), func(res Result) bool { return res.Outcome != o })
 }

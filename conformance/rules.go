@@ -3,7 +3,7 @@ package conformance
 // Rule is the permanent id of a rule of package driver.
 type Rule string
 
-// The rules of package driver.
+// These are the rules of package driver.
 const (
 	ruleM1 Rule = "M1"
 	ruleM2 Rule = "M2"
@@ -48,10 +48,10 @@ func Rules() []Rule {
 	return all
 }
 
-// Title is the short name of a rule, such as "fenced commit" for F1.
+// Title returns the short name of a rule, such as "fenced commit" for F1.
 func (r Rule) Title() string { title, _ := r.text(); return title }
 
-// Explain returns a rule's title and its content in one line.
+// Explain returns a rule's title and its content on one line.
 func (r Rule) Explain() string { _, line := r.text(); return line }
 
 func (r Rule) text() (title, line string) {
@@ -63,7 +63,7 @@ func (r Rule) text() (title, line string) {
 	return "unknown rule", "package driver does not state it"
 }
 
-// contract has the rules in the order in which package driver states them.
+// contract lists the rules in the order in which package driver states them.
 var contract = []struct {
 	rule        Rule
 	title, line string

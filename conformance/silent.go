@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beating sends heartbeats as core does while one is unanswered, with several outstanding, until
-// stop is called. It counts the successful ones.
+// Until stop is called, beating sends heartbeats as core does while one is unanswered, with
+// several outstanding. It counts the successful ones.
 func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	const pace, outstanding = 50 * time.Millisecond, 12
 	succeeded = new(atomic.Int64)
@@ -76,7 +76,7 @@ type callTo struct {
 	do   func(ctx context.Context) error
 }
 
-// toALease returns the calls of m's backend on the way to a lease. m has the lease of fence.
+// toALease returns the calls of m's backend on the way to a lease. m holds the lease of fence.
 func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
 	return []callTo{
 		{"a join", func(ctx context.Context) error {

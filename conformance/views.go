@@ -95,7 +95,7 @@ func headIsTheGrants(f *fixture) {
 	f.setup("observe", err)
 	cursor := full.Cursor
 	fence := a.acquire("s")
-	// told reads pages until one has the record of the fence, and checks its head.
+	// told reads pages until one has the fence's record, and checks the head in it.
 	told := func(grant driver.Head) {
 		for {
 			v, err := watcher.Observe(f.ctx, driver.ObserveQuery{Since: cursor})
@@ -117,7 +117,8 @@ func headIsTheGrants(f *fixture) {
 		if i%2 == 1 {
 			from, to = b, a
 		}
-		// Its own commit, one that its process does not know, both, or neither.
+		// Before the hand-over, there is a commit by the owner, one that its process does not
+		// know, both, or neither.
 		if i%3 != 1 {
 			from.commit(fence, appendUnique())
 		}
@@ -214,7 +215,7 @@ func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	return nil
 }
 
-// during runs fn repeatedly beside churn, for a while.
+// during runs fn repeatedly for a while, with churn alongside.
 func (f *fixture) during(budget time.Duration, backends []driver.Backend, fn func()) {
 	f.t.Helper()
 	stop := make(chan struct{})
@@ -359,8 +360,8 @@ func beatsOnlyAsAsked(f *fixture) {
 	f.blocked(m, ruleO3, "asking for a session without a record", func() {})
 }
 
-// olderBeatIsNoNews asks for changes after a version that this reader has not seen yet, as after a
-// refused eviction. That version is the next heartbeat's.
+// olderBeatIsNoNews asks for changes after a version that this reader has not seen yet, as happens
+// after a refused eviction. That version is the next heartbeat's.
 func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())
@@ -538,7 +539,8 @@ func idleIsQuiet(f *fixture) {
 	f.must(ruleO3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
 	f.must(ruleO3, poll > 0 || used.Reads == 0, "an idle namespace was read %d times in %v, and is not polled", used.Reads,
 		window)
-	// Two streams, one of views and one of entries, each with a read at both ends of the window.
+	// There are two streams, one of views and one of entries, each with a read at both ends of
+	// the window.
 	ample.AtLeast(ruled{f, ruleO3}, fmt.Sprintf("reading an idle namespace %d times", used.Reads), window,
 		time.Duration(used.Reads/2-2)*poll)
 	ample.AtLeast(ruled{f, ruleO3}, fmt.Sprintf("waiting for an idle namespace anew %d times", used.Waits), window,
@@ -561,8 +563,8 @@ func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 		Waits: after.Waits - before.Waits}, time.Since(start)
 }
 
-// settled waits, for some windows, until calls that began to block have made their first reads, and
-// only polls are left.
+// settled waits for several windows, until calls that began to block have made their first reads
+// and only polls are left.
 func (f *fixture) settled(poll time.Duration) {
 	for range 40 {
 		used, _ := f.idleFor(100*time.Millisecond + 2*poll)

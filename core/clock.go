@@ -7,14 +7,14 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// clock gives the machine its instants: the monotonic time since start plus the time for which
-// the computer was suspended since then. Reading the suspended time is slow, so it is sampled. A
-// timer samples it, so that trust ends in time even without calls. The method now samples it if
-// the wall clock has moved and the monotonic clock has not, as after a suspension. The wall clock
-// has no other use. clock is safe for concurrent use.
+// clock gives the machine its instants: the monotonic time since start plus the time for which the
+// computer was suspended since then. Reading the suspended time is slow, so it is sampled. A timer
+// samples it, so that trust ends in time even without calls. The method now also samples it if the
+// wall clock has moved and the monotonic clock has not, as happens after a suspension. The wall
+// clock has no other use. A clock is safe for concurrent use.
 type clock struct {
 	start time.Time
-	ahead func() (time.Duration, bool) // boot time less monotonic time, if there is a boot clock
+	ahead func() (time.Duration, bool) // boot time less monotonic time; false without a boot clock
 	base  time.Duration                // at start
 	away  atomic.Int64                 // suspended since start, in nanoseconds
 	wall  atomic.Int64                 // wall clock less the monotonic time since start, when it last caused a sample
@@ -23,8 +23,8 @@ type clock struct {
 	behind func() time.Duration // how long a test stopped the monotonic clock; otherwise nil
 }
 
-// minSuspend is the shortest suspension that counts. Less is the noise of reading two clocks one
-// after the other.
+// minSuspend is the shortest suspension that counts. A shorter one may only be noise from reading
+// two clocks in succession.
 const minSuspend = time.Millisecond
 
 func newClock(ahead func() (time.Duration, bool)) *clock {
@@ -39,7 +39,7 @@ func (c *clock) now() fsm.Instant {
 	return at
 }
 
-// read returns the instant and the wall clock's time at it.
+// read returns the current instant and the wall clock's time at that instant.
 func (c *clock) read() (fsm.Instant, time.Time) {
 	t := time.Now()
 	mono := int64(t.Sub(c.start))
@@ -55,7 +55,7 @@ func (c *clock) read() (fsm.Instant, time.Time) {
 	return fsm.Instant(mono + c.away.Load()), t
 }
 
-// sample adds suspensions since the last call.
+// sample adds the time suspended since the last call.
 func (c *clock) sample() {
 	if !c.ticks {
 		return

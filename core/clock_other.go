@@ -5,5 +5,5 @@ package core
 import "time"
 
 // bootAhead returns false, because the standard library offers no boot clock here. Suspended time
-// then counts only if the monotonic clock counts it.
+// therefore counts only if the monotonic clock counts it.
 func bootAhead() (time.Duration, bool) { return 0, false }

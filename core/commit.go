@@ -18,33 +18,33 @@ type Committed struct {
 	Number driver.WriteNo // number of the commit; several callers may share it
 	First  Seq            // first entry that this call appended; 0 if none
 	Last   Seq            // last entry; this call appended all entries between
-	// Versions has, for each operation, the version that a Put gave its item, and 0 for other
-	// kinds. It is nil without a Put, and if an unknown outcome was settled by reading back; use
-	// Get then.
+	// Versions contains, for each operation, the version that a Put gave its item, and 0 for other
+	// kinds. It is nil if there is no Put, or if an unknown outcome was settled by reading back. In
+	// the latter case, use Get.
 	Versions []Version
 }
 
-// Commit applies ops, made with Put, PutIf, Delete, DeleteIf, Append and Trim, as one atomic step
-// under the lease's fence: all of them or none (F1). It may be called from many goroutines.
-// Commits that arrive while one is in flight form the next one, up to the backend's limits, and
-// each caller gets its own result. A commit with preconditions or a Trim is a separate write. The
-// process sends writes of all its leases together. Commit copies the values.
+// Commit applies ops in one atomic step under the lease's fence: all of them or none (F1). Put,
+// PutIf, Delete, DeleteIf, Append and Trim make ops. Many goroutines may call Commit. Commits that
+// arrive while one is in flight form the next one, up to the backend's limits, and each caller gets
+// its own result. A commit with preconditions or a Trim is a separate write. The process sends the
+// writes of all its leases together. Commit copies the values.
 //
 // ctx limits only the caller's wait. NotApplied reports whether an error means that nothing was
 // written:
 //
-//   - ErrLost: this process no longer leads. Usually it noticed by its clock and sent nothing.
-//     Otherwise the store refused the write because another session was granted the shard, and
-//     the error matches ErrFenced, too.
+//   - ErrLost: this process no longer leads. Usually, its clock showed this, and it sent nothing.
+//     Otherwise, the store refused the write because another session was granted the shard, and the
+//     error also matches ErrFenced.
 //   - *ConflictError: a precondition does not hold; Op is its index in ops.
-//   - ErrInvalid, ErrTooLarge: this commit is invalid or too large, whatever was sent with it.
+//   - ErrInvalid, ErrTooLarge: this commit itself is invalid or too large.
 //   - *DamagedError: the shard's record or head cannot be read. Nothing can be committed until it
 //     is repaired.
 //   - ErrRetry with ctx's error: ctx ended before the commit was sent.
 //   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach
 //     until the lease was over. The commit may have been applied, or may still be.
 //
-// A lost reply is no error. The Elector sends the same write again, with the same number and
+// A lost reply is not an error. The Elector sends the same write again, with the same number and
 // nonce, until the store shows whether it was applied (S15).
 func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) {
 	p, err := l.newPending(ops)
@@ -80,12 +80,12 @@ func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) {
 // committer collects a lease's commits. At most one write is in flight.
 type committer struct {
 	mu     sync.Mutex
-	head   driver.Head // as the last commit left it
+	head   driver.Head // as left by the last commit
 	queue  []*pending
 	flying []*pending // in flight
 	busy   bool       // waiting for its turn (see outbox), or a write is in flight
 	closed bool       // the lease ended, or its handler returned
-	err    error      // why nothing can be sent although the committer is not closed
+	err    error      // why nothing can be sent, although the committer is not closed
 	idle   signal
 
 	untraced trace.Acks // commits that are not traced yet
@@ -106,8 +106,8 @@ type pending struct {
 	err     error
 }
 
-// notSent returns the error of a commit that was not sent. A commit queued behind one whose
-// outcome is unknown is itself certainly not applied (S16).
+// notSent returns the error of a commit that was not sent. If a commit is queued behind one whose
+// outcome is unknown, it is nevertheless certainly not applied (S16).
 func notSent(s ShardID, why error) error {
 	if errors.Is(why, ErrUnknown) {
 		return fmt.Errorf("tenure: shard %q: commit not sent, behind another one: %w: %v", s, ErrRetry, why)
@@ -166,7 +166,7 @@ func (l *Lease) enqueue(p *pending) error {
 	return nil
 }
 
-// giveUp ends a caller's wait. It removes a commit that was not sent.
+// giveUp ends a caller's wait. If the commit was not sent, giveUp removes it.
 func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 	c := &l.commits
 	c.mu.Lock()
@@ -184,8 +184,8 @@ func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 	return p.res, p.err
 }
 
-// landed waits until each commit that was sent before the call has its outcome, even if its
-// caller gave up. It ends with ctx or the lease.
+// landed waits until each commit that was sent before the call has its outcome, even if its caller
+// gave up. The wait ends with ctx or the lease.
 func (l *Lease) landed(ctx context.Context) error {
 	c := &l.commits
 	c.mu.Lock()
@@ -216,8 +216,8 @@ func (c *committer) close() {
 	c.mu.Unlock()
 }
 
-// settled closes the committer and waits until all sent commits have an outcome. The wait is
-// limited, as in settle.
+// settled closes the committer and waits until all sent commits have an outcome. The wait has the
+// same limit as in settle.
 func (c *committer) settled() {
 	for {
 		c.mu.Lock()
@@ -232,8 +232,8 @@ func (c *committer) settled() {
 	}
 }
 
-// next returns the lease's next write, with up to most commits, or nil. Nothing
-// is sent under an invalid lease: all waiting commits are refused (S5).
+// next returns the lease's next write, with up to most commits, or nil. Under an invalid lease,
+// nothing is sent, and all waiting commits are refused (S5).
 func (l *Lease) next(most int) *delivery {
 	c := &l.commits
 	c.mu.Lock()
@@ -276,7 +276,7 @@ func (l *Lease) write(base driver.Head, ops []driver.Op) driver.Write {
 }
 
 // fitting returns how many of the first commits form one write within the limits. No key occurs
-// twice in it, and a solo commit is alone.
+// twice in the write, and a solo commit is alone in it.
 func (e *Elector) fitting(queue []*pending) int {
 	lim := e.info.Limits
 	ops, size := 0, 0
@@ -332,8 +332,8 @@ func (d *delivery) settle(res driver.CommitResult, err error) {
 	d.finish(out)
 }
 
-// divide queues the commits of a write that was not applied before the others, for calls of half
-// as many. Each send checks the lease (S5), and callers can withdraw their commits until then.
+// divide puts the commits of a write that was not applied at the front of the queue, for calls half
+// as large. Each send checks the lease (S5), and callers can withdraw their commits until then.
 func (d *delivery) divide(commits int) {
 	c := &d.l.commits
 	c.mu.Lock()
@@ -348,7 +348,7 @@ func (d *delivery) divide(commits int) {
 func (d *delivery) finish(out outcome) {
 	c := &d.l.commits
 	d.l.e.storeChanged(out.err)
-	if errors.Is(out.err, ErrStoreChanged) { // it ended every lease
+	if errors.Is(out.err, ErrStoreChanged) { // the change ended every lease
 		out.err = fmt.Errorf("%w: %w", out.err, ErrLost)
 	}
 	c.mu.Lock()
@@ -399,8 +399,8 @@ func refusedAsOne(err error) bool {
 	return refusedTogether(err) || errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown)
 }
 
-// refusedTogether reports whether a call was refused for a reason that need not hold for each
-// part of it (A4).
+// refusedTogether reports whether a call was refused for a reason that need not apply to each of
+// its parts (A4).
 func refusedTogether(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }

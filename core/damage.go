@@ -11,21 +11,21 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// A damaged record is reported once, however often it is met. It is reported again only if it is
-// damaged in another way a minute later. A record that was not met for damages.keep is forgotten.
-// Beyond listing.MaxDamaged, records are counted but not named, because a store's writer may
+// A damaged record is reported once, however often it is found. It is reported again only if it is
+// damaged in another way a minute later. A record that was not found for damages.keep is forgotten.
+// Beyond listing.MaxDamaged, records are counted but not named, because a writer to the store may
 // create any number of names.
 const (
 	damageAgain   = time.Minute
 	damageResyncs = 2
 )
 
-// damages are the damaged records met recently. Elector.mu guards it.
+// damages holds the recently found damaged records. Elector.mu guards it.
 type damages struct {
-	keep  time.Duration // how long a record is kept after it was last met
+	keep  time.Duration // how long a record is kept after it was last found
 	known map[string]*damage
 	total int       // reported or counted since the start
-	more  time.Time // when the log last reported that there are more
+	more  time.Time // when it was last logged that there are more
 }
 
 type damage struct {
@@ -33,8 +33,8 @@ type damage struct {
 	met, posted time.Time
 }
 
-// damaged records the damaged record that an error, of a call or an item, names. e.mu is not
-// held.
+// damaged records the damaged record that the error of a call or an item names. The caller does not
+// hold e.mu.
 func (e *Elector) damaged(err error) {
 	if !errors.Is(err, driver.ErrDamaged) {
 		return
@@ -58,7 +58,7 @@ func (e *Elector) viewDamaged(v *driver.View) {
 	}
 }
 
-// resultsDamaged records the damaged records that items of a batch were refused for.
+// resultsDamaged records the damaged records because of which items of a batch were refused.
 func (e *Elector) resultsDamaged(results []driver.AcquireResult) {
 	for i := range results {
 		e.damaged(results[i].Err)
@@ -93,7 +93,7 @@ func (e *Elector) noteDamage(d *driver.DamagedError) {
 	e.note.damaged(d)
 }
 
-// forget removes records that were not met recently, and reports whether there were any.
+// forget removes records that were not found recently, and reports whether there were any.
 func (s *damages) forget(now time.Time) (any bool) {
 	for key, k := range s.known {
 		if now.Sub(k.met) > s.keep {

@@ -23,16 +23,16 @@ import (
 //
 // ctx ends when the handler should stop taking work. context.Cause returns an error that matches
 // ErrWithdrawn, ErrHandOver, ErrShutdown, ErrIneligible, ErrFailback or, as a *RevokedError,
-// ErrLost. The handler then has Options.DrainBudget to return. For closing writes use
+// ErrLost. The handler then has Options.DrainBudget to return. For closing writes, use
 // lease.Context(), which ends only when the lease may no longer be used.
 //
-// If a handler returns before ctx ended, with nil or an error, the Elector gives its lease back
-// and claims the shard again after a back-off. A call of runtime.Goexit counts as an error.
-// Panics are not recovered. A handler must not wait for its own Withdraw.
+// If a handler returns before ctx has ended, with nil or an error, the Elector gives its lease
+// back. It claims the shard again after a back-off. A call to runtime.Goexit counts as an error.
+// The Elector does not recover panics. A handler must not wait for its own Withdraw.
 type Handler func(ctx context.Context, lease *Lease) error
 
-// Elector takes part in a namespace for one process: one session, one heartbeat and one watch for
-// any number of shards. All methods are safe for concurrent use.
+// Elector takes part in a namespace for one process. It uses one session, one heartbeat and one
+// watch for any number of shards. All methods are safe for concurrent use.
 type Elector struct {
 	b    driver.Backend
 	info driver.Info
@@ -43,11 +43,11 @@ type Elector struct {
 
 	calls   sync.WaitGroup // calls to the backend in progress
 	callCtx context.Context
-	kick    chan struct{} // the timer must be set again
+	kick    chan struct{} // signals that the timer must be set again
 	ended   chan struct{}
 	commits outbox
 	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
-	closed  chan struct{} // closed if the backend was closed, which the caller must not do before Run returned
+	closed  chan struct{} // closed if the backend was closed, which is an error before Run returns
 	lock    *hostLock     // nil: no lock
 	traced  *trace.Log    // nil if nothing is traced
 	toTrace toTrace
@@ -72,7 +72,7 @@ type Elector struct {
 	leaving        time.Time          // when a planned stop began, or zero
 	observing      context.CancelFunc // of the Observe call in progress
 	reading        bool               // that call reads in full; a resync does not end it
-	certificateEnd func() time.Time   // end of the client's certificate to the store
+	certificateEnd func() time.Time   // when the client's certificate for the store expires
 
 	unread fsm.Instant // when Observe failed last, until it succeeds
 	heard  fsm.Instant // the last news from the store, or Never
@@ -98,7 +98,7 @@ const (
 	stopped
 )
 
-// NewElector returns an Elector on b. The caller closes b after Run returned. NewElector checks
+// NewElector returns an Elector on b. The caller closes b after Run has returned. NewElector checks
 // the options and does no I/O. Nil options are valid.
 func NewElector(b Backend, o *Options) (*Elector, error) {
 	if b == nil {
@@ -143,17 +143,17 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run takes part until ctx ends. It then waits for Options.LameDuck, asks all handlers to stop at
-// once, and releases each shard as soon as its handler returned (S12). After the wait this takes
-// at most the drain budget and two call time-outs. If a hook, the logger or Options.Eligible
+// Run takes part until ctx ends. It then waits for Options.LameDuck, asks all handlers to stop
+// together, and releases each shard as soon as its handler has returned (S12). After the wait, this
+// takes at most the drain budget and two call time-outs. If a hook, the logger or Options.Eligible
 // hangs, it takes another drain budget.
 //
-// Run returns nil if everything was handed back. Otherwise the error reports one or more of
-// these:
+// Run returns nil if everything was handed back. Otherwise, the error reports one or more of the
+// following:
 //
-//   - ErrStuck, with the names of the shards whose handler did not return. The session is left to
-//     be evicted.
-//   - ErrStoreChanged: nothing more was granted. With Options.ReturnHalted Run returns without
+//   - ErrStuck, with the names of the shards whose handlers did not return. Another member evicts
+//     the session later.
+//   - ErrStoreChanged: nothing more was granted. With Options.ReturnHalted, Run returns without
 //     waiting for ctx.
 //   - ErrClosed: the backend was closed before or during Run. The leases end immediately, handlers
 //     have the drain budget to return, and Run does not wait for ctx.
@@ -161,8 +161,8 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 //
 // No failure of the store ends Run before ctx does (V2).
 //
-// Call Run once. When it returns, all its goroutines have ended, except handlers, hooks and an
-// Options.Eligible that do not return.
+// Call Run once. When it returns, all its goroutines have ended, except those of handlers, hooks
+// and an Options.Eligible that do not return.
 func (e *Elector) Run(ctx context.Context) error {
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
@@ -235,7 +235,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	return errors.Join(closedErr, e.halted, stuckErr, unsettledErr, e.closeErr, hookErr)
 }
 
-// start starts the machine. From then on Contend steps it.
+// start starts the machine. From then on, Contend steps it.
 func (e *Elector) start(callCtx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -260,10 +260,10 @@ func (e *Elector) start(callCtx context.Context) error {
 	return nil
 }
 
-// Leave begins a planned stop. It sets View.Leaving, so that /readyz of package tenurehttp
-// answers 503, and everything else continues. It does not wait. It returns how much of
-// Options.LameDuck is left since the first call. Run calls it when its context ends, and the
-// Manager of package sharding before it empties the member.
+// Leave begins a planned stop. It sets View.Leaving, so that /readyz of package tenurehttp answers
+// 503. Everything else continues. Leave does not wait. It returns how much of Options.LameDuck is
+// left since the first call. Run calls Leave when its context ends. The Manager of package sharding
+// calls it before it empties the member.
 func (e *Elector) Leave() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -274,8 +274,8 @@ func (e *Elector) Leave() time.Duration {
 	return max(0, e.o.LameDuck-time.Since(e.leaving))
 }
 
-// TrustRemaining returns how long this member's leases stay valid if no further heartbeat
-// succeeds, or 0 without trust.
+// TrustRemaining returns how long this member's leases stay valid if no further heartbeat succeeds,
+// or 0 if the member is not trusted.
 func (e *Elector) TrustRemaining() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -287,8 +287,9 @@ func (e *Elector) TrustRemaining() time.Duration {
 }
 
 // Heartbeats returns, by session, how long ago this member saw the last heartbeat of each member
-// that it watches. It watches all others in a cluster of up to 17 members, otherwise its three
-// predecessors. It returns nil without trust, since silence then says nothing about the others.
+// that it watches. In a cluster of up to 17 members, it watches all others, otherwise its three
+// predecessors. If this member is not trusted, Heartbeats returns nil, since silence then says
+// nothing about the others.
 func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -304,10 +305,10 @@ func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 }
 
 // Lease returns the lease under which this process currently serves a shard, for work that begins
-// outside its handler, such as a request. It returns nil unless the lease is valid and its
-// handler runs and has not been asked to stop. It does no I/O. The lease may end right after: its
-// Context ends, and its fence refuses later commits. When the handler returns, the lease is given
-// back even if other work still uses it.
+// outside its handler, such as a request. It returns nil unless the lease is valid and its handler
+// runs and has not been asked to stop. It does no I/O. The lease may end immediately after the
+// call: its Context ends, and its fence refuses later commits. When the handler returns, the
+// Elector gives the lease back even if other work still uses it.
 func (e *Elector) Lease(shard string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -318,7 +319,7 @@ func (e *Elector) Lease(shard string) *Lease {
 	return r.lease
 }
 
-// Done returns a channel that is closed when Run has ended. Nothing is granted after that.
+// Done returns a channel that is closed when Run has ended. No lease is granted after that.
 func (e *Elector) Done() <-chan struct{} { return e.ended }
 
 // lameDuck waits between the end of Run's context and the stop of the handlers.
@@ -335,9 +336,9 @@ func (e *Elector) lameDuck() {
 	}
 }
 
-// shutDown asks every handler to stop, waits until each shard is given back or the time is up,
-// and leaves. It returns the shards whose handler did not return, and the runs whose handler
-// returned without its last commit being settled.
+// shutDown asks every handler to stop, waits until each shard is given back or the time is up, and
+// leaves. It returns the shards whose handlers did not return. It also returns the runs whose
+// handler returned before its last commit was settled.
 func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	limit := time.NewTimer(e.o.DrainBudget + e.o.CallTimeout)
 	defer limit.Stop()
@@ -382,8 +383,8 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	return stuck, unsettled
 }
 
-// emptied reports whether there is nothing left to wait for: no lease is held and no handler
-// runs, except stuck handlers.
+// emptied reports whether there is nothing left to wait for: this member has no lease, and only
+// stuck handlers run.
 func (e *Elector) emptied() bool {
 	for _, r := range e.runs {
 		if r.state != LeaseStuck {
@@ -393,14 +394,14 @@ func (e *Elector) emptied() bool {
 	return true
 }
 
-// Contend makes this process contend for shards and serve each with h while it holds the shard.
-// It may be called before and during Run. The process joins with the first call. Contend does not
-// wait. A standby for a shard costs only some 300 bytes. Names that start with "_" are reserved
+// Contend makes this process contend for shards and serve each with h while it holds the shard. It
+// may be called before and during Run. The process joins with the first call. Contend does not
+// wait. A standby for a shard costs only about 300 bytes. Names that start with "_" are reserved
 // for Tenure.
 //
-// Contend takes all shards or none. The error is ErrInvalid for a name outside the grammar or for
-// more than 200,000 shards in all. It is ErrContended for a shard that is already contended,
-// and ErrStopped after Run's end.
+// Contend accepts all shards or none. If a name is outside the grammar, or there are more than
+// 200,000 shards in all, the error is ErrInvalid. If this member already contends for a shard, it
+// is ErrContended. After Run has ended, it is ErrStopped.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
 		return errNoHandler
@@ -439,13 +440,14 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 }
 
 // Update changes the state that this member publishes. It calls change with the current state,
-// which begins as the state in Options. Update waits until the store has the new state, from
-// which the other members see it in their views. ctx limits only the wait. Without a session the
-// new state goes with the next join. Changes are made one at a time; change must not call Update.
+// which is initially the state in Options. Update waits until the store has the new state, so that
+// the other members see it in their views. ctx limits only the wait. Without a session, the next
+// join publishes the new state. Changes are made one at a time; change must not call Update.
 //
-// Priority counts in the order of claims (C9) from now on. Weight, Meta and Draining are for
-// assigners, such as package sharding. The error is ctx's, or matches ErrInvalid for a state
-// outside the limits, which changes nothing, or ErrStopped after Run's end.
+// From now on, Priority counts in the order of claims (C9). Weight, Meta and Draining are for
+// assigners, such as package sharding. If the state is outside the limits, nothing changes, and the
+// error matches ErrInvalid. After Run has ended, it matches ErrStopped. Otherwise, it is ctx's
+// error.
 func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	number, err := e.changeState(mark.Allowed(ctx), change)
 	if err != nil {
@@ -478,8 +480,8 @@ func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	}
 }
 
-// changeState gives the machine the state that change makes, and returns its number. change runs
-// without Elector.mu, so that no heartbeat waits for it. Reserved keys of Meta are kept, and
+// changeState passes the state that change makes to the machine, and returns its number. change
+// runs without Elector.mu, so that no heartbeat waits for it. Reserved keys of Meta are kept, and
 // hidden from change unless own is set.
 func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.UpdateNo, error) {
 	e.updating.Lock()
@@ -522,28 +524,28 @@ func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.Updat
 	st.Meta = troubled(st.Meta, e.trouble.public)
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUpdate, State: st})
 	e.drainQueue()
-	return e.m.State().Update, nil // eligibility has a number, too
+	return e.m.State().Update, nil // a change of eligibility also takes a number
 }
 
 // Withdraw ends the contention for shards. It asks their handlers to stop, with ErrWithdrawn, and
-// gives each shard back when its handler returned. If a standby is known (the first session that
-// Prefer named, or the only other member), the shard goes to it in one write. Otherwise the shard
-// is released, and the first of the other members claims it (C13). Withdraw waits until this is
-// done or the lease has ended otherwise. ctx limits only the wait. A shard that is not contended
-// is no error.
+// gives each shard back when its handler has returned. A standby is the first session that Prefer
+// named, or the only other member. If a standby is known, the shard goes to it in one write.
+// Otherwise, the shard is released, and the first of the other members claims it (C13). Withdraw
+// waits until this is done or the lease has ended otherwise. ctx limits only the wait. A shard that
+// this member does not contend for is not an error.
 //
-// The error is ctx's, or matches ErrStuck if a handler did not return within the drain budget. A
-// stuck handler does not delay other shards.
+// If a handler did not return within the drain budget, the error matches ErrStuck. Otherwise, it is
+// ctx's error. A stuck handler does not delay other shards.
 func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 	return e.giveBack(ctx, "", ErrWithdrawn, shards)
 }
 
-// HandOver is Withdraw with a successor. When its handler returned, each shard goes to session to
-// in one write (A5). That session's process serves the shard immediately if it contends for it, and
-// otherwise gives it back. HandOver asks handlers to stop with ErrHandOver. If the successor does
-// not live, the shard is released and the error matches ErrNoTarget. If a lease was lost first,
-// the error matches ErrLost. HandOver also fails if another HandOver, a Contend here or the end
-// of Run came first.
+// HandOver is Withdraw with a successor. When its handler has returned, each shard goes to session
+// to in one write (A5). That session's process serves the shard immediately if it contends for it,
+// and otherwise gives it back. HandOver asks handlers to stop with ErrHandOver. If the successor is
+// not alive, the shard is released and the error matches ErrNoTarget. If a lease was lost first,
+// the error matches ErrLost. HandOver also fails if another HandOver, a Contend by this member or
+// the end of Run came first.
 func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
 	if err := driver.CheckSession(to); err != nil {
 		return err
@@ -597,7 +599,7 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 	return errors.Join(errs...)
 }
 
-// unwant ends the contention for shards. e.mu is held, and the queue is empty.
+// unwant ends the contention for shards. The caller holds e.mu, and the queue is empty.
 func (e *Elector) unwant(shards []ShardID, to SessionID, cause error) {
 	for _, s := range shards {
 		delete(e.contended, s)

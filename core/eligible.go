@@ -18,12 +18,12 @@ import (
 // maxReason limits the bytes of a published reason.
 const maxReason = 160
 
-// notAsked is the reason why a member is not eligible before Options.Eligible was called.
+// notAsked is the reason why a member is not eligible before the first call of Options.Eligible.
 const notAsked = "not asked yet"
 
-// judge calls Options.Eligible each Options.Heartbeat, one call at a time, and passes the result to
-// the machine. It ends when ctx has ended and the last call has returned. It holds no lock during a
-// call.
+// judge calls Options.Eligible every Options.Heartbeat, one call at a time, and passes the result
+// to the machine. It ends when ctx has ended and the last call has returned. It holds no lock
+// during a call.
 func (e *Elector) judge(ctx context.Context) {
 	tick := time.NewTicker(e.o.Heartbeat)
 	defer tick.Stop()
@@ -51,7 +51,7 @@ func (e *Elector) judge(ctx context.Context) {
 	}
 }
 
-// verdict is the last result that the machine got.
+// verdict is the last result that the machine received.
 type verdict struct {
 	e   *Elector
 	why string
@@ -59,7 +59,7 @@ type verdict struct {
 }
 
 // say passes the reason why this member is not eligible, or "" if it is, to the machine. A change
-// of only the reason costs a write in the store, so it waits for Options.Resync.
+// of only the reason costs a write to the store, so it waits for Options.Resync.
 func (v *verdict) say(why string) {
 	if why == v.why || why != "" && v.why != "" && time.Since(v.at) < v.e.o.Resync {
 		return
@@ -71,8 +71,8 @@ func (v *verdict) say(why string) {
 	poke(v.e.trouble.wake)
 }
 
-// reason returns the text of an error as it is published: one line of up to maxReason bytes, or
-// "" for nil.
+// reason returns the text of an error in the form that is published: one line of up to maxReason
+// bytes, or "" for nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -95,8 +95,8 @@ func oneLine(text string, most int) string {
 	return text
 }
 
-// yieldErr returns the error with which a handler is asked to stop, so that another member gets
-// the shard. e.mu is held.
+// yieldErr returns the error with which a handler is asked to stop, so that another member gets the
+// shard. The caller holds e.mu.
 func (e *Elector) yieldErr(c fsm.Cause) error {
 	if why := e.m.Ineligible(); c == fsm.CauseIneligible && why != "" {
 		return fmt.Errorf("%w: %s", ErrIneligible, why)
@@ -104,7 +104,7 @@ func (e *Elector) yieldErr(c fsm.Cause) error {
 	return ErrFailback
 }
 
-// stored returns a state with the longest metadata that Tenure may add.
+// stored returns st with the longest metadata that Tenure may add.
 func (o *Options) stored(st MemberState, lock *hostLock) MemberState {
 	meta := make(map[string]string, len(st.Meta)+2)
 	maps.Copy(meta, st.Meta)

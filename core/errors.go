@@ -10,31 +10,31 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// The driver contract's errors that applications meet (rule E1). Each except ErrDenied means that
-// the call was certainly not applied.
+// The driver contract's errors that applications encounter (rule E1). Each except ErrDenied means
+// that the call was certainly not applied.
 var (
-	// ErrLost means this process no longer leads, because its lease is over. It is matched by
-	// *RevokedError, *FencedError, *SessionLostError, and *RefusedError of package fence. The
-	// write was not applied, and must not be repeated under this lease.
+	// ErrLost means this process no longer leads, because its lease is over. *RevokedError,
+	// *FencedError, *SessionLostError and package fence's *RefusedError match it. The write was not
+	// applied, and must not be repeated under this lease.
 	ErrLost = driver.ErrLost
 	// ErrFenced means the store refused a write because its lease is not the shard's current one.
-	// See FencedError. A former leader usually notices by its clock before it writes, so test for
+	// See FencedError. A former leader's clock usually shows the loss before it writes, so test for
 	// ErrLost instead.
 	ErrFenced = driver.ErrFenced
 	// ErrSessionLost means the session no longer has a record in the store: it was evicted or
 	// superseded.
 	ErrSessionLost = driver.ErrSessionLost
-	// ErrNoTarget means the successor of a hand-over does not live.
+	// ErrNoTarget means the successor of a hand-over is not alive.
 	ErrNoTarget = driver.ErrNoTarget
 	// ErrConflict means a precondition of a commit does not hold. See ConflictError.
 	ErrConflict = driver.ErrConflict
 	// ErrInvalid means an argument is outside its grammar or limits. The error names the argument
 	// and says what to change.
 	ErrInvalid = driver.ErrInvalid
-	// ErrTooLarge means a write exceeds the backend's Limits or what the server takes. Nothing
+	// ErrTooLarge means a write exceeds the backend's Limits or what the server accepts. Nothing
 	// was written.
 	ErrTooLarge = driver.ErrTooLarge
-	// ErrUnsupported means the store, or its configuration, cannot do this.
+	// ErrUnsupported means the store, or its configuration, does not support the call.
 	ErrUnsupported = driver.ErrUnsupported
 	// ErrStoreChanged means the store was wiped, restored or replaced. Nothing is granted until
 	// an operator decides.
@@ -43,8 +43,8 @@ var (
 	ErrClosed = driver.ErrClosed
 	// ErrRetry means the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
-	// ErrDenied means the store refuses this to this user, or with its present settings. It does
-	// not say whether a write was applied: see NotApplied.
+	// ErrDenied means the store denies the call to this user, or its present settings forbid the
+	// call. It does not say whether a write was applied: see NotApplied.
 	ErrDenied = driver.ErrDenied
 	// ErrDamaged means a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
@@ -52,8 +52,8 @@ var (
 	ErrTrimmed = driver.ErrTrimmed
 )
 
-// The reasons for which a handler's context ends while its lease is still held. context.Cause
-// returns an error that matches one of them, or ErrLost.
+// The reasons why a handler's context ends while its lease is still held. context.Cause returns an
+// error that matches one of them, or ErrLost.
 var (
 	// ErrWithdrawn means Withdraw was called.
 	ErrWithdrawn = errors.New("tenure: withdrawn: finish and return, the lease is given back then")
@@ -61,7 +61,7 @@ var (
 	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
 	// ErrShutdown means the context of Run ended.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
-	// ErrIneligible means this member is not eligible and another one is. The reason, which the
+	// ErrIneligible means this member is not eligible and another member is. The reason, which the
 	// error includes, comes from Options.Eligible or from the store that denies this member's
 	// commits.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
@@ -69,7 +69,8 @@ var (
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 )
 
-// Errors that a *RevokedError matches, beside ErrLost, if no error of the store gives the reason.
+// Errors that a *RevokedError matches in addition to ErrLost if no error from the store gives the
+// reason.
 var (
 	// ErrLapsed means no heartbeat succeeded in time, so others may own the shard.
 	ErrLapsed = errors.New("trust lapsed: no heartbeat succeeded in time")
@@ -96,8 +97,8 @@ var (
 )
 
 // NotApplied reports whether err, from a Commit or a call to a backend, means that nothing was or
-// will be applied (rule E1). It is false for nil. An error of another package can report the same
-// through a method NotApplied.
+// will be applied (rule E1). NotApplied returns false for nil. Errors of other packages can report
+// the same through a NotApplied method.
 func NotApplied(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
@@ -114,7 +115,7 @@ func NotApplied(err error) bool {
 // or ErrReleased.
 type RevokedError struct {
 	Fence Fence
-	Cause string // the reason in a few words, for logs and metrics
+	Cause string // a short reason for logs and metrics
 	cause fsm.Cause
 }
 
@@ -126,7 +127,7 @@ func (e *RevokedError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the lease with token %d ended: %v", e.Fence.Shard, e.Fence.Token, e.Cause)
 }
 
-// Is matches ErrLost and the error's cause.
+// Is reports whether target is ErrLost or the error's cause.
 func (e *RevokedError) Is(target error) bool {
 	return target == ErrLost || target == e.sentinel()
 }
@@ -152,7 +153,7 @@ func (e *RevokedError) sentinel() error {
 	}
 }
 
-// StuckError names the shards whose handler did not return within the drain budget. Their leases
+// StuckError names the shards whose handlers did not return within the drain budget. Their leases
 // are revoked but not released, because the handlers' work may continue. It matches ErrStuck.
 type StuckError struct {
 	Shards []string

@@ -10,78 +10,79 @@ import (
 )
 
 // Hooks are functions that the Elector calls when something happens, for metrics and alarms. Each
-// may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their
-// own goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall
-// behind by more than 65,536 events, the oldest events are dropped, and OnDropped is called with
-// their number. A hook must return: at its end Run waits for the hooks, at most for the drain
-// budget. A hook that ends its goroutine (runtime.Goexit) counts as returned; the log line about
-// that event is lost.
+// may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their own
+// goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall behind by
+// more than 65,536 events, the Elector drops the oldest events and passes their number to
+// OnDropped. A hook must return, because Run waits for the hooks before it ends, at most for the
+// drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the log
+// line about its event is lost.
 type Hooks struct {
-	// OnGrant runs when a lease was granted, before its handler starts.
+	// OnGrant runs when a lease has been granted, before its handler starts.
 	OnGrant func(LeaseEvent)
-	// OnRevoke runs when a lease may no longer be used. Use errors.Is for the reason.
+	// OnRevoke runs when a lease may no longer be used. Use errors.Is to find the reason.
 	OnRevoke func(*RevokedError)
 	// OnHandlerStart runs when a handler starts.
 	OnHandlerStart func(LeaseEvent)
-	// OnStop runs when a handler was asked to stop. Err is the cause of its context.
+	// OnStop runs when a handler has been asked to stop. Err is the cause of its context.
 	OnStop func(LeaseEvent)
-	// OnHandlerReturn runs when a handler has returned Err and its commits are settled: once for
-	// each OnHandlerStart, unless the handler never returns.
+	// OnHandlerReturn runs when a handler has returned Err and its commits are settled. It runs
+	// once for each OnHandlerStart, unless the handler never returns.
 	OnHandlerReturn func(LeaseEvent)
-	// OnSettled runs when a lease has ended in the store, too, as far as this process knows. It
+	// OnSettled runs when, as far as this process knows, the lease has also ended in the store. It
 	// runs once for each OnGrant, unless the handler never returns or Run ends first.
 	OnSettled func(Settled)
 	// OnStuck runs when a lease is revoked and its handler stalled or did not return within the
 	// drain budget. The shard is not released until the handler returns.
 	OnStuck func(*RevokedError)
-	// OnRefused runs when the store refused a write by its fence, because another session has the
-	// shard. Current is zero if the store does not report which session.
+	// OnRefused runs when the store has refused a write because of its fence: another session owns
+	// the shard. Current is zero if the store does not report which session.
 	OnRefused func(*FencedError)
-	// OnDamaged runs once for each record of the store that cannot be read (D1), and at most once
-	// a minute if the record becomes damaged in other ways. It names at most 64 records at a
-	// time; View.DamagedTotal counts all.
+	// OnDamaged runs once for each record in the store that cannot be read (D1). If the record
+	// becomes damaged in other ways, OnDamaged runs at most once a minute. It names at most 64
+	// records at a time; View.DamagedTotal counts all.
 	OnDamaged func(*DamagedError)
 	// OnSession reports an event of this process's session.
 	OnSession func(SessionEvent)
 	// OnPeer reports an event of another member.
 	OnPeer func(PeerEvent)
-	// OnCall runs when a call to the backend ended. Observe is reported only when it fails,
-	// because it blocks until something changes.
+	// OnCall runs when a call to the backend has ended. It reports Observe only if the call fails,
+	// because Observe blocks until something changes.
 	OnCall func(Call)
 	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
-	// hooks, it may run several times concurrently, and the call waits for it. It returns the call's
-	// context, which must be ctx or derived from it, and nil or a function to run when the call
-	// has ended. Neither function runs in the goroutine of the call. The argument ctx has the
-	// values of the context given to the method of Lease, or to Run for the member's own calls.
+	// hooks, it may run several times concurrently, and the call waits for it. It returns the
+	// call's context, which must be ctx or derived from it, and nil or a function to run when the
+	// call has ended. Neither function runs in the goroutine of the call. The argument ctx carries
+	// the values of the context given to the method of Lease. For the member's own calls, it
+	// carries those of Run's context.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
-	// OnDropped runs when events were dropped because hooks were too slow.
+	// OnDropped runs when events have been dropped because hooks were too slow.
 	OnDropped func(Dropped)
 }
 
-// LeaseEvent is something that happened to a lease of this process.
+// LeaseEvent is an event of one of this process's leases.
 type LeaseEvent struct {
 	Fence Fence
-	Ran   time.Duration // its handler; in OnHandlerReturn
-	Err   error         // that its handler returned, or why it was asked to stop
+	Ran   time.Duration // how long its handler ran; in OnHandlerReturn
+	Err   error         // what its handler returned, or why it was asked to stop
 	Asked bool          // Err only says that the handler was asked to stop; in OnHandlerReturn
 	// Former is the session from which the shard was taken over, in OnGrant. It is empty if no
-	// session owned the shard, or if its owner gave it.
+	// session owned the shard, or if the owner handed it over.
 	Former SessionID
 }
 
 // LeaseOutcome says how a lease ended in the store.
 type LeaseOutcome string
 
-// How leases end in the store.
+// The ways in which a lease ends in the store.
 const (
 	LeaseReleased    LeaseOutcome = "released"    // the shard is free
 	LeaseTransferred LeaseOutcome = "transferred" // to session To
-	LeaseLost        LeaseOutcome = "lost"        // it was revoked before
+	LeaseLost        LeaseOutcome = "lost"        // it was revoked first
 	LeaseRefused     LeaseOutcome = "refused"     // the store refused the transfer
 	LeaseUnknown     LeaseOutcome = "unknown"     // the reply was lost, and another lease followed
 )
 
-// Settled is a lease that is over.
+// Settled describes a lease that is over.
 type Settled struct {
 	Fence   Fence
 	Outcome LeaseOutcome
@@ -105,13 +106,13 @@ var leaseOutcomes = [...]LeaseOutcome{
 	fsm.OutcomeRefused: LeaseRefused, fsm.OutcomeLost: LeaseLost,
 }
 
-// Dropped says how many events were lost.
+// Dropped reports how many events were lost.
 type Dropped struct{ Events int }
 
 // SessionEventKind is the kind of a SessionEvent.
 type SessionEventKind string
 
-// The kinds of events of this process's session.
+// The kinds of session events.
 const (
 	SessionJoined     SessionEventKind = "joined"
 	SessionJoinFailed SessionEventKind = "join failed"       // Err; tried again after a back-off
@@ -127,7 +128,7 @@ const (
 	SessionEligible   SessionEventKind = "eligible"          // for the first time, or again
 )
 
-// SessionEvent is something that happened to this process's own session.
+// SessionEvent is an event of this process's own session.
 type SessionEvent struct {
 	Kind    SessionEventKind
 	Session SessionID
@@ -141,13 +142,13 @@ type PeerEventKind string
 const (
 	PeerJoined  PeerEventKind = "joined"
 	PeerUpdated PeerEventKind = "updated" // it changed its state: see Elector.Update
-	PeerGone    PeerEventKind = "gone"    // left, or was evicted by another member
+	PeerGone    PeerEventKind = "gone"    // it left, or another member evicted it
 	PeerSilent  PeerEventKind = "silent"  // for its TTL, as seen from here
 	PeerDead    PeerEventKind = "dead"    // its process, of this host and node label, has ended (C14)
 	PeerEvicted PeerEventKind = "evicted" // by this process
 )
 
-// PeerEvent is something that happened to another member.
+// PeerEvent is an event of another member.
 type PeerEvent struct {
 	Kind PeerEventKind
 	Peer Member
@@ -172,22 +173,22 @@ const (
 	callReadLog  = "read log"
 )
 
-// Started is a call to the backend that begins: see Hooks.CallStart.
+// Started describes a call to the backend that is about to begin. See Hooks.CallStart.
 type Started struct {
 	Kind  string // as Call.Kind
 	Items int
-	Shard string // empty if the call is about none or several
+	Shard string // empty unless the call concerns exactly one shard
 	// Others are the contexts of the other callers whose commits this call sends.
 	Others []context.Context
 }
 
-// Call is a call to the backend that ended.
+// Call describes a call to the backend that has ended.
 type Call struct {
 	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict", "update",
-	// "close", "commit" or "observe"; or of a Lease "get", "list" or "read log".
+	// "close", "commit" or "observe"; or, for a Lease, "get", "list" or "read log".
 	//
 	// "read head" is a read before a handler starts or to settle a commit. "read" is a small read
-	// after a lapse, for whose answer heartbeats wait.
+	// after a lapse; heartbeats wait for its answer.
 	Kind  string
 	Items int // claims, hand-overs, fences, suspects or operations; otherwise 0
 	Took  time.Duration
@@ -240,7 +241,7 @@ func peerEvent(e fsm.Event) (PeerEventKind, bool) {
 	}
 }
 
-// JoinHooks returns hooks that call the given hooks in order, such as an application's and
+// JoinHooks returns hooks that call the given hooks in order, for example an application's and then
 // package tenureprom's.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
@@ -319,8 +320,8 @@ type span struct {
 	end   func(error)
 }
 
-// startCall begins a call to the backend, about shard s unless s is empty. others are the
-// contexts of further callers. Without CallStart it allocates nothing.
+// startCall begins a call to the backend, which concerns shard s unless s is empty. others are the
+// contexts of further callers. Without CallStart, it allocates nothing.
 func (n *notifier) startCall(
 	ctx context.Context, kind string, items int, s ShardID, others []context.Context,
 ) (context.Context, span) {
@@ -340,8 +341,8 @@ func started(ctx context.Context, f func(context.Context, Started) (context.Cont
 	return of, end
 }
 
-// done ends the call and returns how long it took. items are the error of one item if all items
-// failed.
+// done ends the call and returns how long it took. If all items failed, items contains the error of
+// one of them.
 func (s *span) done(err error, items ...error) time.Duration {
 	took := time.Since(s.sent)
 	if s.end != nil {

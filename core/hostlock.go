@@ -8,17 +8,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// noLockDir is the value of Options.LockDir for no lock.
+// noLockDir is the value of Options.LockDir that disables the lock.
 const noLockDir = "none"
 
-// hold takes the lock of this process (C14), if it can: an advisory lock on a file named after
-// the store, the namespace and the node label. The lock's identity is made of the machine's boot
-// and the file. No other file has it while this file is open.
+// hold takes the lock of this process (C14), if it can. The lock is an advisory lock on a file
+// named after the store, the namespace and the node label. The lock's identity is made from the
+// machine's boot id and the file. No other file has this identity while this file is open.
 //
 // The rule assumes three things. The kernel ends a lock with the last process that has the file
-// open. No two machines run with one boot id, as copies of a suspended machine do. LockDir
-// belongs to this machine. If an assumption fails, a live process may be evicted, and its writes
-// are fenced as after any eviction. e.mu is held.
+// open. No two machines run with the same boot id, as copies of a suspended machine do. LockDir
+// belongs to this machine. If an assumption fails, a live process may be evicted. Its writes are
+// then fenced, as after any eviction. The caller holds e.mu.
 func (e *Elector) hold() {
 	if e.o.LockDir == noLockDir {
 		return

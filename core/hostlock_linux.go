@@ -11,7 +11,7 @@ import (
 // A hostLock is a file that this process has locked.
 type hostLock struct {
 	path string
-	fd   int // not an os.File, which the garbage collector closes: see end
+	fd   int // not an os.File, which the garbage collector would close: see end
 	id   string
 }
 
@@ -43,8 +43,8 @@ func takeHostLock(path string) (*hostLock, error) {
 	return &hostLock{path: path, fd: fd, id: id}, nil
 }
 
-// end removes the file and releases the lock. Unless free is set, the lock stays until the
-// process ends, because some of its work may continue.
+// end removes the file and releases the lock. Unless free is set, the lock stays until the process
+// ends, because some of the process's work may continue.
 func (l *hostLock) end(free bool) {
 	if l == nil || !free {
 		return

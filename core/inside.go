@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Internal returns calls for packages of this module only.
+// Internal returns calls that are only for packages of this module.
 func (e *Elector) Internal(seam.Key) seam.Elector { return inside{e} }
 
 type inside struct{ *Elector }

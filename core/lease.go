@@ -14,12 +14,12 @@ import (
 // Lease is the ownership of one shard, from its grant until Context ends. All
 // methods are safe for concurrent use.
 //
-// A lease is valid up to the last instant at which this process may trust it. The store refuses
-// later writes once another session was granted the shard. Work outside the store carries Fence,
+// A lease is valid up to the last instant at which this process may trust it. Once another session
+// has been granted the shard, the store refuses later writes. Work outside the store carries Fence,
 // or Token with the shard's name, to the place that checks it.
 type Lease struct {
 	e     *Elector
-	clk   *clock // e.clk, copied to save Err a step
+	clk   *clock // e.clk, copied to spare Err one step
 	fence Fence
 	sess  driver.Session
 	trust *trust
@@ -61,26 +61,26 @@ func (l *Lease) Namespace() string { return l.e.info.Namespace }
 // Limits returns the store's limits, such as the operations and bytes of one commit.
 func (l *Lease) Limits() Limits { return l.e.info.Limits }
 
-// Context returns a context that ends only when the lease may no longer be used: it was lost, the
-// drain budget is spent, or it was given back. Use context.Cause to get the *RevokedError. Use
-// this context for closing writes, because the handler's own context ends when the handler should
-// stop taking work. Neither is a child of Run's context.
+// Context returns a context that ends only when the lease may no longer be used. It was lost or
+// given back, or the drain budget is spent. Use context.Cause to get the *RevokedError. Use this
+// context for closing writes, because the handler's own context ends when the handler should stop
+// taking work. Neither is a child of Run's context.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err returns nil while the lease is valid, otherwise a *RevokedError. It reads the clock at each
-// call. It needs no network and no timer, and takes some 50 ns. It does not replace the fence,
-// because the process may be stopped right after the call (F1).
+// call. It uses neither the network nor a timer, and takes about 50 ns. It does not replace the
+// fence, because the process may be stopped right after the call (F1).
 //
-// On Linux a suspension of the machine counts at the first call after it, and Context ends within
-// half of Options.Margin. On other systems a suspension counts only if Go's monotonic clock
-// counts it. No virtual machine notices that its host paused it; the fence protects its writes
-// then. After Context has ended, Err never returns nil again (S6).
+// On Linux, the first call after a suspension of the machine counts the suspended time. Context
+// then ends within half of Options.Margin. On other systems, a suspension counts only if Go's
+// monotonic clock counts it. No virtual machine notices that its host paused it. In this case, the
+// fence protects its writes. After Context has ended, Err never returns nil again (S6).
 func (l *Lease) Err() error {
 	if r := l.ended.Load(); r != nil {
 		return r
 	}
 	if int64(l.clk.now()) >= l.trust.until.Load() {
-		return revoked(l.fence, fsm.CauseLapsed) // before the timer ended Context
+		return revoked(l.fence, fsm.CauseLapsed) // the timer has not ended Context yet
 	}
 	return nil
 }
@@ -110,19 +110,19 @@ func (l *Lease) Head() Head {
 	return l.commits.head
 }
 
-// Get returns an item of the shard, or nil and no error if the shard has no such item. It sees every
-// commit that the lease sent before the call: it waits for commits in flight, even if their
-// callers gave up. If the error matches ErrLost, the lease ended before the answer came; Get then
-// returns no item, because the item may be out of date.
+// Get returns an item of the shard, or nil and no error if the shard has no such item. It sees
+// every commit sent under the lease before the call, because it waits for commits in flight. It
+// does so even if their callers gave up. If the error matches ErrLost, the lease ended before the
+// answer came. Get then returns no item, because the item may be out of date.
 func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 	return guarded(ctx, l, callGet, func(ctx context.Context) (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
 }
 
-// List returns the shard's items whose key begins with prefix, byte by byte, in the order of
-// their keys. It returns the first limit items, or all if limit is 0. If limit is negative, the
-// error is ErrInvalid. The limit also applies to reads from the store. If largest is positive, an
-// item with a larger value has Damaged instead of the value; see driver.Backend. Otherwise List
-// behaves like Get.
+// List returns the shard's items whose key begins with prefix, byte by byte, in the order of their
+// keys. It returns the first limit items, or all if limit is 0. If limit is negative, the error is
+// ErrInvalid. The limit also applies to reads from the store. If largest is positive, an item with
+// a larger value has Damaged set instead of the value; see driver.Backend. Otherwise, List behaves
+// like Get.
 func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
 	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {
 		return l.e.b.List(ctx, l.fence.Shard, prefix, limit, largest)
@@ -130,15 +130,15 @@ func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]
 }
 
 // ReadLog returns at most max entries of the shard's decision log after the given one, contiguous
-// from after+1, and the log's head. With max 0 it returns only the head. A page may be shorter
-// than max, but is not empty while there are entries. Below the oldest entry the error is
-// *TrimmedError. Otherwise ReadLog behaves like Get.
+// from after+1, and the log's head. If max is 0, it returns only the head. A page may be shorter
+// than max, but is not empty while there are entries. For entries below the oldest, the error is
+// *TrimmedError. Otherwise, ReadLog behaves like Get.
 func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) {
 	return guarded(ctx, l, callReadLog, func(ctx context.Context) (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
 }
 
-// guarded calls read between two checks of the lease. If both pass, no other process wrote in
-// between.
+// guarded calls read between two checks of the lease. If both checks pass, no other process wrote
+// in between.
 func guarded[T any](ctx context.Context, l *Lease, kind string, read func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := l.Err(); err != nil {
@@ -168,7 +168,7 @@ func guarded[T any](ctx context.Context, l *Lease, kind string, read func(contex
 // Progress reports to the watchdog that the handler makes progress. See Options.Watchdog.
 func (l *Lease) Progress() { l.progress.Store(int64(l.e.clk.now())) }
 
-// end makes the lease permanently invalid. The elector calls it once, under its lock.
+// end makes the lease permanently invalid. The elector calls it once while it holds its lock.
 func (l *Lease) end(cause fsm.Cause) *RevokedError {
 	r := revoked(l.fence, cause)
 	l.ended.Store(r)

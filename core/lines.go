@@ -13,17 +13,17 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A process may own 100,000 shards. So if something happens to many leases together, the log gets
-// one line with their count and the first namedShards shards. Each lease gets a line at Debug. A
-// kind of line is written at most once in linesEvery. An event that was not requested first gets a
-// line for each lease, up to singleLines in linesEvery.
+// A process may own 100,000 shards. If something happens to many leases together, the log therefore
+// gets one line with their count and the first namedShards shards. Each lease gets its own line at
+// Debug. A kind of line is written at most once per linesEvery. An event that was not requested
+// first gets a line for each lease, up to singleLines per linesEvery.
 const (
 	linesEvery  = time.Second
 	namedShards = 5
 	singleLines = 16
 )
 
-// A lineKind is the common part of lines that are gathered.
+// A lineKind is the common part of gathered lines.
 type lineKind struct {
 	level     slog.Level
 	one, many string // messages for one lease and for several; if many is empty, one is used
@@ -33,7 +33,7 @@ type lineKind struct {
 	rule      rule
 }
 
-// A rule is the part of a line about an operator's rule; the zero value is left out.
+// A rule is the part of a line about an operator's rule; a line omits the zero value.
 type rule struct{ kind, author, writer, reason string }
 
 // A gathering holds the unwritten lines of a kind.
@@ -46,7 +46,7 @@ type gathering struct {
 	first  []slog.Attr
 }
 
-// line writes or gathers a line about a lease. attrs are the lease's own attributes.
+// line writes or gathers a line about a lease. attrs are the attributes of this lease only.
 func (n *notifier) line(kind lineKind, f Fence, attrs ...slog.Attr) {
 	if kind.asked && kind.rule == (rule{}) && driver.IsLock(f.Shard) { // a lock comes and goes with each piece of work
 		kind.level = slog.LevelDebug
@@ -89,7 +89,7 @@ func (n *notifier) gathering(kind lineKind) *gathering {
 }
 
 // writeGathered writes the lines that are due, or all of them. It returns the time of the next
-// call, or zero if nothing is left.
+// call, or the zero time if nothing is left.
 func (n *notifier) writeGathered(everything bool) (again time.Time) {
 	now := time.Now()
 	kept := n.gathered[:0]
@@ -157,7 +157,7 @@ func (n *notifier) grant(f Fence, former SessionID) {
 	})
 }
 
-// newer reports whether a record is a later grant to the same process as the lease with fence f.
+// newer reports whether a record is a later grant to the process that had the lease with fence f.
 func newer(o driver.Owner, f Fence) bool {
 	return o.Token > f.Token && o.Session != "" && mark.Process(o.Session) == mark.Process(f.Session)
 }
@@ -176,7 +176,7 @@ func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	})
 }
 
-// handlerReturn reports a handler's result. It logs an error, except one that only reports that the
+// handlerReturn reports a handler's result. It logs the error, unless this only reports that the
 // handler was asked to stop.
 func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
 	if n.h.OnHandlerReturn == nil && err == nil {

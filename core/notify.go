@@ -37,8 +37,8 @@ type notifier struct {
 	wake     chan struct{}
 }
 
-// notice is one action of the notifier: f, or OnCall if f is nil. Calls are values, so that none
-// costs an allocation.
+// notice is one action of the notifier: f, or OnCall if f is nil. OnCall's argument is a value, so
+// that no call costs an allocation.
 type notice struct {
 	f    func()
 	call Call
@@ -76,7 +76,7 @@ func (n *notifier) close() {
 	poke(n.wake)
 }
 
-// step begins or ends one step. Lines about its leases are written at its end.
+// step begins or ends one step. The lines about a step's leases are written when the step ends.
 func (n *notifier) step(begins bool) {
 	n.mu.Lock()
 	n.stepping = begins
@@ -91,7 +91,7 @@ func (n *notifier) step(begins bool) {
 // spareEvents is the capacity of the largest queue that is kept for later events.
 const spareEvents = 1 << 10
 
-// serve calls run, again if a hook or the logger ended its goroutine.
+// serve calls run, and calls it again if a hook or the logger ended its goroutine.
 func (n *notifier) serve() {
 	for goexit.Call(n.run) != nil {
 		if _, say := n.lines.Failed("hook", time.Now()); say {
@@ -165,7 +165,7 @@ func (n *notifier) settled(s Settled) {
 }
 
 // handlerStart returns a channel that is closed when the hook has returned and the lines about
-// earlier events are written, except lines that are gathered.
+// earlier events are written, except gathered lines.
 func (n *notifier) handlerStart(f Fence) <-chan struct{} {
 	written := make(chan struct{})
 	n.post(func() {
@@ -184,12 +184,12 @@ func (n *notifier) stop(f Fence, cause error) {
 	}
 }
 
-// explainTimeout limits how long hooks and log wait to learn how a session ended.
+// explainTimeout limits how long hooks and the log wait to learn how a session ended.
 const explainTimeout = time.Second
 
 // session reports an event of this process's session. lost is the session that was lost, or nil.
-// It is asked how it ended here and not in the call that found it lost, so that only hooks and
-// log wait for the answer.
+// The method asks it how it ended, so that only hooks and the log wait for the answer, not the call
+// that found it lost.
 func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 	n.post(func() {
 		if x, ok := lost.(driver.Explainer); ok {

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// rulebook has the operators' rules that this member knows. The member reads them when a view
-// shows that their shard's record changed. So a namespace without rules, or with unchanged rules,
+// rulebook contains the operators' rules that this member knows. The member reads them when a view
+// shows that their shard's record changed. A namespace with no rules or unchanged rules therefore
 // costs no call. Elector.mu guards it.
 type rulebook struct {
 	rules []control.Rule // nil until it is known whether there are any
@@ -23,9 +23,9 @@ type rulebook struct {
 	read  driver.Owner   // the record when the rules were read
 	again bool           // read them again, even if seen equals read
 	wake  chan struct{}
-	// gave has the shards that were given up because of a drain, each with the sum of the members
-	// that could then have taken it. A shard that comes back is kept until another member can
-	// take it, so that it does not circulate.
+	// gave contains the shards given up because of a drain, each with the sum of the members that
+	// could have taken it at the time. If a shard comes back, the member keeps it until another
+	// member can take it, so that it does not circulate.
 	gave map[ShardID]uint64
 }
 
@@ -44,8 +44,9 @@ func (b *rulebook) look(v *driver.View) {
 	if b.rules == nil && v.Reset && b.seen == (driver.Owner{}) {
 		b.rules = []control.Rule{}
 	}
-	// The lease's holder may have written since. Its rules are read when it releases the lease
-	// or, after a crash, when its session ends or with the next full view.
+	// The holder of the lease may have written since. This member reads the holder's rules when the
+	// holder releases the lease. After a crash, it reads them when the holder's session ends, or
+	// with the next full view.
 	b.again = b.again || b.seen.Session != "" && (v.Reset || slices.Contains(v.Gone, b.seen.Session))
 	if b.again || b.seen != b.read || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {
 		poke(b.wake)
@@ -78,8 +79,8 @@ func (e *Elector) obeyRules(ctx context.Context) {
 	}
 }
 
-// readRules reads the rules if they may have changed, and reports whether it succeeded. If not,
-// the rules read before still apply. A rhythm limits the log lines, because any writer of the
+// readRules reads the rules if they may have changed, and reports whether it succeeded. If not, the
+// rules that it read earlier still apply. A rhythm limits the log lines, because any writer to the
 // store can cause them.
 func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
@@ -159,8 +160,8 @@ func (e *Elector) obey(now time.Time) {
 	}
 }
 
-// yielding returns the run of a shard that a rule may end, or nil. The shard is wanted, served,
-// and not assigned.
+// yielding returns a shard's run if a rule may end it, and otherwise nil. Such a shard is wanted
+// and served, but not assigned.
 func (e *Elector) yielding(s ShardID) *run {
 	r := e.runs[s]
 	if r == nil || r.again || r.state != LeaseStarting && r.state != LeaseHeld || e.m.Preferred(s) {
@@ -172,10 +173,10 @@ func (e *Elector) yielding(s ShardID) *run {
 	return r
 }
 
-// yield asks the handler of a run to stop, so that another member gets the shard. That is session
-// to or, if to is empty, the first other member that claims it. Once the lease is settled, this
-// member contends for the shard again. If others may claim it, this member waits half a TTL, so
-// that a successor on a busy machine is not too late.
+// yield asks a run's handler to stop, so that another member gets the shard. This member is session
+// to or, if to is empty, the first other member that claims the shard. Once the lease is settled,
+// this member contends for the shard again. If others may claim the shard, this member waits half a
+// TTL first, so that a successor on a busy machine is not too late.
 func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	r.again = true
 	if to == "" && e.successors(time.Now()) != 0 {
@@ -197,8 +198,8 @@ func (e *Elector) sessionOf(node string) SessionID {
 	return ""
 }
 
-// successors returns a sum over the other members that are eligible and not drained, or 0 if
-// there are none.
+// successors returns a sum that identifies the other members that are eligible and not drained, or
+// 0 if there are none.
 func (e *Elector) successors(now time.Time) uint64 {
 	drained := map[string]bool{}
 	for i := range e.rules.rules {
@@ -218,7 +219,7 @@ func (e *Elector) successors(now time.Time) uint64 {
 	return sum
 }
 
-// badRules logs the error of a read of the rules; nil means that it succeeded.
+// badRules logs the error of a read of the rules. A nil error means that the read succeeded.
 func (n *notifier) badRules(err error) {
 	n.post(func() {
 		if err == nil {

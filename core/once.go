@@ -13,9 +13,9 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// A job of RunOnce has a shard with one item in it. The shard's name is reserved, so that a shard
-// that is no longer owned does not count as unowned (View.Unowned). The item's first byte shows
-// whether the rest is the result or the reason of a failure.
+// Each job of RunOnce uses a shard with one item. The shard's name is reserved, so that a shard
+// without an owner does not count as unowned (View.Unowned). The item's first byte shows whether
+// the rest is the result or the reason of a failure.
 const (
 	oncePrefix = "_once."
 	onceKey    = "_result"
@@ -24,8 +24,8 @@ const (
 	maxFailure = 1024 // bytes of a reason
 )
 
-// PermanentError is the error of a job of [RunOnce] that would fail in the same way at every
-// attempt. No caller runs the job again.
+// PermanentError is the error that a job of [RunOnce] returns if it would fail in the same way at
+// every attempt. No caller runs the job again.
 type PermanentError struct {
 	Err error
 }
@@ -36,30 +36,30 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 
 // RunOnce does a job once for the whole namespace and returns its result to every caller. Callers
 // may be in the process that ran job, in processes that wait for it, or in later processes. Once
-// the job is done, a call costs one read and asks for no lease.
+// the job is done, a call costs one read and requests no lease.
 //
-// The result is recorded under the lease that job was given. A name has one result, which no
-// later call replaces. Job itself runs at least once. If its process dies or loses the lease
-// before the result is recorded, another caller runs job again from its beginning. So job must be
-// repeatable, or commit under its lease, where the store refuses a former run. For work that must
-// not be repeated, such as a payment, use package effect.
+// The result is recorded under the lease that job was given. A name has one result, which no later
+// call replaces. The job itself runs at least once. If its process dies or loses the lease before
+// the result is recorded, another caller runs job again from its beginning. Therefore, job must be
+// repeatable, or commit under its lease, so that the store refuses commits of an earlier run. For
+// work that must not be repeated, such as a payment, use package effect.
 //
-// A job that returns an error is not done. Another waiting caller runs it immediately, and this
-// caller again after a back-off, as in RunSingleton. Job gets the contexts of a [Handler]: ctx
-// ends when it should stop. If the error matches *PermanentError, the job has failed permanently:
-// every caller, now or later, gets a *PermanentError. The first KiB of the error's text is
-// recorded for them, so it must not contain credentials. A waiting caller is a member of the
-// namespace, and reads once per heartbeat.
+// A job that returns an error is not done. Another waiting caller runs it immediately. This caller
+// runs it again after a back-off, as in RunSingleton. Job gets the same contexts as a [Handler]:
+// ctx ends when job should stop. If the error matches *PermanentError, the job has failed
+// permanently: every caller, now or later, gets a *PermanentError. RunOnce records the first KiB of
+// the error's text for them, so the text must not contain credentials. A waiting caller is a member
+// of the namespace, and reads once per heartbeat.
 //
 // If ctx ends first, the error is that of RunSingleton. If the result exceeds Limits.WriteBytes,
 // nothing is recorded, this call does not run job again, and the error matches ErrTooLarge. If an
 // argument is invalid, the error matches ErrInvalid. If the job is done and something could not
 // be given back, RunOnce returns the result and an error.
 //
-// Name has up to 122 bytes in the grammar of CheckShard. Its shard, named "_once." and the name,
-// stays in the store with some hundred bytes and the result. So RunOnce is for few jobs, such as
-// one for each version of a schema. A new name does the job again. Options.Supersede and LameDuck
-// are ignored.
+// Name has up to 122 bytes in the grammar of CheckShard. The name of its shard is "_once." followed
+// by the name. The shard stays in the store, with about a hundred bytes and the result. RunOnce is
+// therefore meant for few jobs, such as one for each version of a schema. To do the job again, use
+// a new name. Options.Supersede and LameDuck are ignored.
 func RunOnce(
 	ctx context.Context, b Backend, name string, job func(ctx context.Context, lease *Lease) ([]byte, error), o *Options,
 ) ([]byte, error) {
@@ -73,7 +73,7 @@ func RunOnce(
 	if o != nil {
 		c = *o
 	}
-	c.Supersede = false // two calls in one process would end each other's session
+	c.Supersede = false // otherwise, two calls in one process would end each other's sessions
 	c.LameDuck = 0
 	e, err := NewElector(b, &c)
 	if err != nil {
@@ -118,7 +118,7 @@ type onceOutcome struct {
 	err    error // the result cannot be recorded, or the job failed
 }
 
-// do is the handler.
+// do is the handler of the job's shard.
 func (x *once) do(ctx context.Context, lease *Lease, job func(context.Context, *Lease) ([]byte, error)) error {
 	item, err := lease.Get(ctx, onceKey) // another member may have had the lease since the last read
 	if item != nil {
@@ -168,8 +168,8 @@ func (x *once) finish(result []byte, err error) {
 	x.stop()
 }
 
-// wait reads until the result is there or ctx ends. So a caller that is not granted the lease,
-// for example because it is not eligible, gets the result, too.
+// wait reads until it finds the result or ctx ends. A caller that is not granted the lease, for
+// example because it is not eligible, thus also gets the result.
 func (x *once) wait(ctx context.Context) {
 	tick := time.NewTicker(x.e.o.Heartbeat)
 	defer tick.Stop()
@@ -185,8 +185,8 @@ func (x *once) wait(ctx context.Context) {
 	}
 }
 
-// read looks for the result, without a lease. If a read fails, a later one, or the handler's,
-// finds it.
+// read looks for the result without a lease. If a read fails, a later read or the handler finds the
+// result.
 func (x *once) read(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, min(x.e.o.TTL/2, x.e.o.CallTimeout))
 	defer cancel()

@@ -18,136 +18,139 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options configure an Elector. The zero value and nil are valid. No duration may exceed a year.
-// An Elector copies its options, so they may be shared.
+// Options configure an Elector. The zero value and a nil pointer are valid. No duration may exceed
+// a year. An Elector copies its options, so they may be shared.
 type Options struct {
 	// Node is the label of the machine or replica. Default: the host name, with each character
 	// outside the grammar of names replaced by "-".
 	Node string
-	// Priority, Weight and Meta are the member's state at the start: see Elector.Update.
+	// Priority, Weight and Meta are the member's initial state. See Elector.Update.
 	//
-	// Priority: members with a higher one claim first. Default 0.
+	// Members with a higher Priority claim first. Default 0.
 	Priority int32
-	// Weight is the member's capacity relative to the others' weights, for assigners. 0 means 1.
+	// Weight is the member's capacity relative to that of the other members, for assigners. 0 means
+	// 1.
 	Weight int32
 	// Meta is a small set of values that other members see, such as an address. It has at most 16
 	// entries and 2048 bytes, with keys in the grammar of names. Keys that begin with "_" are
-	// reserved and refused.
+	// reserved, so the Elector refuses them.
 	Meta map[string]string
-	// Supersede makes a join end the session that joined last under the same node label. A
-	// process restarted after a crash then has its shards back immediately. Supersede needs Node and
-	// a platform that keeps the label unique, because two live processes with one label evict
+	// Supersede makes a join end the session that joined last under the same node label. A process
+	// that is restarted after a crash then gets its shards back immediately. Supersede needs Node
+	// and a platform that keeps the label unique, because two live processes with one label evict
 	// each other.
 	Supersede bool
-	// LockDir is the directory of the host lock. By this lock a process restarted on the same
-	// host, under the same Node, knows that the former process has ended. It then has its shards
-	// back immediately (C14). It is on a file system of this host. Default os.TempDir(); "none" for
-	// no lock. If the lock cannot be taken, the member runs without it.
+	// LockDir is the directory of the host lock. The lock tells a process restarted on the same
+	// host, under the same Node, that the former process has ended. The new process then gets its
+	// shards back immediately (C14). The directory must be on a file system of this host. Default
+	// os.TempDir(); "none" for no lock. If the lock cannot be taken, the member runs without it.
 	LockDir string
 
-	// Eligible, if set, returns nil if this member should own shards, or the reason why not.
-	// Reasons may be a failing dependency, an old version, or a follower that is behind. A member
-	// that is not eligible claims nothing. Its shards go to an eligible member, and their
+	// Eligible, if set, returns nil if this member should own shards, or otherwise the reason.
+	// Possible reasons are a failing dependency, an old version, or a follower that is behind. A
+	// member that is not eligible claims nothing. Its shards go to an eligible member, and their
 	// handlers' contexts end with ErrIneligible. While no other member is eligible, the holder
 	// keeps them. If no eligible member takes the shard, its holder claims it again after half a
-	// TTL. It offers the shard again after BackoffMax, and waits twice as long each time that
-	// no member took it. Withdraw and HandOver give the shard up even if no other member is
-	// eligible. Package sharding moves the shards that it assigns.
+	// TTL. It offers the shard again after BackoffMax, and doubles this wait each time that no
+	// member takes it. Withdraw and HandOver give the shard up even if no other member is eligible.
+	// Package sharding moves the shards that it assigns.
 	//
-	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before
-	// the first answer, and while an answer is late, the member is not eligible. A call that does
-	// not return delays only the next call. The first 160 bytes of the error's text are published
-	// in the member's record, and so in all members' views, logs and metrics. The text must not
-	// contain credentials.
+	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before the
+	// first answer, and while an answer is late, the member is not eligible. A call that does not
+	// return delays only the next call. The first 160 bytes of the error's text appear in the
+	// member's record, and thus in all members' views, logs and metrics. The text must not contain
+	// credentials.
 	Eligible func(ctx context.Context) error
-	// Failback is how long a member with a higher priority must have been eligible, as this one
-	// sees it, before it gets the shards held here. Their handlers' contexts end with
-	// ErrFailback. Each shard moves for this at most once in BackoffMax. Default 0: never; the
-	// holder keeps its shards. Failback does not move shards that package sharding assigns.
+	// Failback is how long a member with a higher priority must have been eligible before it gets
+	// the shards held here. This member measures the time. The contexts of these shards' handlers
+	// end with ErrFailback. Each shard moves for this reason at most once per BackoffMax. Default
+	// 0: never; the holder keeps its shards. Failback does not move shards that package sharding
+	// assigns.
 	Failback time.Duration
 
-	// TTL is how long the other members wait in silence before they take over. Default 10 s, at
+	// TTL is how long a member may be silent before the other members take over. Default 10 s, at
 	// least Limits.MinTTL, at most 24 h.
 	TTL time.Duration
-	// Heartbeat is the time between two heartbeats. Default TTL/3; at least 1 ms, at
-	// most (TTL - Margin) / 2, so that one may fail.
+	// Heartbeat is the time between two heartbeats. Default TTL/3; at least 1 ms, at most (TTL -
+	// Margin) / 2, so that one heartbeat may fail.
 	Heartbeat time.Duration
-	// Jitter is the largest share of Heartbeat that is subtracted at random. Default 0.1, at most
-	// 0.5; negative for none.
+	// Jitter is the largest share of Heartbeat that is randomly subtracted. Default 0.1, at most
+	// 0.5; a negative value means none.
 	Jitter float64
 	// Margin is subtracted from the TTL to give the time for which a lease is trusted. It covers
 	// the difference between the rates of two clocks over a TTL, and the time that the process
-	// needs to notice. Default TTL/10, but at least 50 ms or TTL/5, whichever is less. It must be
-	// at least TTL/500 and below TTL/3.
+	// needs to notice the end. Default TTL/10, but at least 50 ms or TTL/5, whichever is less. It
+	// must be at least TTL/500 and below TTL/3.
 	Margin time.Duration
-	// DrainBudget is how long a handler may take to return after its context ended. After that
-	// its lease is revoked. Default 10 s.
+	// DrainBudget is how long a handler may take to return after its context has ended. After that,
+	// the Elector revokes its lease. Default 10 s.
 	DrainBudget time.Duration
 	// LameDuck is how long a planned stop waits before it asks handlers to stop. View.Leaving is
 	// set immediately, so load balancers that ask /readyz send new requests elsewhere while this
 	// process still serves. Default 0: no wait. See Elector.Leave.
 	LameDuck time.Duration
-	// AbandonAfter is how long after a lease is revoked it is released although its handler still
-	// runs. Default 0: never. With AbandonAfter the work of two owners may overlap; only fenced
+	// AbandonAfter is the time after which a revoked lease is released although its handler still
+	// runs. Default 0: never. With AbandonAfter, the work of two owners may overlap; only fenced
 	// writes are protected.
 	AbandonAfter time.Duration
 	// ReturnHalted makes Run return once the member is halted, so that a supervisor restarts the
-	// process: see Run. Default false: Run continues without leases until its context ends, and
-	// /healthz of package tenurehttp answers 503. Restarting skips the operator's decision: the
-	// new process trusts the store as it finds it, unless its backend detects the change (I2).
+	// process. See Run. Default false: Run continues without leases until its context ends, and
+	// /healthz of package tenurehttp answers 503. Restarting skips the operator's decision: the new
+	// process trusts the store as it finds it, unless its backend detects the change (I2).
 	ReturnHalted bool
-	// Watchdog, if positive, is the longest time between a handler's calls of Lease.Progress,
-	// also while it drains. If the handler exceeds it, its lease is revoked as if its drain
-	// budget were spent. Locks of package lock are not watched.
+	// Watchdog, if positive, is the longest time allowed between a handler's calls to
+	// Lease.Progress, even while it drains. If the handler exceeds this time, its lease is revoked
+	// as if its drain budget were spent. The watchdog does not watch locks of package lock.
 	Watchdog time.Duration
 
-	// BackoffMin and BackoffMax limit two waits: after a failed join, and before this member
-	// claims a shard again whose handler returned early. Each wait doubles. Defaults: 100 ms, or
+	// BackoffMin and BackoffMax limit two waits. One follows a failed join. The other precedes a
+	// new claim of a shard whose handler returned early. Each wait doubles. Defaults: 100 ms, or
 	// TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
 	BackoffMin, BackoffMax time.Duration
 	// Resync is the time between two full reads of the namespace, which find changes that a watch
 	// missed. Default 10 TTL, at least 30 s.
 	Resync time.Duration
-	// CallTimeout limits every call except heartbeats. Default the TTL, at least 5 s. Calls begin
-	// with less: a third to half of the TTL, and more for a large batch. After each call without
-	// an answer the next one gets twice as long.
+	// CallTimeout limits every call except heartbeats. Default: the TTL, at least 5 s. Calls begin
+	// with a shorter limit: a third to half of the TTL, and more for a large batch. After each call
+	// without an answer, the limit doubles.
 	CallTimeout time.Duration
-	// RankDelay is how long each candidate for a shard waits for the candidate before it. Default
+	// RankDelay is how long each candidate for a shard waits for the preceding candidate. Default:
 	// 1.5 times the poll period, at least 10 ms.
 	RankDelay time.Duration
 
 	// Hooks are called when something happens.
 	Hooks Hooks
-	// Logger logs grants and revocations at Info. It logs refused writes, stuck handlers,
-	// handlers' errors, lost sessions and damaged records at Warn. Default: slog.Default, read at
-	// each line. For none use slog.New(slog.DiscardHandler). It is called like a hook.
+	// Logger logs grants and revocations at Info. It logs refused writes, stuck handlers, handlers'
+	// errors, lost sessions and damaged records at Warn. Default: slog.Default, read at each line.
+	// To log nothing, use slog.New(slog.DiscardHandler). The Elector calls Logger as it calls
+	// hooks.
 	//
-	// Each line has the attribute node, this member's label. Others are:
+	// Each line contains the attribute node, this member's label. Other attributes are:
 	//
 	//   - session, shard and token of a lease;
-	//   - cause, and error;
+	//   - cause and error;
 	//   - current_token and current_session of the record that refused a write;
-	//   - by_session and by_node, which ended a session;
+	//   - by_session and by_node of the member that ended a session;
 	//   - peer_session and peer_node of another member;
 	//   - key and why of a damaged record.
 	Logger *slog.Logger
 	// TraceDir is an existing directory for trace files, which "tenure check" reads. The member
-	// writes the inputs and effects of its state machine there. The files contain shard names,
-	// node labels, Meta, session ids and tokens. Of commits they contain the numbers, not the
-	// contents. The member does not wait for the disk. If the disk is full or too slow, records
-	// are dropped and a warning is logged. Default: no trace.
+	// writes the inputs and effects of its state machine there. The files contain shard names, node
+	// labels, Meta, session ids and tokens. They contain the numbers of commits, not their
+	// contents. The member does not wait for the disk. If the disk is full or too slow, the member
+	// drops records and logs a warning. Default: no trace.
 	TraceDir string
-	// TraceBytes limits all trace files of Node in TraceDir together, including those of earlier
-	// processes: the member removes the oldest. The files may exceed it by one record and 64 KiB,
-	// and by an eighth for each other process that traces under the same Node. Default 256 MiB,
-	// at least 1 MiB.
+	// TraceBytes limits the total size of Node's trace files in TraceDir, including those of
+	// earlier processes. The member removes the oldest files. The total may exceed the limit by one
+	// record and 64 KiB, and by an eighth for each other process that traces under the same Node.
+	// Default 256 MiB, at least 1 MiB.
 	TraceBytes int64
-	// Seed is the seed of jitter and back-off, for tests. Default 0: random.
+	// Seed is the random seed for jitter and back-off. Set it only in tests. Default 0: random.
 	Seed uint64
 }
 
-// The machine watches the heartbeats of up to watchAll other members. If there are more, it
-// watches only its watchFew predecessors (rule O3).
+// The machine watches the heartbeats of up to watchAll other members. If there are more, it watches
+// only its watchFew predecessors (rule O3).
 const (
 	watchAll = 16
 	watchFew = 3
@@ -157,8 +160,8 @@ const (
 const maxDuration = 365 * 24 * time.Hour
 
 // Validate checks the options, with their defaults filled in, against each other and against a
-// backend's limits. The error matches ErrInvalid. It names the field and its value, and says what
-// to change. Nil options are valid if the defaults are.
+// backend's limits. The error matches ErrInvalid. The error names the field and its value, and says
+// what to change. Nil options are valid if the defaults are.
 func (o *Options) Validate(l Limits) error {
 	_, err := o.resolve(l)
 	return err
@@ -285,13 +288,13 @@ func optErr(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w options: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// sessionsOf makes the session ids of a process. All begin like the first one, so that a member
-// that joins again is known to be the same process.
+// sessionsOf returns a function that makes the session ids of a process. All begin like the first,
+// so that others recognize the process when it joins again.
 func sessionsOf(first SessionID) func() SessionID {
 	return func() SessionID { return mark.Process(first) + newSessionID()[mark.ProcessLen:] }
 }
 
-// newSessionID returns a random id of 128 bits, which is never used again (rule C3).
+// newSessionID returns a random id of 128 bits, which is never reused (rule C3).
 func newSessionID() SessionID {
 	var b [16]byte
 	rand.Read(b[:])

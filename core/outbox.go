@@ -14,14 +14,14 @@ import (
 
 // outbox sends the writes of all leases of a process. The ready writes go into one Session.Commit,
 // up to the store's limits, with at most one write of each lease. At most driver.Limits.CommitCalls
-// calls are in progress; while they are, the next call forms. There is no timer: a write that finds
-// a call free leaves immediately.
+// calls are in progress. While this many are, the next call forms. There is no timer: if another
+// call is allowed, a ready write is sent immediately.
 //
-// A call carries only a write's first attempt. A write that was not applied then is settled
-// separately, so that it delays no other (A4). If a call was refused because of all its commits
-// together, they wait for another turn, at most half of them for one call. So a limit that the
-// server has lowered costs only a few more calls, and a commit that is refused alone affects no
-// other.
+// A call carries only a write's first attempt. If the write is not applied, it is settled
+// separately, so that it delays no other (A4). If a call is refused because of all its commits
+// together, they wait for another turn, with at most half of them in one call. A limit that the
+// server has lowered therefore costs only a few more calls. A commit that is refused alone affects
+// no other.
 type outbox struct {
 	e *Elector
 
@@ -32,17 +32,17 @@ type outbox struct {
 	longest time.Duration // recent longest time of a call
 }
 
-// A turn is a lease whose next write waits. A lease has at most one.
+// A turn is a lease whose next write waits. Each lease has at most one turn.
 type turn struct {
 	lease *Lease
 	most  int // see pending
 }
 
-// overdueAfter is the multiple of the usual time after which the next call no longer waits for
-// this one. One shard's row may be locked, or a server silent.
+// overdueAfter is the multiple of the usual time after which the next call no longer waits for this
+// one. A shard's row may be locked, or a server may be silent.
 const overdueAfter = 4
 
-// ready queues a lease that has commits to send. p is the first.
+// ready queues a lease that has commits to send. p is the first of them.
 func (o *outbox) ready(l *Lease, p *pending) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,7 +50,7 @@ func (o *outbox) ready(l *Lease, p *pending) {
 	o.start()
 }
 
-// start adds a sender if the limit allows. o.mu is held.
+// start adds a sender if the limit allows. The caller holds o.mu.
 func (o *outbox) start() {
 	if o.calls < max(1, o.e.info.Limits.CommitCalls) {
 		o.calls++
@@ -95,8 +95,9 @@ func (o *outbox) next() (batch []*delivery, commits int) {
 	return batch, commits
 }
 
-// take removes and returns the first waiting turn of session s, or of any session if s is nil,
-// whose commits may go with others more. If no turn waits and s is nil, it ends the sender.
+// take removes and returns the first waiting turn of session s whose commits may be sent with
+// others more. If s is nil, the turn may be of any session. If no turn waits and s is nil, it ends
+// the sender.
 func (o *outbox) take(s driver.Session, others int) turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -116,8 +117,8 @@ func (o *outbox) take(s driver.Session, others int) turn {
 	return turn{}
 }
 
-// call sends the writes, and reports whether the sender continues. It does not if it was overdue,
-// because another sender has replaced it.
+// call sends the writes, and reports whether the sender continues. If the call was overdue, the
+// sender does not continue, because another sender has replaced it.
 func (o *outbox) call(batch []*delivery, commits int) bool {
 	writes := make([]driver.Write, len(batch))
 	for i, d := range batch {
@@ -173,8 +174,8 @@ func (o *outbox) again(l *Lease) {
 	c.idle.wake()
 }
 
-// commitCall makes one Session.Commit. If the error is nil, there is a result for each write.
-// from are the contexts of its callers, if hooks need them.
+// commitCall makes one call to Session.Commit. If the error is nil, there is a result for each
+// write. from are the contexts of its callers, if hooks need them.
 func (e *Elector) commitCall(
 	limit time.Duration, s driver.Session, writes []driver.Write, from []context.Context,
 ) ([]driver.CommitResult, error) {
@@ -230,11 +231,11 @@ func (o *outbox) learn(took time.Duration) {
 	o.longest = max(took, o.longest-o.longest/16)
 }
 
-// patience returns how long a call may go unanswered before its writes are sent again. It is half
-// a second, or eight times the recent longest time, up to the larger of half the TTL and a
-// second. It is short because a repeated commit does no harm, so that a write lost with a server
-// does not delay the shard. It doubles every four attempts, for writes that take longer than any
-// before.
+// patience returns how long a call may go unanswered before its writes are sent again. It is half a
+// second, or eight times the longest recent time, up to the larger of half the TTL and a second.
+// Because a repeated commit is harmless, the time can be short. A write lost with a server then
+// does not delay the shard. The time doubles every four attempts, for writes that take longer than
+// any earlier one.
 func (o *outbox) patience(ttl time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -22,9 +22,9 @@ type run struct {
 	state  LeaseState
 	stuck  time.Time     // when its state became LeaseStuck
 	asked  fsm.Instant   // when its handler was asked to stop, or 0
-	end    *fsm.Effect   // how it was settled; nil before
+	end    *fsm.Effect   // how it was settled; nil until then
 	again  bool          // contend for the shard again once settled, because an operator's rule ended the lease
-	wait   time.Duration // before it is claimed again, so that another member can claim it
+	wait   time.Duration // wait before claiming it again, so that another member can claim it
 
 	settled bool   // its handler returned and its commits are settled
 	joined  signal // wakes when the lease's goroutine ends
@@ -34,7 +34,7 @@ type run struct {
 	watchdog, overdue *time.Timer
 }
 
-// grant starts a lease. The machine has settled the one before (S11).
+// grant starts a lease. The machine has settled the previous lease (S11).
 func (e *Elector) grant(eff *fsm.Effect) {
 	f := eff.Fence
 	r := &run{
@@ -58,12 +58,12 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	go e.serve(r, eff.HeadKnown)
 }
 
-// slowHooks is the longest time for which a handler waits until hooks and the log have its
-// lease's grant.
+// slowHooks is the longest time that a handler waits for hooks and the log to receive its lease's
+// grant.
 const slowHooks = 10 * time.Millisecond
 
-// takenOver returns an error that names the session from which a shard was taken over, or nil
-// without one.
+// takenOver returns an error that names the session from which a shard was taken over, or nil if it
+// was not taken over.
 func takenOver(from SessionID) error {
 	if from == "" {
 		return nil
@@ -71,8 +71,8 @@ func takenOver(from SessionID) error {
 	return fmt.Errorf("taken over from session %s, which ended", from)
 }
 
-// serve is a lease's goroutine. If the handler ends the goroutine (runtime.Goexit), that counts
-// as an error.
+// serve runs in a lease's goroutine. If the handler ends the goroutine (runtime.Goexit), this
+// counts as an error.
 func (e *Elector) serve(r *run, headKnown bool) {
 	var began time.Time
 	var err error
@@ -93,7 +93,7 @@ func (e *Elector) serve(r *run, headKnown bool) {
 		err = e.readHead(r)
 	}
 	if err == nil && e.begin(r) {
-		select { // the log has the grant before the handler's own lines
+		select { // the grant is logged before the handler's own lines
 		case <-r.told:
 		case <-time.After(slowHooks):
 		}
@@ -102,9 +102,9 @@ func (e *Elector) serve(r *run, headKnown bool) {
 	}
 }
 
-// readHead reads the shard's head, which no earlier lease can move any longer. A silent server
-// costs half a TTL, as in a claim (C4). readHead stops with the run. If the head is damaged,
-// nothing could be committed, so it returns an error and the lease is given back (D1).
+// readHead reads the shard's head, which an earlier lease can no longer move. A silent server costs
+// half a TTL, as in a claim (C4). readHead stops with the run. If the head is damaged, nothing can
+// be committed. readHead then returns an error, and the lease is given back (D1).
 func (e *Elector) readHead(r *run) error {
 	limit := min(e.o.TTL/2, e.o.CallTimeout)
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
@@ -169,7 +169,7 @@ func (e *Elector) watch(r *run) {
 	e.drainQueue()
 }
 
-// askToStop ends the handler's context. Later causes change nothing.
+// askToStop ends the handler's context. Later causes have no effect.
 func (e *Elector) askToStop(r *run, cause error) {
 	switch r.state {
 	case LeaseStarting:
@@ -311,8 +311,8 @@ func (e *Elector) awaitJoin(r *run) {
 	<-joined
 }
 
-// handedOver returns nil if the lease of a run that awaitOver returned went to session to, and
-// otherwise the reason.
+// handedOver returns nil if the run's lease went to session to, and otherwise the reason why not.
+// It is called after awaitOver.
 func (r *run) handedOver(to SessionID) error {
 	if r.end == nil { // Run has ended
 		return r.lease.Err()

@@ -17,14 +17,14 @@ type outcome struct {
 	versions []driver.Version
 	err      error
 	last     bool           // nothing can be sent after it, because it was fenced or the next number is unknown
-	number   driver.WriteNo // number of the last attempt; 0 if the first one's
+	number   driver.WriteNo // number of the last attempt; 0 if still that of the first
 }
 
-// settle repeats one write, whose first attempt was answered with res and err, until its outcome
-// is known. From the first attempt with an unknown outcome, the number and the nonce stay the
-// same, so that the write is applied at most once (F1) and found again (S15). The attempts end at
-// most two call time-outs after the lease: of the attempt in progress, and for finding the
-// outcome.
+// settle repeats one write, whose first attempt was answered with res and err, until its outcome is
+// known. From the first attempt with an unknown outcome on, the number and the nonce stay the same.
+// The write is thus applied at most once (F1), and can be found again (S15). The attempts end at
+// most two call time-outs after the lease. One is for the attempt in progress, the other for
+// finding the outcome.
 func (l *Lease) settle(
 	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
 ) (out outcome) {
@@ -76,7 +76,7 @@ func (l *Lease) settle(
 	}
 }
 
-// fencedOut returns the outcome of a write that the store refused by its fence.
+// fencedOut returns the outcome of a write that the store refused because of its fence.
 func (l *Lease) fencedOut(err error) outcome {
 	var current driver.Owner
 	var f *driver.FencedError
@@ -97,15 +97,15 @@ func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced
 		return outcome{err: l.unknown(err), last: true}
 	}
 	if page.Head.Number < w.Number {
-		return refused // and it can no longer be applied
+		return refused // the write can no longer be applied
 	}
 	out := l.lookUp(r, w, base, page.Head, fenced)
 	out.last = true
 	return out
 }
 
-// lookUp decides by head, which is at or past the write, and by the log, whether the write was
-// applied. A write without an entry that others followed cannot be found.
+// lookUp uses the log and head, which is at or past the write, to decide whether the write was
+// applied. If a write has no entry and others followed it, lookUp cannot find it.
 func (l *Lease) lookUp(r *retrier, w driver.Write, base, head driver.Head, refusal error) outcome {
 	if isMine(head, w) {
 		return outcome{head: head}
@@ -168,8 +168,8 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	return results[0], results[0].Err
 }
 
-// limit returns the time-out of the next call: patience, at most a call time-out, and not past
-// endBy.
+// limit returns the time-out of the next call: its patience, but at most a call time-out, and not
+// past endBy.
 func (r *retrier) limit() time.Duration {
 	e := r.l.e
 	d := min(e.o.CallTimeout, e.commits.patience(e.o.TTL)<<min(r.n/4, 10))
@@ -194,8 +194,8 @@ func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 	}
 }
 
-// wait backs off before the next attempt, and reports whether there may be one. While the lease
-// is valid, there always may be one. After that it continues only to find the outcome of a write
+// wait backs off before the next attempt, and reports whether there may be one. While the lease is
+// valid, there always may be one. After that, attempts continue only to find the outcome of a write
 // that was sent, for one more call time-out.
 func (r *retrier) wait(sent bool) bool {
 	e := r.l.e

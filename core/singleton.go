@@ -11,15 +11,15 @@ import (
 
 var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function that does the work", ErrInvalid)
 
-// RunSingleton runs h on at most one member of the namespace at a time, until h has done its
-// work. If h returns nil before its context ended, RunSingleton gives the shard back and returns
-// nil. If h returns an error or loses its lease, all members contend for the shard again. After
-// an error this member first waits for a back-off.
+// RunSingleton runs h on at most one member of the namespace at a time, until h has done its work.
+// If h returns nil before its context has ended, RunSingleton gives the shard back and returns nil.
+// If h returns an error or loses its lease, all members contend for the shard again. After an
+// error, this member waits for a back-off first.
 //
-// If ctx ends first, RunSingleton asks h to stop and gives the shard back. The error is then
-// ctx's, joined with the last error of h, if any, and with Run's if something could not be given
-// back. If b is closed first, the error matches ErrClosed. The caller closes b. The RunSingleton
-// of other members continues: each member keeps running h until its own call of h returns nil.
+// If ctx ends first, RunSingleton asks h to stop and gives the shard back. It returns ctx's error,
+// joined with the last error of h, if any. If something could not be given back, it also joins
+// Run's error. If b is closed first, the error matches ErrClosed. The caller closes b. RunSingleton
+// continues in the other members: each member keeps running h until its own call of h returns nil.
 // [RunOnce] is for work that one member does for all.
 //
 // If an argument is invalid, the error matches ErrInvalid and nothing is done.

@@ -15,7 +15,7 @@ import (
 // Counting them separately keeps a rebalance from hiding a crash.
 const maxMoves = 64
 
-// snapshots makes Views on demand, so that ten thousand changes cost nothing without a caller.
+// snapshots makes Views on demand, so that changes cost nothing if no caller needs a View.
 // Elector.mu guards all fields but last.
 type snapshots struct {
 	gen     uint64 // generation of the state
@@ -32,7 +32,7 @@ func (s *snapshots) bump() {
 	s.changed.wake()
 }
 
-// ring has the newest moves, up to maxMoves.
+// ring contains the newest moves, up to maxMoves.
 type ring struct {
 	moves []numberedMove
 	next  int
@@ -104,7 +104,7 @@ func (e *Elector) View() *View {
 	return v
 }
 
-// copyState copies the state that a View shows. e.mu is held.
+// copyState copies the state that a View shows. The caller holds e.mu.
 func (e *Elector) copyState() (*View, []driver.ShardState) {
 	v := &View{
 		Node: e.o.Node, Session: e.m.Session(), Trusted: e.m.Trusted(e.clk.now()), Err: e.halted,
@@ -121,9 +121,9 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	return v, e.m.AppendShards(nil)
 }
 
-// WaitView waits for a snapshot that is newer than after, and returns it. A nil after means any
-// snapshot. Changes in between are merged. The error is ctx's, or matches ErrStopped if Run has
-// ended and there will be no newer snapshot.
+// WaitView waits for a snapshot that is newer than after, and returns it. If after is nil, any
+// snapshot will do. Changes in between are merged. If Run has ended and there will be no newer
+// snapshot, the error matches ErrStopped. Otherwise, it is ctx's error.
 func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	for {
 		e.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// feed gives the machine one input and carries out the effects. It never waits.
+// feed passes one input to the machine and carries out the effects. It never waits.
 func (e *Elector) feed(in fsm.Input) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -18,7 +18,7 @@ func (e *Elector) feed(in fsm.Input) {
 	e.drainQueue()
 }
 
-// drainQueue steps the machine through the queue. e.mu is held.
+// drainQueue steps the machine through the queue. The caller holds e.mu.
 func (e *Elector) drainQueue() {
 	e.clk.sample()
 	e.note.step(true)
@@ -35,8 +35,9 @@ func (e *Elector) drainQueue() {
 			e.do(&effects[i])
 		}
 		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil && !e.reading {
-			// The pending Observe was sent before we joined. It requests no heartbeats and may
-			// already have reported us, so nothing else would end it unless it reads in full.
+			// The pending Observe was sent before this member joined. It requests no heartbeats and
+			// may already have reported this member. Unless it reads in full, nothing else would
+			// end it.
 			e.observing()
 		}
 		if in.Kind == fsm.InObserved && in.View != nil {
@@ -121,7 +122,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 	return false
 }
 
-// do carries out one effect. e.mu is held.
+// do carries out one effect. The caller holds e.mu.
 func (e *Elector) do(eff *fsm.Effect) {
 	switch eff.Kind {
 	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffUpdate, fsm.EffRead,
@@ -178,7 +179,7 @@ func (e *Elector) event(eff *fsm.Effect) {
 		delete(e.sessions, eff.Session)
 	case fsm.EventCloseFailed:
 		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
-	default: // the others are only passed on
+	default: // the other effects are only passed on
 	}
 	if kind, ok := sessionEvent(eff.Event); ok {
 		err := eff.Err

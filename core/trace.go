@@ -43,7 +43,7 @@ func (e *Elector) newTrace(cfg *fsm.Config) {
 	e.b = &wire{Backend: e.b, clk: e.clk, log: e.traced}
 }
 
-// startTrace starts writing. e.mu is held.
+// startTrace starts writing. The caller holds e.mu.
 func (e *Elector) startTrace() error {
 	if e.traced == nil {
 		return nil
@@ -51,21 +51,21 @@ func (e *Elector) startTrace() error {
 	return e.traced.Start(e.m.Config().HostLock)
 }
 
-// endTrace writes the rest. If the disk hangs, it gives up after the drain budget.
+// endTrace writes the remaining records. If the disk hangs, it gives up after the drain budget.
 func (e *Elector) endTrace() {
 	if e.traced != nil {
 		e.traced.Close(e.o.DrainBudget)
 	}
 }
 
-// toTrace has the leases with acknowledged commits that are not traced yet.
+// toTrace lists the leases with acknowledged commits that have not been traced yet.
 type toTrace struct {
 	mu     sync.Mutex // locked after committer.mu
 	leases []*Lease
 }
 
-// traceOutcome records a commit that was acknowledged or is in doubt. One trace record covers
-// many commits: it is written once a second, or at the end of the lease. committer.mu is held.
+// traceOutcome records a commit that was acknowledged or is in doubt. One trace record covers many
+// commits: it is written once a second, or at the end of the lease. The caller holds committer.mu.
 func (d *delivery) traceOutcome(out *outcome) {
 	l := d.l
 	c := &l.commits
@@ -108,7 +108,7 @@ func (l *Lease) traceAcks() {
 	l.commits.traceAcks(l)
 }
 
-// traceAcks is Lease.traceAcks, with c.mu held.
+// traceAcks does the work of Lease.traceAcks. The caller holds c.mu.
 func (c *committer) traceAcks(l *Lease) {
 	if c.untraced.From != 0 {
 		l.e.traced.Acked(c.untraced)
@@ -116,7 +116,7 @@ func (c *committer) traceAcks(l *Lease) {
 	c.untraced = trace.Acks{}
 }
 
-// traceBegun records that the lease's handler is called. e.mu is held.
+// traceBegun records that the lease's handler is called. The caller holds e.mu.
 func (l *Lease) traceBegun() {
 	if l.e.traced != nil {
 		head := l.Head()
@@ -124,8 +124,8 @@ func (l *Lease) traceBegun() {
 	}
 }
 
-// traceEnded records that the lease was revoked, and whether the application still finds it
-// valid. e.mu is held.
+// traceEnded records that the lease was revoked, and whether the application still finds it valid.
+// The caller holds e.mu.
 func (l *Lease) traceEnded() {
 	if l.e.traced != nil {
 		l.e.traced.Told(&trace.Lease{Fence: l.fence, Is: trace.LeaseEnded, Until: fsm.Instant(l.trust.until.Load()),
@@ -133,8 +133,8 @@ func (l *Lease) traceEnded() {
 	}
 }
 
-// traceJoined records that the lease's handler has returned and its commits are settled. e.mu is
-// held.
+// traceJoined records that the lease's handler has returned and its commits are settled. The caller
+// holds e.mu.
 func (l *Lease) traceJoined() {
 	if l.e.traced != nil {
 		l.traceAcks()

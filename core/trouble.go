@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// probeLock is the lock under which a member whose commits are denied tries one.
+	// probeLock is the lock under which a member whose commits are denied tries a commit.
 	probeLock  ShardID = driver.LockPrefix + "_probe"
 	deniedWhy          = "the store denies its commits"
 	maxTrouble         = 2 * maxReason // bytes that are published
 )
 
-// trouble has this member's problems that an operator must fix: calls that the store refuses
+// trouble contains this member's problems that an operator must fix: calls that the store refuses
 // (C18), and stuck handlers.
 type trouble struct {
 	wake   chan struct{}
@@ -43,12 +43,13 @@ type trouble struct {
 	unfit        string // Options.Eligible's reason
 }
 
-// refusal describes a kind of call that the store has refused since then without a success.
+// refusal describes a kind of call that the store has refused, without a success, since the time
+// since.
 type refusal struct {
 	since, last time.Time
 	denied      bool
 	err         error
-	text        string // set once the refusal has lasted
+	text        string // set once the refusal has lasted long enough
 }
 
 // heed records the result of a call, or of its items if all failed. It ignores an error that does
@@ -78,14 +79,14 @@ func (e *Elector) heed(kind string, err error) {
 	poke(t.wake)
 }
 
-// outdated reports whether a refusal is too old to count: no such call ended for two back-offs
+// outdated reports whether a refusal is too old to count: no such call has ended for two back-offs
 // and a TTL.
 func (e *Elector) outdated(r *refusal, now time.Time) bool {
 	return now.Sub(r.last) >= 2*e.o.BackoffMax+e.o.TTL
 }
 
-// watchTrouble weighs the troubles while there are any, often enough that each is logged within a
-// TTL.
+// watchTrouble weighs the troubles while there are any. It does so often enough that each is logged
+// within a TTL.
 func (e *Elector) watchTrouble(ctx context.Context) {
 	look := time.NewTicker(e.o.TTL / 6)
 	defer look.Stop()
@@ -174,7 +175,7 @@ func (e *Elector) weigh(now time.Time) bool {
 	return len(t.refusals) > 0
 }
 
-// probe is a handler that tries each kind of operation once. heed gets the results.
+// probe is a handler that tries each kind of operation once. heed receives the results.
 func (e *Elector) probe(ctx context.Context, l *Lease) error {
 	if c, err := l.Commit(ctx, Put("probe", nil), Op{Kind: driver.OpAppend}); err == nil {
 		_, _ = l.Commit(ctx, Delete("probe"), Trim(c.Last))

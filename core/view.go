@@ -11,22 +11,22 @@ import (
 )
 
 // View is a snapshot of a namespace as one member knows it. It never changes and is safe for
-// concurrent use; callers must not modify its slices. It is as old as the last news from the
-// store. It informs; only a lease authorises work.
+// concurrent use; callers must not modify its slices. It is as old as the last news from the store.
+// It only informs; only a lease authorises work.
 type View struct {
 	Node    string    // this member's label
-	Session SessionID // this member's session; empty before it joined, and while it joins again
+	Session SessionID // this member's session; empty before it has joined and while it rejoins
 	Trusted bool      // the session was trusted when the snapshot was made
 	Err     error     // if not nil: the member is halted, and nothing is granted (ErrStoreChanged)
 	// Ineligible is the reason why this member is not eligible (Options.Eligible); empty if it is
-	// eligible. For other members see Member.Ineligible.
+	// eligible. For other members, see Member.Ineligible.
 	Ineligible string
 	// Trouble describes this member's problems that an operator must fix: calls that the store
-	// refuses, or a stuck handler. For other members see Member.Trouble.
+	// refuses, or a stuck handler. For other members, see Member.Trouble.
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
 	Stopped bool // Run is handing everything back, or has ended
-	// CertificateEnd is the end of the newest client certificate to the store; zero without one.
+	// CertificateEnd is when the newest client certificate for the store expires; zero without one.
 	CertificateEnd time.Time
 
 	Members   []Member    // live members, this one included, by node and session
@@ -40,9 +40,9 @@ type View struct {
 	// nil until the member knows whether there are any.
 	Rules []control.Rule
 
-	// Damaged lists, by key, up to 64 records of the store that cannot be read, of the last two
-	// Options.Resync and at least 2 min. DamagedTotal counts all found since the start, listed or
-	// not.
+	// Damaged lists, by key, up to 64 records in the store that cannot be read. It covers the last
+	// two Options.Resync, and at least 2 min. DamagedTotal counts all that were found since the
+	// start, listed or not.
 	Damaged      []*DamagedError
 	DamagedTotal int
 
@@ -56,9 +56,10 @@ type Ownership struct {
 	Token   Token     // of the last lease
 	Node    string    // label of the owner; empty if no live member owns the shard
 
-	// Aside is why the shard should have no owner, such as a quarantine; empty if it should have one.
+	// Aside is why the shard should have no owner, such as a quarantine. It is empty if the shard
+	// should have an owner.
 	Aside string
-	// AsideUntil is when it should have an owner again; zero if never.
+	// AsideUntil is when the shard should have an owner again; zero if never.
 	AsideUntil time.Time
 }
 
@@ -71,12 +72,12 @@ type Ownership struct {
 //	revoked -> stuck        the handler does not return
 //	held ... stuck -> returned
 //
-// Then the store is asked, and the lease disappears.
+// The Elector then calls the store, and the lease disappears.
 type LeaseState string
 
 // The states of a lease, in their order.
 const (
-	LeaseStarting LeaseState = "starting" // granted; its handler was not called yet
+	LeaseStarting LeaseState = "starting" // granted; its handler has not been called yet
 	LeaseHeld     LeaseState = "held"     // its handler runs
 	LeaseDraining LeaseState = "draining" // its handler was asked to stop
 	LeaseRevoked  LeaseState = "revoked"  // may not be used; its handler still runs
@@ -89,7 +90,7 @@ func (s LeaseState) usable() bool {
 	return s == LeaseStarting || s == LeaseHeld || s == LeaseDraining
 }
 
-// running reports whether the handler was called and has not returned.
+// running reports whether the handler has been called and has not returned.
 func (s LeaseState) running() bool { return s != LeaseStarting && s != LeaseReturned }
 
 // LeaseInfo describes one of this member's leases.
@@ -111,7 +112,7 @@ const (
 	MoveBack    MoveKind = "given back" // its handler has returned Err
 )
 
-// Move is something that happened to one of this member's leases.
+// Move is a change of one of this member's leases.
 type Move struct {
 	At    time.Time
 	Fence Fence
@@ -119,8 +120,8 @@ type Move struct {
 	Err   error
 }
 
-// Owner returns a shard's entry. ok is false if the shard was neither seen nor wanted. If Node is
-// empty, no live member owns the shard.
+// Owner returns the view's entry for a shard. ok is false if the shard was neither seen nor wanted.
+// If Node is empty, no live member owns the shard.
 func (v *View) Owner(shard string) (o Ownership, ok bool) {
 	i, ok := slices.BinarySearchFunc(v.Shards, shard, func(o Ownership, s string) int { return cmp.Compare(o.Shard, s) })
 	if !ok {
@@ -129,7 +130,8 @@ func (v *View) Owner(shard string) (o Ownership, ok bool) {
 	return v.Shards[i], true
 }
 
-// Member returns the member with the given session. ok is false if it does not live.
+// Member returns the member with the given session. ok is false if there is no live member with
+// this session.
 func (v *View) Member(id SessionID) (m Member, ok bool) {
 	for i := range v.Members {
 		if v.Members[i].Session == id {
@@ -140,14 +142,15 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 }
 
 // Unowned returns the number of shards that should be served but are not. Such a shard has no
-// owner, its owner does not live or is in Silent, or its owner is this member while it is not
-// trusted. Shards whose name begins with "_" count as reserved. Tenure uses them, for example for
-// the assigner, and they stay without an owner when the last member that uses them leaves. Free
-// locks and shards that are set aside do not count.
+// owner, or an owner that is not alive or is in Silent. Its owner may also be this member while
+// this member is not trusted. Shards whose names begin with "_" count as reserved. Tenure uses
+// them, for example for the assigner. They stay without an owner when the last member that uses
+// them leaves. Free locks and shards that are set aside do not count.
 //
-// In a namespace of up to 17 members each member sees the silence of all others. In a larger one
-// it sees the silence of its three predecessors, so that some member sees each. A member that is
-// not trusted sees no silence. If no member is trusted, each counts only its own shards.
+// In a namespace of up to 17 members, each member sees the silence of all others. In a larger
+// namespace, it sees the silence of its three predecessors, so that at least one member sees each
+// silence. A member that is not trusted sees no silence. If no member is trusted, each counts only
+// its own shards.
 func (v *View) Unowned() (shards, reserved int) {
 	serves := v.Trusted && v.Err == nil
 	for i := range v.Shards {
@@ -164,7 +167,7 @@ func (v *View) Unowned() (shards, reserved int) {
 	return shards, reserved
 }
 
-// Quarantined returns the number of shards that are set aside for a time. Tenure withholds them
+// Quarantined returns the number of shards that are temporarily set aside. Tenure withholds them
 // from all members because their owners keep dying.
 func (v *View) Quarantined() (n int) {
 	for i := range v.Shards {
@@ -188,7 +191,7 @@ func (v *View) Troubled() (n int) {
 	return n
 }
 
-// Stuck returns the shards whose handler did not return in time.
+// Stuck returns the shards whose handlers did not return in time.
 func (v *View) Stuck() []string {
 	var s []string
 	for _, l := range v.Leases {

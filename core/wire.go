@@ -9,8 +9,8 @@ import (
 )
 
 // wire is the backend of an Elector that writes a trace. It records each call as it reaches the
-// backend, and the backend's answer. So the trace shows a runner that makes another call than its
-// machine requested, or gives the machine another answer.
+// backend, and the backend's answer. The trace therefore shows if a runner makes a different call
+// from the one that its machine requested, or gives the machine a different answer.
 type wire struct {
 	driver.Backend
 	clk *clock
@@ -20,7 +20,8 @@ type wire struct {
 // callKey is the key of the machine's call in a context.
 type callKey struct{}
 
-// forCall returns the context of a call of the machine, from which wire learns the call.
+// forCall returns the context of a call that the machine requested. From this context, wire learns
+// which call it is.
 func (e *Elector) forCall(ctx context.Context, id fsm.CallID) context.Context {
 	if e.traced == nil {
 		return ctx
@@ -28,7 +29,7 @@ func (e *Elector) forCall(ctx context.Context, id fsm.CallID) context.Context {
 	return context.WithValue(ctx, callKey{}, id)
 }
 
-// answered records a call if the machine made it.
+// answered records a call if the machine requested it.
 func (w *wire) answered(ctx context.Context, sent fsm.Instant, eff fsm.Effect, in fsm.Input) {
 	id, ok := ctx.Value(callKey{}).(fsm.CallID)
 	if in.Call = id; ok {

@@ -55,22 +55,22 @@ func (l *Ledger) keep() {
 	}
 }
 
-// trim removes the effects that ended more than Keep ago, oldest first, and returns the time of the
-// next trim. Effects that ended later are kept longer.
+// trim removes the effects that ended more than Keep ago, oldest first. It returns the time of the
+// next trim.
 func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	for more := true; more && !l.stopped(); {
-		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce, 1) // their values are empty
+		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce, 1) // the values are empty
 		if err != nil {
 			return time.Time{}, err
 		}
 		next, more = at.Add(l.o.Keep), len(items) == trimAtOnce
-		var ended []*entry // one entry for each effect: an item that stayed would remove the record of a later effect
+		var ended []*entry // one entry for each effect: an item left behind would remove a later effect's record
 		for i := range items {
 			seconds, key, _ := strings.Cut(strings.TrimPrefix(items[i].Key, endPrefix), "/")
 			s, err := strconv.ParseInt(seconds, 10, 64)
 			if until := time.Unix(s, 0).Add(l.o.Keep); err == nil && !until.Before(at) {
-				// After Keep at the latest, however far ahead the clock that wrote the time was. By
-				// the monotonic clock.
+				// By the monotonic clock, wait for Keep at most, however far ahead the clock was
+				// that wrote the time.
 				next, more = at.Add(min(until.Sub(at)+time.Second, l.o.Keep)), false
 				break
 			}
@@ -90,7 +90,7 @@ func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	return next, nil
 }
 
-// review starts decisions about open effects that are not attempted.
+// review starts decisions on open effects that are not being attempted.
 func (l *Ledger) review(open []Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *Ledger) again() {
 	l.review(open)
 }
 
-// obey reviews the effects about which there are new rules.
+// obey reviews the effects that new rules decide.
 func (l *Ledger) obey() {
 	obeyed := make(map[string]control.Rule) // the current rules that were looked at
 	var open []Effect
@@ -152,12 +152,12 @@ func (l *Ledger) obey() {
 	l.review(open)
 }
 
-// mine reports whether a rule is about an effect of this shard.
+// mine reports whether a rule concerns an effect of this shard.
 func (l *Ledger) mine(r *control.Rule) bool {
 	return r.Kind == control.Resolve && r.Shards == l.lease.Shard() && r.Active(time.Now())
 }
 
-// byHand returns the rule that decides about an effect in its current state, or nil.
+// byHand returns the rule that decides on an effect in its current state, or nil.
 func (l *Ledger) byHand(e Effect) *control.Rule {
 	for _, r := range l.o.Rules() {
 		if l.mine(&r) && r.Effect == e.Key && r.Began.Equal(e.Began) && r.Repeats == e.Repeats {
@@ -181,7 +181,7 @@ func decision(r *control.Rule) Decision {
 	return d
 }
 
-// revisit decides about an effect that was left open.
+// revisit decides on an effect that was left open.
 func (l *Ledger) revisit(f *flight) outcome {
 	e, err := l.record(l.lease.Context(), f.key)
 	switch {

@@ -24,7 +24,7 @@ type Ledger struct {
 
 	places  chan struct{} // one for each effect that is attempted or decided
 	closing chan struct{}
-	failed  atomic.Bool    // something failed that is tried again, since keep last looked
+	failed  atomic.Bool    // since keep last looked, something failed that must be tried again
 	flown   sync.WaitGroup // flights, and the goroutine that starts those of Open
 	kept    sync.WaitGroup // keep
 
@@ -38,14 +38,15 @@ type Ledger struct {
 	later   map[string]late // open effects to look at again
 }
 
-// late is an effect whose outcome could not be written. The zero late is to be decided again,
-// because Resolve failed or the outcome is unknown.
+// late is an effect whose outcome could not be written. The zero late means that the effect must be
+// decided again, because Resolve failed or the outcome is unknown.
 type late struct {
 	e     Effect
 	cause error // the error of fn
 }
 
-// flight is an effect that one goroutine attempts or decides, with the calls that wait for it.
+// flight is an effect that one goroutine attempts or decides, together with the calls that wait for
+// it.
 type flight struct {
 	ledger *Ledger
 	key    string
@@ -53,7 +54,7 @@ type flight struct {
 	ctx    context.Context // of the Do that began it, for its values
 
 	met     *Effect       // the open effect at the last call of fn or Resolve; used by its goroutine only
-	waiters int           // under Ledger.mu, as begun
+	waiters int           // guarded by Ledger.mu, like begun
 	begun   bool          // it has its place, or was dropped
 	dropped chan struct{} // closed when the last waiter left before it had begun
 	on      []*flight     // the flights that its function waits for
@@ -65,17 +66,19 @@ type flight struct {
 type outcome struct {
 	result []byte
 	err    error
-	again  bool // the next Do attempts it, by a decision
+	again  bool // a decision lets the next Do attempt it
 }
 
-// Open makes a Ledger on a lease, at the beginning of its handler. It reads the list of effects
-// that former leaders left open, in one read. In the background it then reads the record of each
-// and, if Options.Resolve is set, decides about it. A Do with its key waits for the decision. A
-// lease has one Ledger at a time. ctx is the handler's, and limits Open only.
+// Open returns a Ledger for a lease. The lease's handler calls it when it begins. Open lists the
+// effects that former leaders left open, in one read. In the background, the Ledger then reads the
+// record of each and, if Options.Resolve is set, decides on it. A Do with the same key waits for
+// the decision. A lease has one Ledger at a time. ctx is the handler's context, and limits Open
+// only.
 //
-// The error matches core.ErrInvalid for options outside their limits, and for a Scope that names a
-// shard of a keyspace. It also does for a lock's lease (package lock), because effects outlast it.
-// It matches core.ErrLost if the lease is over. Otherwise the store could not be read.
+// The error matches core.ErrInvalid if options are outside their limits, or if Scope names a shard
+// of a keyspace. It also matches core.ErrInvalid for a lock's lease (package lock), because effects
+// outlast such a lease. If the lease is over, the error matches core.ErrLost. Any other error means
+// that the store could not be read.
 func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if lease == nil {
 		return nil, invalid("the lease is nil: call Open in a handler")
@@ -110,7 +113,7 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	return l, nil
 }
 
-// awaitRules waits until the member has read the operators' rules, at most rulesWait. An effect
+// awaitRules waits until the member has read the operators' rules, for at most rulesWait. An effect
 // that a rule decides is neither passed to Resolve nor attempted again.
 func awaitRules(ctx context.Context, lease *core.Lease) {
 	ctx, cancel := context.WithTimeout(ctx, rulesWait)
@@ -121,10 +124,10 @@ func awaitRules(ctx context.Context, lease *core.Lease) {
 }
 
 // Close waits until no effect is in progress, and ends the background work. Effects that wait for a
-// turn or between two attempts begin no other attempt. Close returns when every fn and Resolve has
-// returned; their ctx ends after Deadline, and when the lease may not be used. The handler calls
-// Close before it returns, because the store refuses writes under a lease that was given back. A
-// second Close waits as well.
+// turn, or between two attempts, begin no further attempt. Close returns when every fn and Resolve
+// has returned. Their contexts end after Deadline, or when the lease may no longer be used. The
+// handler calls Close before it returns, because the store refuses writes under a lease that was
+// given back. A second Close waits as well.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	first := !l.closed
@@ -142,29 +145,28 @@ func (l *Ledger) Close() {
 	<-l.w.ended
 }
 
-// Do makes the effect key once, and returns its result. If it was made before, under this lease or
-// a former one, Do returns the stored result without calling fn. Calls with the same key share one
-// execution, by the fn of the first call.
+// Do makes the effect named key once, and returns its result. If the effect was made earlier, under
+// this lease or a former one, Do returns the stored result without calling fn. Concurrent calls
+// with the same key share one execution, which runs the first call's fn.
 //
 // Do writes the intent to the store, under the fence, calls fn, and writes the result before it
 // returns. Effects that run concurrently share these two writes. fn runs in its own goroutine. Its
-// context has the values of ctx, and ends after Options.Deadline and when the lease may not be
-// used. It does not end with ctx, which limits only the wait of this call. Do does not recover
-// panics of fn.
+// context carries the values of ctx, and ends after Options.Deadline, or when the lease may no
+// longer be used. It does not end with ctx, which limits only the wait of this call. Do does not
+// recover panics of fn.
 //
 // If fn calls Do with its context, that effect is nested: it waits for no turn
-// (Options.Concurrent), and begins even after Close was called. If it would wait for itself, the
-// error matches core.ErrInvalid.
+// (Options.Concurrent), and begins even after Close was called. If the effect would wait for
+// itself, the error matches core.ErrInvalid.
 //
 // The error matches
 //
-//   - ErrFailed: it did not happen, or was compensated, and is not attempted again.
+//   - ErrFailed: the effect did not happen, or was compensated, and is not attempted again.
 //   - ErrInDoubt: the outcome is unknown, or the result could not be written. While the lease is
-//     valid the ledger writes it later.
-//   - ErrNotKept: it happened; see ErrNotKept.
+//     valid, the ledger writes the result later.
+//   - ErrNotKept: the effect happened, but its result was not kept.
 //   - ErrFull, core.ErrInvalid, core.ErrClosed after Close: nothing happened.
-//   - core.ErrRetry: nothing happened; the same call may succeed later, here or at the next
-//     leader.
+//   - core.ErrRetry: nothing happened; the same call may succeed later, here or on the next leader.
 //   - core.ErrUnknown, with ctx's error: ctx ended while the effect was in progress.
 //   - core.ErrLost: the lease is over. If the error does not match ErrInDoubt, fn was not called.
 func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
@@ -240,12 +242,12 @@ func (f *flight) landed() bool {
 	}
 }
 
-// waits reports whether f is other, or waits for it. Ledger.mu is held.
+// waits reports whether f is other, or waits for it. The caller holds Ledger.mu.
 func (f *flight) waits(other *flight) bool {
 	return f == other || !f.landed() && slices.ContainsFunc(f.on, func(g *flight) bool { return g.waits(other) })
 }
 
-// newFlight registers a flight. l.mu is held.
+// newFlight registers a flight. The caller holds l.mu.
 func (l *Ledger) newFlight(key string) *flight {
 	f := &flight{ledger: l, key: key, ctx: context.Background(), dropped: make(chan struct{}), done: make(chan struct{})}
 	l.flights[key] = f
@@ -309,7 +311,7 @@ func (l *Ledger) fly(f *flight, nested bool) {
 	l.carry(f)
 }
 
-// carry makes or decides an effect. It also settles one whose function ends its goroutine
+// carry makes or decides an effect. It also settles an effect whose function ends its goroutine
 // (runtime.Goexit).
 func (l *Ledger) carry(f *flight) {
 	returned := false
@@ -356,10 +358,10 @@ func (l *Ledger) land(f *flight) {
 	close(f.done)
 }
 
-// Lookup returns an effect's state, in one read, or two if it may be in doubt. If the effect was
-// never begun, or is no longer kept, Lookup returns nil without an error. An idempotent consumer
-// calls it to learn whether a message is done. An effect of a former leader is InDoubt until it is
-// decided.
+// Lookup returns an effect's state. It costs one read, or two if the effect may be in doubt. If the
+// effect was never begun, or is no longer kept, Lookup returns nil without an error. An idempotent
+// consumer calls it to learn whether a message is done. A former leader's open effect is InDoubt
+// until it is decided.
 func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -375,9 +377,9 @@ func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	return e, err
 }
 
-// InDoubt returns the open effects that are not currently attempted, by key: at most the sum of
-// MaxInDoubt, Concurrent and the nested effects (see Do). If some records cannot be read, it
-// returns the others, and the error matches core.ErrDamaged.
+// InDoubt returns, by key, the open effects that are not currently being attempted. There are at
+// most as many as the sum of MaxInDoubt, Concurrent and the nested effects (see Do). If some
+// records cannot be read, InDoubt returns the others, and the error matches core.ErrDamaged.
 func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	all, err := l.open(ctx)
 	idle := make(map[string]*Effect)
@@ -398,8 +400,8 @@ func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	return doubts, err
 }
 
-// idling reports whether no call attempts an effect that was read as begun. It may have ended
-// since.
+// idling reports whether no call attempts an effect that was read as begun. The effect may have
+// ended since.
 func (l *Ledger) idling(e *Effect) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -407,8 +409,8 @@ func (l *Ledger) idling(e *Effect) bool {
 	return e.State == Begun && (f == nil || f.fn == nil)
 }
 
-// judge marks e as in doubt if its record still says begun, as it did before idling reported that
-// no call attempts it. An attempt that had ended by then would have replaced the record.
+// judge marks e as in doubt if its record has not changed since before idling reported that no call
+// attempts e. An attempt that had ended by then would have replaced the record.
 func (l *Ledger) judge(e, was *Effect) {
 	if was != nil && e.State == Begun && e.Token == was.Token && e.Repeats == was.Repeats && e.Began.Equal(was.Began) {
 		e.State, e.Reason = InDoubt, l.unended(e)
@@ -436,7 +438,7 @@ func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 	return &e, nil
 }
 
-// open reads the open effects. It returns nil only if it could not read them.
+// open reads the open effects. It returns a nil slice only if it could not read them.
 func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
 	items, err := l.lease.List(ctx, openPrefix, mostInDoubt+2*maxConcurrent, maxOpen)
 	if err != nil {
@@ -445,8 +447,8 @@ func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
 	return decodeAll(items, l.o.Scope)
 }
 
-// decodeAll decodes the index of open effects. It leaves out records that it cannot read, and the
-// error names the first three.
+// decodeAll decodes the index of open effects. It leaves out records that it cannot read. The error
+// names the first three of these.
 func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 	all := make([]Effect, 0, len(items))
 	var errs []error
@@ -463,10 +465,10 @@ func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 }
 
 // ReadOpen returns the effects of a shard that have not ended, by key, up to limit (1 to 10,000).
-// It is for tools: it needs no lease, and calls the store once. An effect that is Begun under a
-// token below that of the shard's current lease is in doubt. An effect of the current lease may be
-// in progress. If some records cannot be read, ReadOpen returns the others, and the error matches
-// core.ErrDamaged.
+// It is intended for tools: it needs no lease, and calls the store once. An effect that is Begun
+// under a token below that of the shard's current lease is in doubt. An effect of the current lease
+// may be in progress. If some records cannot be read, ReadOpen returns the others, and the error
+// matches core.ErrDamaged.
 func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]Effect, error) {
 	if limit < 1 || limit > mostInDoubt {
 		return nil, invalid("reading %d effects is outside 1 to %d", limit, mostInDoubt)

@@ -54,7 +54,7 @@ func (l *Ledger) make(f *flight) outcome {
 func (l *Ledger) meet(f *flight, e Effect) outcome {
 	later, again := l.takeLater(f.key)
 	switch {
-	case !e.State.Open(): // idle still has it if the reply to its last write was lost
+	case !e.State.Open(): // idle still lists it if the reply to its last write was lost
 		l.take(f.key)
 		return l.answer(e, nil)
 	case later.e.State == Repeat && f.fn != nil:
@@ -154,7 +154,7 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	}
 }
 
-// bounded returns the context of fn and of Resolve, with the values of ctx, and the flight.
+// bounded returns the context for fn and Resolve, which carries the values of ctx, and the flight.
 func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
 	ctx, timer := context.WithTimeout(ctx, l.o.Deadline)
@@ -194,8 +194,8 @@ func (l *Ledger) stopped() bool {
 	}
 }
 
-// decide returns the decision about an effect in doubt: Resolve's or, without Resolve, that of
-// Repeatable.
+// decide returns the decision about an effect in doubt. It comes from Resolve or, without Resolve,
+// from Repeatable.
 func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	if l.o.Resolve == nil {
 		if l.o.Repeatable {
@@ -215,7 +215,7 @@ func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 			switch d.State {
 			case Done, Failed, Repeat, InDoubt, "":
 				return d, nil
-			case Begun: // which decides nothing
+			case Begun: // Begun decides nothing
 			}
 			err = invalid("Resolve decided %.40q: use Done, Failed, Repeat or InDoubt", d.State)
 		}
@@ -257,11 +257,11 @@ func record(e Effect) []core.Op {
 	return []core.Op{core.Put(recordPrefix+e.Key, value), core.Delete(openPrefix + e.Key), core.Put(endKey(e), nil)}
 }
 
-// write writes the state of an effect and returns its outcome, with the result if it was done.
-// cause is fn's error. If the write fails, it is repeated later.
+// write writes the state of an effect and returns its outcome, with the result if the effect is
+// done. cause is fn's error. If the write fails, it is repeated later.
 func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	_, err := l.w.put("", record(e)...)
-	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server takes less than it said
+	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server accepts less now
 		less := e
 		less.Result, less.NotKept = nil, len(e.Result)
 		if _, err = l.w.put("", record(less)...); err == nil {
@@ -289,7 +289,7 @@ func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	}
 }
 
-// yield writes that nothing happened, and that the next Do attempts the effect.
+// yield records that nothing happened, and that the next Do will attempt the effect.
 func (l *Ledger) yield(e Effect, cause error) outcome {
 	e.undone = true
 	out := l.settle(e, Decision{State: Repeat, Reason: e.Reason}, cause)
@@ -335,14 +335,14 @@ func (l *Ledger) undecided(e Effect, err error) outcome {
 	l.later[e.Key] = late{}
 	l.mu.Unlock()
 	reason := clean("Resolve failed: " + err.Error())
-	if e.State == InDoubt && e.Token == l.lease.Token() && e.Reason == reason { // it is written, and was reported
+	if e.State == InDoubt && e.Token == l.lease.Token() && e.Reason == reason { // already written and reported
 		l.leave(e)
 		return outcome{err: &InDoubtError{Shard: l.lease.Shard(), Effect: e}}
 	}
 	return l.settle(e, Decision{Reason: reason}, nil)
 }
 
-// postpone records an effect for later: its outcome is then written if it is known, and decided
+// postpone records an effect for later. Its outcome is then written if it is known, and decided
 // otherwise.
 func (l *Ledger) postpone(e Effect, cause error) {
 	l.mu.Lock()

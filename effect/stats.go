@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
-// Stats counts the work of a process's ledgers, for metrics and the board. A process makes one and
-// gives it to all its ledgers (Options.Stats) and to packages tenureprom, tenureotel and
-// tenurehttp, which show it. The zero value works. Safe for concurrent use.
+// Stats counts the work of a process's ledgers, for metrics and the board. A process makes one
+// Stats and gives it to all its ledgers (Options.Stats). It also gives it to packages tenureprom,
+// tenureotel and tenurehttp, which show the counts. The zero value is ready to use. Stats is safe
+// for concurrent use.
 type Stats struct {
 	begun, done, failed, refused, retries, full atomic.Uint64
 
@@ -23,43 +24,44 @@ type Stats struct {
 	ledgers map[*Ledger]struct{} // open ledgers
 }
 
-// Counts has the counts of a Stats since it was made, and the number of effects that wait now. It
-// holds no key of an effect.
+// Counts contains the counts of a Stats since it was made, and the number of effects that wait now.
+// It contains no effect's key.
 type Counts struct {
 	// Begun is the number of new effects whose intent was written.
 	Begun uint64
-	// Done, Failed and Refused are the numbers of effects that ended. Refused counts errors marked
-	// by the function Refused; Failed counts all others that did not happen or were compensated.
+	// Done, Failed and Refused are the numbers of effects that ended. Refused counts effects whose
+	// error was marked by the function Refused. Failed counts all others that did not happen or
+	// were compensated.
 	Done, Failed, Refused uint64
-	// Retries is the number of calls of a Func after the first for its effect.
+	// Retries is the number of calls of a Func after the first call for its effect.
 	Retries uint64
-	// Full is the number of calls of Do that began nothing and returned ErrFull.
+	// Full is the number of calls to Do that began nothing and returned ErrFull.
 	Full uint64
 
-	// InDoubt counts the open effects that no call attempts, and that Resolve or the next Do
-	// decides. Unresolved counts the open effects that only a person decides. Both cover open
+	// InDoubt counts the open effects that no call attempts, and that Resolve or the next Do will
+	// decide. Unresolved counts the open effects that only a person can decide. Both cover open
 	// ledgers whose lease is valid.
 	InDoubt, Unresolved Waiting
-	// Shards has the shards with such effects, by name.
+	// Shards lists the shards with such effects, by name.
 	Shards []ShardCounts
 }
 
-// Waiting is a number of open effects.
+// Waiting describes a number of open effects.
 type Waiting struct {
 	Number int
-	// Oldest is when the oldest of them began, by the clock of the leader that began it. If there
-	// is no effect, it is zero.
+	// Oldest is when the oldest effect began, by the clock of the leader that began it. If there is
+	// no effect, Oldest is zero.
 	Oldest time.Time
 }
 
-// ShardCounts is the number of effects of a shard that wait. See Counts.
+// ShardCounts contains the numbers of a shard's waiting effects. See Counts.
 type ShardCounts struct {
 	Shard               string
 	InDoubt, Unresolved int
 }
 
 // Age returns the time since the oldest effect began. If there is no effect, or the leader's clock
-// is ahead, it is 0.
+// is ahead, Age returns 0.
 func (w Waiting) Age() time.Duration {
 	if w.Number == 0 {
 		return 0
@@ -74,8 +76,8 @@ func (w *Waiting) add(began time.Time) {
 	w.Number++
 }
 
-// Counts returns the current counts. It walks all effects that wait: at most Options.MaxInDoubt and
-// Concurrent of each ledger.
+// Counts returns the current counts. It walks all waiting effects: for each ledger, at most the sum
+// of Options.MaxInDoubt and Concurrent.
 func (s *Stats) Counts() Counts {
 	c := Counts{Begun: s.begun.Load(), Done: s.done.Load(), Failed: s.failed.Load(), Refused: s.refused.Load(),
 		Retries: s.retries.Load(), Full: s.full.Load()}
@@ -108,7 +110,7 @@ func (s *Stats) close(l *Ledger) {
 // idle is an open effect that no call attempts.
 type idle struct {
 	began  time.Time
-	person bool // neither Resolve nor the next Do decides about it
+	person bool // neither Resolve nor the next Do decides on it
 }
 
 // leave records that no call attempts an open effect.

@@ -11,19 +11,20 @@ import (
 
 const maxTake = 128 << 20 // largest total of the operations that Take returns, in bytes
 
-// Take returns the operations that bring the effects of a range along, for a sharding.Take. lease
-// is the lease of the shard that gets the range, and from is the shard that had it. has reports
-// whether an effect's key belongs to the range. Open effects stay open: the next Do decides, as
-// after a takeover.
+// Take returns the operations that transfer the effects of a range, for use in a sharding.Take.
+// lease is the lease of the shard that receives the range. The shard from had the range before. has
+// reports whether an effect's key belongs to the range. Open effects stay open: the next Do
+// decides, as it does after a takeover.
 //
 //	ops, err := effect.Take(ctx, backend, lease, from, func(key string) bool {
 //		return r.Has(keys.Of(strings.TrimPrefix(key, "pay/")))
 //	})
 //
-// Call Do inside Slice.Do of the key, so that the shard keeps the range until Do returns.
+// Call Do inside the Slice.Do of the effect's key, so that the shard keeps the range until Do
+// returns.
 //
-// Take reads the effects of both shards. If the range has effects of more than 128 MiB, the error
-// matches core.ErrTooLarge: set Options.Keep or MaxResult lower.
+// Take reads the effects of both shards. If the range's effects exceed 128 MiB, the error matches
+// core.ErrTooLarge. To avoid this, set Options.Keep or MaxResult lower.
 func Take(ctx context.Context, b core.Backend, lease *core.Lease, from string, has func(key string) bool) ([]core.Op, error) {
 	var ops []core.Op
 	taken, size := map[string]bool{}, 0
@@ -55,8 +56,8 @@ func Take(ctx context.Context, b core.Backend, lease *core.Lease, from string, h
 	if err != nil {
 		return nil, err
 	}
-	err = each(ours, has, func(record, index core.Op) (err error) { // left from an earlier time when this shard had the range
-		for _, op := range []core.Op{index, record} { // in this order: an index without its record would end a later effect
+	err = each(ours, has, func(record, index core.Op) (err error) { // left from an earlier ownership of the range
+		for _, op := range []core.Op{index, record} { // index first: without its record, it would end a later effect
 			if err == nil && !taken[op.Key] {
 				err = add(core.Delete(op.Key))
 			}
@@ -66,7 +67,7 @@ func Take(ctx context.Context, b core.Backend, lease *core.Lease, from string, h
 	return ops, err
 }
 
-// each calls do with the writes of each record that is in the range.
+// each calls do with the writes of each record in the range.
 func each(items []core.Item, has func(key string) bool, do func(record, index core.Op) error) error {
 	for i := range items {
 		if has(strings.TrimPrefix(items[i].Key, recordPrefix)) {
@@ -78,7 +79,7 @@ func each(items []core.Item, has func(key string) bool, do func(record, index co
 	return nil
 }
 
-// whole returns the writes of a record, and of its item in an index. A damaged record is listed as
+// whole returns the writes of a record and of its item in an index. It indexes a damaged record as
 // open.
 func whole(item *core.Item) (record, index core.Op) {
 	record = core.Put(item.Key, item.Value)

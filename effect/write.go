@@ -19,15 +19,15 @@ const (
 // reads is the number of records that are read together after a conflict.
 const reads = 16
 
-// A commit waits up to gatherFor for as many writes as half of the effects in progress, if there
-// are at least gatherFrom. Otherwise a fast store would get a call for every few writes.
+// If at least gatherFrom effects are in progress, a commit waits up to gatherFor for half as many
+// writes. Otherwise, a fast store would get a call for every few writes.
 const (
 	gatherFrom = 8
 	gatherFor  = 2 * time.Millisecond
 	gatherStep = gatherFor / 4
 )
 
-// outbox writes for all effects of a ledger, in as few commits as possible: entries that arrive
+// outbox writes for all effects of a ledger in as few commits as possible. Entries that arrive
 // during one commit form the next. Core would send each intent alone, because it has a
 // precondition.
 type outbox struct {
@@ -39,7 +39,7 @@ type outbox struct {
 
 	wake  chan struct{} // something is queued, or closed is set
 	ended chan struct{} // write has returned
-	bytes int           // largest size of one commit, as the store says
+	bytes int           // largest size of one commit, according to the store
 	ops   int           // largest number of operations, lowered if the server takes fewer; only write uses it
 }
 
@@ -88,7 +88,7 @@ func (w *outbox) signal() {
 	}
 }
 
-// close ends write. No goroutine may call put afterwards.
+// close ends the loop in write. No goroutine may call put afterwards.
 func (w *outbox) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -129,7 +129,7 @@ func (w *outbox) gather() {
 	}
 }
 
-// next takes the entries of the next commit, within the limits and with no key twice.
+// next takes the entries of the next commit, within the limits. No key occurs twice.
 func (w *outbox) next() (batch []*entry, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,8 +153,8 @@ func (w *outbox) next() (batch []*entry, closed bool) {
 	return batch, w.closed
 }
 
-// send commits a batch. If the record of an intent exists, its entry gets the record, and the
-// others are committed without it.
+// send commits a batch. If an intent's record already exists, its entry receives the record, and
+// the other entries are committed without it.
 func (w *outbox) send(batch []*entry) {
 	for len(batch) > 0 {
 		var ops []core.Op
@@ -169,7 +169,7 @@ func (w *outbox) send(batch []*entry) {
 				batch = rest
 				continue
 			}
-		case errors.Is(err, core.ErrTooLarge) && len(batch) > 1: // the server takes less than it said
+		case errors.Is(err, core.ErrTooLarge) && len(batch) > 1: // the server accepts less now
 			w.ops = max(len(ops)/2, 8)
 			w.send(batch[:len(batch)/2])
 			batch = batch[len(batch)/2:]
@@ -183,8 +183,8 @@ func (w *outbox) send(batch []*entry) {
 	}
 }
 
-// existing reads the records of all intents of a batch. It answers the entries whose record exists,
-// and returns the others.
+// existing reads the records of all intents of a batch. It completes the entries whose record
+// exists, and returns the others.
 func (w *outbox) existing(batch []*entry) (rest []*entry) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, reads)

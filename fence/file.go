@@ -20,10 +20,10 @@ import (
 
 var _ Storage = (*File)(nil)
 
-// File keeps marks in a file, for one process on one machine. Each raise is a line, which is on
-// disk (fsync) before Raise returns. It keeps at most 100,000 marks. Safe for concurrent use by
-// that process. A second process is refused where the system has flock, which is everywhere except
-// on Windows.
+// File keeps marks in a file, for one process on one machine. Raise appends a line and syncs it to
+// disk (fsync) before it returns. A File keeps at most 100,000 marks. It is safe for concurrent use
+// by that process. If the system has flock, as every system except Windows does, a second process
+// is refused.
 type File struct {
 	path string
 
@@ -35,17 +35,17 @@ type File struct {
 	broken error // after a failed write: the content on disk is unknown
 }
 
-// maxLine is the longest line that is read, well above the longest that Raise writes.
+// maxLine is the length of the longest line that is read. Raise writes much shorter lines.
 const maxLine = 4096
 
-// fileMark is the JSON of a line, after its checksum and a space.
+// fileMark is the JSON in a line. It follows the line's checksum and a space.
 type fileMark struct {
 	Resource string       `json:"resource"`
 	Fence    driver.Fence `json:"fence"`
 }
 
 // OpenFile opens the marks in the file at path. It creates the file if necessary; the folder must
-// exist. If a crash cut the last line short, OpenFile removes the line, since no caller got an
+// exist. If a crash cut the last line short, OpenFile removes it, since no caller received an
 // answer for it. Any other damage is an error. The caller closes the File.
 func OpenFile(path string) (*File, error) {
 	lock, err := lockFile(path + ".lock")
@@ -131,7 +131,7 @@ func decodeMark(line []byte) (fileMark, error) {
 // tooLong reports whether most lines of the file are superseded marks.
 func (s *File) tooLong() bool { return s.lines > 2*len(s.marks)+100 }
 
-// rewrite replaces the file by one with a line for each mark.
+// rewrite replaces the file with one that has a line for each mark.
 func (s *File) rewrite() (err error) {
 	next, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".new-*")
 	if err != nil {
@@ -168,8 +168,8 @@ func (s *File) rewrite() (err error) {
 	return errors.Join(former.Close(), syncFolder(s.path))
 }
 
-// Raise implements Storage. After a failed write every later one fails, until the file is opened
-// again, which reads the content on disk.
+// Raise implements Storage. After a failed write, every later write fails until OpenFile reads the
+// file again.
 func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error) {
 	if err := check(resource, f); err != nil {
 		return driver.Fence{}, err

@@ -15,9 +15,9 @@ import (
 const Header = "Tenure-Fence"
 
 // Transport is an http.RoundTripper that sends the fence of the request's context (see NewContext)
-// in a header. A request without a fence passes unchanged. Safe for concurrent use.
+// in a header. A request without a fence passes unchanged. Transport is safe for concurrent use.
 type Transport struct {
-	// Base sends the requests; nil: http.DefaultTransport.
+	// Base sends the requests. If nil, it is http.DefaultTransport.
 	Base http.RoundTripper
 }
 
@@ -34,21 +34,22 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return base.RoundTrip(r)
 }
 
-// HTTPOptions of a Mark's Handler. Nil works.
+// HTTPOptions configure a Mark's Handler. A nil HTTPOptions works.
 type HTTPOptions struct {
 	// Resource returns the resource that a request writes to. Default: the shard of its fence,
 	// which the caller chooses. Set Resource, unless every caller may write to every shard.
 	Resource func(r *http.Request, f driver.Fence) string
 	// Unfenced, if not nil, reports whether a request without the header may pass, such as a read.
-	// Default: none passes.
+	// Default: no request passes.
 	Unfenced func(r *http.Request) bool
-	// MayWrite, if not nil, has to allow a request in addition to the Mark's own MayWrite, for
-	// example by the authenticated caller. Other requests are answered 403.
+	// MayWrite, if not nil, must also allow each request that the Mark's own MayWrite allows. It
+	// can check the authenticated caller, for example. The answer to other requests is 403.
 	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
-// Types of the problem documents (RFC 9457) of a Handler's answers. For a refused fence a document
-// also has resource, shard, holder, token, current_shard, current_holder and current_token.
+// The types of the problem documents (RFC 9457) in a Handler's answers. For a refused fence, a
+// document also contains resource, shard, holder, token, current_shard, current_holder and
+// current_token.
 const (
 	ProblemRefused = "urn:tenure:fence:refused" // 412
 	ProblemMissing = "urn:tenure:fence:missing" // 428
@@ -57,20 +58,22 @@ const (
 	ProblemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
 )
 
-// answerTime is the time that a superseded request has to write its answer.
+// answerTime limits how long a superseded request may take to write its answer.
 const answerTime = time.Second
 
-// Handler lets a request pass to next only with a fence that the mark admits. Requests run in Do.
-// So the answer to a higher token's request, or to a Seal, means that no request of a lower token
-// still runs. Otherwise it answers 412 (refused), 428 (no fence), 400 (not a fence), 403 (another
-// shard's resource) or 503 (the mark's storage failed, or ErrBusy), with a problem document.
+// Handler passes a request to next only if the mark admits its fence. Requests run in Do.
+// Therefore, the answer to a higher token's request, or to a Seal, means that no request with a
+// lower token still runs. Otherwise, Handler answers with a problem document and status 412
+// (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the mark's
+// storage failed, or ErrBusy).
 //
-// If a higher token supersedes a request, its context ends, reads of its body fail immediately, and
-// writes of its answer fail a second later. Middleware in front needs an Unwrap method for that
-// (http.ResponseController). If next waits for none of the three, the higher token waits for up to
-// Options.Wait. The server needs its own time-outs against slow clients that are not superseded.
+// If a higher token supersedes a request, the request's context ends, and reads of its body fail
+// immediately. Writes of its answer fail a second later. For this, middleware in front needs an
+// Unwrap method (http.ResponseController). If next waits for none of the three, the higher token
+// waits for up to Options.Wait. The server needs its own time-outs against slow clients that are
+// not superseded.
 //
-// Handler does not authenticate, and a caller can raise a mark permanently: put an authenticating
+// Handler does not authenticate, and a caller can raise a mark permanently. Put an authenticating
 // handler before it, and set Resource.
 func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	if o == nil {
@@ -136,8 +139,8 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 }
 
 // WriteError answers a request with the problem document that ResponseError reads. It is for a
-// handler that SQL.AdmitTx or a Mark refuses. For an error that is not a refusal it answers 503,
-// "nothing was done"; so do not pass it an error of a write or of Commit.
+// handler that SQL.AdmitTx or a Mark refuses. For an error that is not a refusal, it answers 503,
+// "nothing was done". Therefore, do not pass it an error from a write or from Commit.
 func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
 		problem.Document{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
@@ -171,14 +174,13 @@ func WriteError(w http.ResponseWriter, err error) {
 	}.Write(w)
 }
 
-// ResponseError returns the reason for which a Handler refused the request, or nil if the request
-// passed. The reason is a *RefusedError (412) or a *ForeignError (403). If the request carried no
-// fence, or an invalid one (428 and 400), the error matches driver.ErrInvalid. If the mark could
-// not be checked (503), it matches driver.ErrRetry. In all these cases nothing was done. Invalid
-// fences and resources are left out of the errors. It reads at most 64 KiB of such a response's
-// body; the caller closes the body in any case. For other responses, also of these statuses, it
-// returns nil, because they are the application's. Nil does not mean success: check the status
-// next.
+// ResponseError returns the reason why a Handler refused the request, or nil if the request passed.
+// The reason is a *RefusedError (412) or a *ForeignError (403). If the request carried no fence, or
+// an invalid one (428 and 400), the error matches driver.ErrInvalid. If the mark could not be
+// checked (503), it matches driver.ErrRetry. In all these cases, nothing was done. The errors omit
+// invalid fences and resources. ResponseError reads at most 64 KiB of such a response's body; the
+// caller closes the body in any case. For other responses, even with these statuses, it returns
+// nil, because they are the application's. Nil does not mean success: check the status next.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,
@@ -188,7 +190,7 @@ func ResponseError(r *http.Response) error {
 	}
 	p, err := problem.Read(r, ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark)
 	if err != nil {
-		// Not wrapped, because it may quote everything that was read.
+		// The error is not wrapped, because it may quote everything that was read.
 		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode,
 			err.Error())
 	}
@@ -217,7 +219,8 @@ func ResponseError(r *http.Response) error {
 	return nil
 }
 
-// known returns the fence of a response, or none if it is invalid, because names go into logs.
+// known returns the fence in a response, or the zero Fence if it is invalid, because its names may
+// be logged.
 func known(f driver.Fence) driver.Fence {
 	if driver.CheckFence(f) != nil {
 		return driver.Fence{}

@@ -10,15 +10,16 @@ import (
 
 var _ Storage = (*Memory)(nil)
 
-// Memory keeps marks in memory, for tests, and for resources that live no longer than the process.
-// A restart forgets them. It keeps at most 100,000. The zero value is ready. Safe for concurrent
-// use.
+// Memory keeps marks in memory, for tests and for resources that exist no longer than the process.
+// A restart loses the marks. Memory keeps at most 100,000 marks. The zero value is ready to use.
+// Memory is safe for concurrent use.
 type Memory struct {
 	mu    sync.Mutex
 	marks map[string]driver.Fence
 }
 
-// maxMarks limits the marks of a Memory and of a File, because callers may be able to name them.
+// maxMarks limits the marks of a Memory or a File, because callers may be able to choose their
+// names.
 const maxMarks = 100_000
 
 // room returns an error if a further mark would exceed maxMarks.

@@ -21,7 +21,7 @@ func checkDialect(d driver.Dialect) error {
 		driver.MySQL)
 }
 
-// bind writes placeholders in the dialect's form: text has a ? for each.
+// bind replaces each ? in text with a placeholder in the dialect's form.
 func bind(d driver.Dialect, text string) string {
 	if d != driver.Postgres {
 		return text
@@ -36,8 +36,8 @@ func bind(d driver.Dialect, text string) string {
 	return b.String()
 }
 
-// quoted checks and quotes an identifier: a table, which may have a schema before a
-// dot, or a column.
+// quoted checks and quotes an identifier: a column, or a table with an optional schema before a
+// dot.
 func quoted(d driver.Dialect, what, name string) (string, error) {
 	quote := `"`
 	if d == driver.MySQL {
@@ -74,22 +74,22 @@ func isIdentifier(s string) bool {
 // defaultTable is the default table of marks.
 const defaultTable = "tenure_marks"
 
-// SQLOptions of a SQL storage.
+// SQLOptions configure a SQL storage.
 type SQLOptions struct {
 	Dialect driver.Dialect // required
-	// Table is the table of marks, if necessary with a schema before a dot. Default "tenure_marks".
+	// Table is the table of marks, with an optional schema before a dot. Default "tenure_marks".
 	// Schema returns the statement that creates it.
 	Table string
 	// MayWrite restricts AdmitTx, as Options.MayWrite restricts a Mark. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// OnRefused is called for refusals of AdmitTx, like Options.OnRefused for a Mark's.
+	// OnRefused is called for refusals by AdmitTx, as Options.OnRefused is for those by a Mark.
 	OnRefused func(*RefusedError)
 }
 
 var _ Storage = (*SQL)(nil)
 
 // SQL keeps marks in a table of the application's own database. Use it as the Storage of a Mark or,
-// better, in the transactions that write the protected data. Safe for concurrent use.
+// better, in the transactions that write the protected data. SQL is safe for concurrent use.
 type SQL struct {
 	db          *sql.DB
 	schema      string
@@ -99,7 +99,7 @@ type SQL struct {
 }
 
 // NewSQL returns a storage in db. The caller closes db. NewSQL does no I/O: the application's own
-// migrations create the table, from Schema.
+// migrations create the table with the statement that Schema returns.
 func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	if err := checkDialect(o.Dialect); err != nil {
 		return nil, err
@@ -120,9 +120,9 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	insert := "INSERT INTO " + table + " AS m (resource, shard, session, token) VALUES (?, ?, ?, ?)"
 	switch o.Dialect {
 	case driver.MySQL:
-		// Compared byte by byte, whatever the server's default.
+		// Names are compared byte by byte, whatever the server's default.
 		tail = " CHARACTER SET ascii COLLATE ascii_bin"
-		// Assigned from left to right, so the token comes last.
+		// MySQL assigns from left to right, so the token comes last.
 		s.raise = strings.Replace(insert, " AS m", "", 1) + " ON DUPLICATE KEY UPDATE" +
 			" shard = IF(VALUES(token) > token, VALUES(shard), shard)," +
 			" session = IF(VALUES(token) > token, VALUES(session), session)," +
@@ -147,9 +147,10 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 func (s *SQL) Schema() string { return s.schema }
 
 // AdmitTx admits f inside the caller's own transaction, and locks the mark until the transaction
-// ends. So its writes take effect if and only if f is not superseded at its commit, and the commit
-// raises the mark in the same step. Call AdmitTx as the first statement of the transaction. After
-// any error the caller rolls back. Transactions on one resource run one after another.
+// ends. The transaction's writes therefore take effect if and only if f is not superseded at its
+// commit. The commit raises the mark in the same step. Call AdmitTx as the first statement of the
+// transaction. After any error, the caller rolls back. Transactions on one resource run one after
+// another.
 func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
 	if err := check(resource, f); err != nil {
 		return err

@@ -33,12 +33,12 @@ func Parse(s string) (driver.Fence, error) {
 type contextKey struct{}
 
 // NewContext returns a context that carries a fence to Transport and to the interceptors of package
-// fencegrpc. A handler calls it first, with its lease's fence.
+// fencegrpc. A handler first calls it with its lease's fence.
 func NewContext(ctx context.Context, f driver.Fence) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }
 
-// FromContext returns the fence that the context carries. In a request's handler it is the fence
+// FromContext returns the fence that the context carries. In a request's handler, it is the fence
 // with which the request was admitted.
 func FromContext(ctx context.Context) (f driver.Fence, ok bool) {
 	f, ok = ctx.Value(contextKey{}).(driver.Fence)

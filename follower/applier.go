@@ -6,28 +6,29 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Applier is the application's side of a Tailer: it applies entries and remembers its positions.
-// NewSQL, Stored and Memory make one from a function. An application with another store implements
-// it.
+// Applier is the application's side of a Tailer. It applies entries and remembers its positions.
+// NewSQL, Stored and Memory make an Applier from a function. An application with another store
+// implements Applier itself.
 //
-// The Tailer calls Apply from several goroutines, for different shards. For one shard each call
-// begins after the former returned. Calls of Apply and Restore for a shard never overlap. Both must
-// return soon after ctx ended.
+// The Tailer calls Apply from several goroutines, for different shards. For one shard, calls of
+// Apply and Restore never overlap: each begins after the previous one has returned. Both must
+// return soon after ctx ends.
 type Applier interface {
 	// Load returns the position of each shard, and the identity of the store that the positions
-	// belong to, both empty at the very first start. The Tailer calls it when Run begins, and after
-	// Apply returned ErrMoved. After an error the Tailer tries again, unless the error matches
-	// core.ErrStoreChanged.
+	// belong to. At the very first start, both are empty. The Tailer calls Load when Run begins,
+	// and after Apply has returned ErrMoved. After an error, the Tailer tries again, unless the
+	// error matches core.ErrStoreChanged.
 	Load(ctx context.Context) (Checkpoint, error)
 
 	// Apply applies all entries of the batch in order and moves the shard's position to b.Last(),
 	// afterwards or in the same step. If Apply returns nil, the batch does not come again in this
 	// process.
 	//
-	// After an error the Tailer tries again with back-off, from the same entry, perhaps with a
-	// batch of another size. If position and effect are not one step, an entry may come again after
-	// an error or a crash. The Applier must then be idempotent by (shard, seq). An error that
-	// matches ErrMoved says that the shard's position is not b.From. The Tailer then calls Load.
+	// After an error, the Tailer tries again with back-off, from the same entry, perhaps with a
+	// batch of another size. If the position and the effect are not one step, an entry may come
+	// again after an error or a crash. The Applier must then be idempotent by (shard, seq). An
+	// error that matches ErrMoved says that the shard's position is not b.From. The Tailer then
+	// calls Load.
 	Apply(ctx context.Context, b Batch) error
 }
 
@@ -36,7 +37,7 @@ type Applier interface {
 type Restorer interface {
 	Applier
 	// Restore replaces the whole state of the snapshot's shard, and moves its position from the
-	// given one to the snapshot's. Otherwise it is like Apply.
+	// given one to the snapshot's. Otherwise, Restore is like Apply.
 	Restore(ctx context.Context, from Position, s *Snapshot) error
 }
 

@@ -20,15 +20,15 @@ const (
 	entryBytes = 96
 )
 
-// cursor is the progress of one shard in one Applier. While it is busy a goroutine works for it;
-// otherwise it costs only its memory. Tailer.mu guards it.
+// cursor is the progress of one shard in one Applier. While it is busy, a goroutine works for
+// it. Otherwise, it costs only its memory. Tailer.mu guards it.
 type cursor struct {
 	f *followed
 	s *shard
 
 	pos   Position // applied
 	taken core.Seq // applied, or in the batch that is being applied
-	// buf is a contiguous run of entries that came by the stream, after taken. Entries missing
+	// buf is a contiguous run of entries that came from the stream after taken. Entries missing
 	// before it are read.
 	buf   []core.Entry
 	bytes int // size of buf

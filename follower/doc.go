@@ -14,12 +14,12 @@
 //     database. Each effect happens exactly once, even after a crash, and even if two processes
 //     follow under one name by mistake.
 //   - [Stored] applies first and saves the position afterwards, in a [File] or in the application's
-//     own store. After a crash some entries come again, identified by (shard, seq). [Memory] keeps
+//     own store. After a crash, some entries come again, identified by (shard, seq). [Memory] keeps
 //     the position in the process: every start begins with the first entry, or a snapshot.
 //
 // # Order
 //
-// Within a shard entries come one after the other (T4). Between shards there is no order: shards
+// Within a shard, entries come one after the other (T4). Between shards, there is no order. Shards
 // are applied at the same time, and a slow or failing shard does not delay the others. If an entry
 // cannot be applied, the Tailer tries again, with back-off, and never skips it. [Hooks] and
 // [Tailer.Lag] report such entries.
@@ -48,22 +48,23 @@
 //
 // # Lag, and reads
 //
-// [Tailer.Fresh] reports whether a read may be served from the projection, and [Tailer.WaitFor]
-// waits for the caller's own write, whose [Position] may travel as a string. Lag in time compares
-// no clocks of different machines. It is the time since this process learned of the oldest entry
-// that it has not applied yet. The store adds its delay: one way where it pushes, and
-// Limits.PollPeriod elsewhere. [Tailer.Sync] asks the store instead, and is certain.
+// [Tailer.Fresh] reports whether a read may be served from the projection. [Tailer.WaitFor] waits
+// for the caller's own write. The [Position] of the write may travel as a string. Lag in time
+// compares no clocks of different machines. It is the time since this process learned of the
+// oldest entry that it has not applied yet. The store adds its own delay. This is one network
+// trip if the store pushes news, and otherwise Limits.PollPeriod. [Tailer.Sync] asks the store
+// instead, and its answer is certain.
 //
 // # A store that went back
 //
-// After a backup was restored, for example, acknowledged entries may be lost. Signs of it are a
-// head behind the position, another entry at the position, or another identity of the store.
+// When a backup is restored, for example, acknowledged entries may be lost. Signs of it are a head
+// behind the position, another entry at the position, or another identity of the store.
 // [Tailer.Run] then returns *StoreChangedError, since only an operator knows which effects to undo.
 // An entry with a lower token than one already applied is refused.
 //
 // # What it does not do
 //
 // It writes nothing to the coordination store, holds no lease and needs no session. It cannot make
-// an effect outside a database happen exactly once: for that the receiver has to remember (shard,
+// an effect outside a database happen exactly once: for that, the receiver must remember (shard,
 // seq).
 package follower

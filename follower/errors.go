@@ -22,11 +22,11 @@ var (
 	ErrStuck = errors.New("applier stuck")
 )
 
-// StoreChangedError says that the store is not the store that the position belongs to, or that it
-// lost entries (T8). It matches core.ErrStoreChanged.
+// StoreChangedError says that the position belongs to another store, or that the store lost
+// entries (T8). It matches core.ErrStoreChanged.
 type StoreChangedError struct {
 	Applier  string
-	Position Position // of the Applier; zero if the whole store is another one
+	Position Position // of the Applier; zero if the whole store was replaced
 	Found    string   // the store's state instead
 }
 

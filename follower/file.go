@@ -19,13 +19,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxFile is the largest size of a position file, in bytes: some 400,000 shards.
+// maxFile is the largest size of a position file, in bytes. It suffices for about 400,000
+// shards.
 const maxFile = 64 << 20
 
 // File keeps positions in one small text file with a checksum. Each Save writes a new file under
 // another name, syncs it, renames it, and syncs the folder. So a crash leaves either the old
-// positions or the new. Positions that arrive during a write go into the next. Safe for concurrent
-// use, by one process.
+// positions or the new. Positions that arrive during a write go into the next one. A File is safe
+// for concurrent use, but only by one process.
 type File struct {
 	path string
 
@@ -44,8 +45,8 @@ var _ Positions = (*File)(nil)
 // exist. NewFile does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Load reads the file the first time. Afterwards it returns the positions saved since. If the file
-// is damaged, the error matches ErrCorrupt: restore a copy, or delete the file to have everything
+// The first call of Load reads the file. Later calls return the positions saved since. If the file
+// is damaged, the error matches ErrCorrupt. Restore a copy, or delete the file to have everything
 // applied again.
 func (f *File) Load(context.Context) (Checkpoint, error) {
 	f.mu.Lock()
@@ -120,7 +121,8 @@ func readFile(path string) (Checkpoint, error) {
 // writeFile replaces the file so that a crash leaves either the old content or the new.
 func writeFile(path string, data []byte) (err error) {
 	temp := path + ".new"
-	// A former process may have left this file. Never write to a file that another user put there.
+	// An earlier process may have left this file. Never write to a file that another user put
+	// there.
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -138,7 +140,7 @@ func writeFile(path string, data []byte) (err error) {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	if runtime.GOOS == "windows" { // it has no way to sync a folder
+	if runtime.GOOS == "windows" { // Windows cannot sync a folder
 		return nil
 	}
 	folder, err := os.Open(filepath.Dir(path))
@@ -153,8 +155,8 @@ const (
 	fileTail = "crc32c "
 )
 
-// encodeFile writes the store's identity, one position per line, by shard, and a checksum of all of
-// it.
+// encodeFile writes the store's identity, one position per line in the order of shards, and a
+// checksum of everything.
 func encodeFile(cp Checkpoint) []byte {
 	slices.SortFunc(cp.Positions, func(a, b Position) int { return strings.Compare(a.Shard, b.Shard) })
 	var b bytes.Buffer

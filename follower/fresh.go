@@ -12,15 +12,16 @@ import (
 )
 
 // Fresh reports whether a read of the shard may be served from its projection. If Lag.Time is at
-// most bound, it returns nil, otherwise *StaleError with the lag. It calls no store, and costs a
-// map look-up. With a bound of 0 every known entry must have been applied. If no Applier follows
-// the shard, the error matches core.ErrInvalid.
+// most bound, it returns nil. Otherwise, it returns a *StaleError with the lag. It makes no call
+// to the store: it only looks up a map. With a bound of 0, every known entry must have been
+// applied. If no Applier follows the shard, the error matches core.ErrInvalid.
 //
-// A hanging stream, or a process or machine that was stopped, shows nothing. So Fresh
-// relies on the last proof that all news was heard for at most 2 * Options.Pulse. The age of an
-// older proof counts as lag; it also counts for entries that the next proof shows, until they are
-// applied. The Tailer makes proofs while Fresh is called at least once in Options.Resync. After a
-// pause the first answer may therefore be that the projection is stale.
+// A stream that hangs gives no sign of that, nor does a process or machine that was stopped. So
+// Fresh relies for at most 2 * Options.Pulse on the last proof that all news was heard. The age
+// of an older proof counts as lag; it also counts for entries that the next proof shows, until
+// they are applied. The Tailer makes proofs while Fresh is called at least once in
+// Options.Resync. After a pause, the first answer may therefore be that the projection is
+// stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	lag, err := t.ShardLag(shard)
 	if err != nil {
@@ -46,10 +47,10 @@ func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	return &StaleError{Bound: bound, Lag: lag}
 }
 
-// WaitFor waits until every Applier that follows the shard has applied entry seq. After a caller
-// has waited for its own write, it reads the write from the projection. If ctx ends, the error is
-// ctx's, with the lag as *StaleError. After Run it matches core.ErrStopped. If no Applier follows
-// the shard, it matches core.ErrInvalid. Before Run it waits.
+// WaitFor waits until every Applier that follows the shard has applied entry seq. A caller that
+// has waited for its own write can read it from the projection. If ctx ends, the error matches
+// that of ctx, and is also a *StaleError with the lag. After Run, it matches core.ErrStopped. If
+// no Applier follows the shard, it matches core.ErrInvalid. Before Run, WaitFor waits.
 func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -88,9 +89,9 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 	}
 }
 
-// Sync asks the store for the shard's head and waits until it is applied. A later read of the
-// projection is at least as new as any write acknowledged before the call. Otherwise it is like
-// WaitFor.
+// Sync asks the store for the shard's head, and waits until that entry is applied. A later read
+// of the projection is at least as new as any write acknowledged before the call. Otherwise,
+// Sync is like WaitFor.
 func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (t *Tailer) ShardLag(shard string) (Lag, error) {
 	return t.lag(s, time.Now()), nil
 }
 
-// Lags returns the lag of every shard that is followed and has a log, by name.
+// Lags returns the lag of every followed shard that has a log, in the order of names.
 func (t *Tailer) Lags() []Lag {
 	now := time.Now()
 	t.mu.Lock()
@@ -145,8 +146,8 @@ func (t *Tailer) Lags() []Lag {
 	return lags
 }
 
-// Lag returns the total. Entries, Applied and Head are sums over all shards. Time is the longest,
-// and Applier and Err are of the shard that is furthest behind in time.
+// Lag returns the total lag. Entries, Applied and Head are sums over all shards. Time is the
+// longest. Applier and Err are those of the shard that is furthest behind in time.
 func (t *Tailer) Lag() Lag {
 	now := time.Now()
 	t.mu.Lock()
@@ -164,8 +165,8 @@ func (t *Tailer) Lag() Lag {
 	return total
 }
 
-// Position returns the shard's position in the Applier of that name; Seq 0 means none. A batch that
-// Apply is still applying does not count.
+// Position returns the shard's position in the Applier of that name; a Seq of 0 means none. A batch
+// that is still being applied does not count.
 func (t *Tailer) Position(applier, shard string) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()

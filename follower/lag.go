@@ -16,17 +16,17 @@ type Lag struct {
 	Head    core.Seq // last entry known
 	Entries int64    // known and not applied
 
-	// Time is the time since this process learned of the oldest entry that it has not applied, 0
-	// without one. While the stream fails, it is at least the time since the process could last
-	// learn of entries. An entry that was learned of after the stream failed counts from when the
-	// stream last worked. An entry from before Run began, or from before a position went back,
-	// counts as some 292 years old, the longest Duration. With many unapplied entries Time may be
-	// somewhat too large, but never too small.
+	// Time is the time since this process learned of the oldest entry that it has not applied, or
+	// 0 if it has applied all. While the stream fails, it is at least the time since the process
+	// could last learn of entries. An entry that was learned of after the stream failed counts
+	// from when the stream last worked. An entry from before Run began, or from before a position
+	// went back, counts as about 292 years old, the longest Duration. With many unapplied
+	// entries, Time may be somewhat too large, but never too small.
 	Time time.Duration
-	// Known is false before the first answer of the store, and after Run.
+	// Known is false before the store's first answer, and after Run has ended.
 	Known bool
-	// Err is the reason why the Applier does not advance, or why the stream fails. If both work, it
-	// is nil.
+	// Err is the reason why the Applier does not advance, or why the stream fails. It is nil if
+	// both work.
 	Err error
 }
 

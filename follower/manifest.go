@@ -67,7 +67,7 @@ func readManifest(get getter) (*manifest, error) {
 }
 
 // commit writes the manifest, with other operations in the same step. If the stored manifest is no
-// longer the one that this was made from, the error is *core.ConflictError.
+// longer the one from which this one was made, the error is *core.ConflictError.
 func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.Op) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -111,8 +111,8 @@ func decodeManifest(text []byte) (*manifest, error) {
 	return m, nil
 }
 
-// valid rejects values that this package cannot have written, before they are used in keys, names
-// and loops.
+// valid reports whether this package can have written the values. It is called before they are
+// used in keys, names and loops.
 func (p *part) valid() bool {
 	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{16}$`).MatchString(p.Name) &&
 		p.Seq > 0 && p.Token > 0 && p.Bytes >= 0 && p.Chunks >= 0 && p.Chunks <= maxChunks && (!p.Blob || p.Chunks == 0)

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Options say how a Tailer reads and applies. The zero value, and nil, work. A
-// Tailer copies its options. The fields that have a key can be set in the configuration below
+// Options say how a Tailer reads and applies entries. Nil and the zero value mean the defaults.
+// A Tailer copies its options. The fields that have a key can be set in the configuration below
 // follower: config.Config.Section reads them.
 type Options struct {
 	// Batch is the largest number of entries that one Apply gets, and one read asks for. Default
@@ -51,19 +51,19 @@ type Options struct {
 	DrainBudget time.Duration `yaml:"drain_budget"`
 
 	// Snapshots restores trimmed logs. Default: NewSnapshotter with nil options. Followers and
-	// owners need the same.
+	// owners need the same Blobs.
 	Snapshots *Snapshotter `yaml:"-"`
 
 	// Hooks report events to the application.
 	Hooks Hooks `yaml:"-"`
 	// Logger gets at Warn the first failure of each Applier and shard, one after 1, 5 and 15
-	// minutes, and one every 15 minutes afterwards. At Info it gets their end, and each restored
-	// snapshot. Default: slog.Default at the call of NewTailer.
+	// minutes, and one every 15 minutes afterwards. At Info, it gets their end, and each
+	// restored snapshot. Default: slog.Default at the call of NewTailer.
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// Hooks are called on events. Any may be nil. Each runs in the goroutine of its event, several at a
-// time. A hook must return quickly and must not call the Tailer.
+// Hooks are called on events. Any of them may be nil. Each hook runs in the goroutine of its event,
+// and several may run at a time. A hook must return quickly and must not call the Tailer.
 type Hooks struct {
 	// OnError: a call to the store or an Applier failed, and the Tailer tries again.
 	OnError func(Failure)
@@ -72,7 +72,7 @@ type Hooks struct {
 	// OnRestore: a snapshot was restored.
 	OnRestore func(Restored)
 	// OnReset: the stream could not continue from its cursor, and all heads were read. The first
-	// call is at the beginning.
+	// call comes at the beginning.
 	OnReset func(Reset)
 }
 
@@ -90,7 +90,7 @@ type Restored struct {
 	Position Position
 }
 
-// Reset is a new beginning of the stream.
+// Reset is the event that the stream began again.
 type Reset struct {
 	Shards int // the number of shards whose heads were read
 }

@@ -16,8 +16,8 @@ type Position struct {
 	Token core.Token
 }
 
-// String returns the position as "shard:seq:token", which ParsePosition reads. It is no secret: it
-// may travel in a cookie or header to the replica that serves the next read.
+// String returns the position as "shard:seq:token", which ParsePosition reads. The position is no
+// secret: it may travel in a cookie or a header to the replica that serves the next read.
 func (p Position) String() string {
 	return p.Shard + ":" + strconv.FormatInt(int64(p.Seq), 10) + ":" + strconv.FormatInt(int64(p.Token), 10)
 }

@@ -22,16 +22,16 @@ type shard struct {
 	missedSince instant
 }
 
-// arrival records when entries became known: the entries after the previous arrival up to through
-// were not written before at.
+// arrival records when entries became known: the entries after the previous arrival, up to
+// through, were not written before at.
 type arrival struct {
 	through core.Seq
 	at      time.Time
 }
 
 const (
-	// maxArrivals limits the arrivals of a shard. Above it, two neighbors are merged, which makes
-	// the lag of some entries look older than it is.
+	// maxArrivals limits the arrivals of a shard. Above this limit, two neighbours are merged,
+	// which makes the lag of some entries look older than it is.
 	maxArrivals = 16
 	// arrivalEvery is the shortest time between two arrivals.
 	arrivalEvery = time.Millisecond / 8
@@ -133,7 +133,8 @@ func (s *shard) lower(head core.Seq) {
 // entries that the arrivals cover.
 func (s *shard) reopen() { s.arrivals = append(s.arrivals[:0], arrival{through: s.head}) }
 
-// age returns the time for which the oldest entry after pos has been known, or 0 without such an entry.
+// age returns the time for which the oldest entry after pos has been known, or 0 if there is no
+// such entry.
 func (s *shard) age(pos core.Seq, now time.Time) time.Duration {
 	for _, m := range s.arrivals {
 		if m.through > pos {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Snapshot is a shard's whole state after an entry of its log.
+// Snapshot is the whole state of a shard after some entry of its log.
 type Snapshot struct {
 	Position
 	Store string // the namespace's identity
@@ -19,17 +19,17 @@ type Snapshot struct {
 }
 
 // Blobs is a store for large snapshots, such as an object store or a folder that all processes see.
-// It belongs to one namespace. Safe for concurrent use. A name is a shard's name, "/", and digits,
-// lower-case letters and "-". A blob is written once, read, deleted, and its name is never used
-// again. Each attempt to write a snapshot has its own name, so a Put or Delete that takes effect
-// late, after its error, damages nothing. Such a Put may leave a blob behind.
+// It belongs to one namespace, and is safe for concurrent use. A name is a shard's name, "/", and
+// digits, lower-case letters and "-". A blob is written once, read, and deleted. Its name is never
+// used again. Each attempt to write a snapshot has its own name, so a Put or Delete that takes
+// effect late, after its error, damages nothing. Such a Put may leave a blob behind.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
 	Delete(ctx context.Context, name string) error // nil if it does not exist
 }
 
-// SnapshotOptions are the choices of NewSnapshotter. Nil and the zero value are the defaults.
+// SnapshotOptions are the options of NewSnapshotter. Nil and the zero value mean the defaults.
 type SnapshotOptions struct {
 	// Blobs is where states are kept. Default: the coordination store, as items of the shard under
 	// the fence.
@@ -38,24 +38,24 @@ type SnapshotOptions struct {
 	// further behind needs no snapshot. Default 1000; negative for none.
 	Keep int
 	// MaxBytes limits a state, written or read. Default 64 MiB. Coordination stores are made for
-	// less: etcd holds some 2 GiB in total.
+	// less data: etcd holds about 2 GiB in total.
 	MaxBytes int
 	// ChunkBytes is the size of the items into which a state in the coordination store is cut, at
-	// least 1 KiB. Default 256 KiB, which every store takes in one write.
+	// least 1 KiB. Default 256 KiB, which every store accepts in one write.
 	ChunkBytes int
 }
 
 // Snapshotter writes and reads snapshots of shards and trims their logs. It keeps no state, and is
 // safe for concurrent use. Owners and followers of a shard need the same Blobs.
 //
-// Write writes a snapshot beside the previous one. One fenced commit then names it in a manifest
+// Write writes a snapshot next to the previous one. One fenced commit then names it in a manifest
 // and trims the log. Only then is the previous snapshot removed. The manifest changes only from the
-// version that was read, and only parts that it names as gone or unfinished are removed. So a crash
-// at any step, or a commit that takes effect after its caller gave up, leaves a whole snapshot and
-// every entry after it (T7). The next Write removes the remains. The items are below "_snapshot/".
+// version that was read, and only parts that it names as gone or unfinished are removed. So after a
+// crash at any step, or a commit that takes effect late, a whole snapshot and every entry after it
+// remain (T7). The next Write removes what is left over. The items are below "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
-// NewSnapshotter returns a Snapshotter. Nil options work; the error matches
+// NewSnapshotter returns a Snapshotter. A nil o means the defaults. The error matches
 // core.ErrInvalid.
 func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	s := &Snapshotter{}
@@ -72,11 +72,11 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 }
 
 // Read returns a shard's snapshot, or nil without an error if it has none. If the snapshot is
-// damaged, or above MaxBytes, the error matches ErrCorrupt. A new owner that continues from a
-// snapshot calls Read before it reads the log after it.
+// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues
+// from a snapshot calls Read, and then reads the log after the snapshot.
 func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
 	get := func(key string) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), key) }
-	// During the read the owner may write the next snapshot and remove this one.
+	// During the read, the owner may write the next snapshot and remove this one.
 	for former := ""; ; {
 		m, err := readManifest(get)
 		if err != nil {
@@ -138,11 +138,12 @@ func sum(state []byte) string {
 }
 
 // Write writes a snapshot of the lease's shard and trims the log behind it. state is the whole
-// state after the entries up to seq. The handler of the lease calls it, one call at a time, with
+// state after the entries up to seq. The lease's handler makes one call at a time, with
 // lease.Context() or a child of it. If there is a newer snapshot, or seq is beyond the log, the
-// error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed, and if state
-// is above MaxBytes, core.ErrTooLarge. Otherwise the errors are those of Lease.Commit, or of Blobs.
-// The caller may repeat the call, even while the outcome of a commit is unknown.
+// error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed. If state is
+// larger than MaxBytes, it matches core.ErrTooLarge. Otherwise, the errors are those of
+// Lease.Commit or of Blobs. The caller may repeat the call, even while the outcome of a commit is
+// unknown.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if err := s.write(ctx, lease, seq, state); err != nil {
 		return errtext.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
@@ -162,8 +163,8 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	return s.put(ctx, lease, m, seq, state)
 }
 
-// tidy removes the remains of an earlier Write: an unfinished snapshot, or the snapshot that it
-// replaced.
+// tidy removes what is left of an earlier Write: an unfinished snapshot, or the snapshot that
+// it replaced.
 func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, error) {
 	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
 	if err != nil {

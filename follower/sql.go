@@ -17,21 +17,21 @@ import (
 // Applier for its goroutines.
 type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
 
-// SQLOptions are the choices of NewSQL. Nil and the zero value are the defaults.
+// SQLOptions are the options of NewSQL. Nil and the zero value mean the defaults.
 type SQLOptions struct {
-	// Table is the table of positions, with letters, digits and "_", at most 63 bytes. A schema's
-	// name and a "." may precede it. Default "tenure_positions". It is quoted, so PostgreSQL
-	// distinguishes upper and lower case in it.
+	// Table is the name of the table of positions: letters, digits and "_", at most 63 bytes. A
+	// schema's name and a "." may precede it. Default "tenure_positions". It is quoted, so
+	// PostgreSQL distinguishes upper and lower case in it.
 	Table string
-	// Restore replaces the whole state of the snapshot's shard inside a transaction. Without it a
-	// shard whose log was trimmed ahead of the follower stays at its position.
+	// Restore replaces the whole state of the snapshot's shard inside a transaction. Without it,
+	// a shard whose log was trimmed ahead of the follower stays at its position.
 	Restore func(ctx context.Context, tx *sql.Tx, s *Snapshot) error
 }
 
 // SQL is an Applier whose effects and positions are in one database of the application. One
 // transaction commits both, so each effect happens exactly once. It moves the position first, from
 // exactly where the batch begins. So if two processes follow under one name, only one of them
-// applies each entry. Safe for concurrent use.
+// applies each entry. An SQL is safe for concurrent use.
 type SQL struct {
 	db    *sql.DB
 	name  string
@@ -43,9 +43,10 @@ type SQL struct {
 
 var _ Restorer = (*SQL)(nil)
 
-// NewSQL returns an Applier on db, which stays the caller's. The name distinguishes several
-// followers in one database and must stay the same over restarts. It is a label as core.CheckShard
-// describes. NewSQL does no I/O: see Create. Nil options work. The error matches core.ErrInvalid.
+// NewSQL returns an Applier on db, which the caller closes. The name distinguishes several
+// followers in one database, and must stay the same across restarts. It is a label as
+// core.CheckShard describes. NewSQL does no I/O: see Create. Nil options mean the defaults. The
+// error matches core.ErrInvalid.
 func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
 	if o != nil {
@@ -97,8 +98,8 @@ func (s *SQL) text(d driver.Dialect, stmt string) string {
 	return strings.ReplaceAll(stmt, "{positions}", quote+strings.ReplaceAll(s.o.Table, ".", quote+"."+quote)+quote)
 }
 
-// Schema returns the statement that creates the table of positions, for migrations by another role.
-// The run-time role needs the rights to select, insert and update.
+// Schema returns the statement that creates the table of positions, for migrations that run under
+// another role. The role at run time needs the rights to select, insert and update.
 func (s *SQL) Schema() string { return s.create }
 
 // Create creates the table of positions if it does not exist.

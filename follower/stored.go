@@ -11,23 +11,24 @@ import (
 )
 
 // Positions is where Stored keeps each shard's position: a File, or a store of the application.
-// Safe for concurrent use.
+// It must be safe for concurrent use.
 type Positions interface {
 	// Load returns the last position saved for each shard.
 	Load(ctx context.Context) (Checkpoint, error)
 	// Save makes a position durable before it returns nil. store is Batch.Store. Calls for one
-	// shard come one after the other.
+	// shard never overlap.
 	Save(ctx context.Context, store string, p Position) error
 }
 
-// Stored returns an Applier that applies a batch and then saves the position.
-// After a crash, or an error, entries may come again. restore may be nil.
+// Stored returns an Applier that applies a batch and then saves the position. After a crash or
+// an error, entries may come again. The argument restore may be nil.
 func Stored(p Positions, apply ApplyFunc, restore RestoreFunc) Restorer {
 	return &stored{positions: p, apply: apply, restore: restore}
 }
 
-// Memory is Stored with positions in memory. The first Run on it begins with the first entry of
-// each shard, or with a snapshot, and the next continues. restore may be nil.
+// Memory is like Stored, but keeps the positions in memory. The first Run begins with the first
+// entry of each shard, or with a snapshot. The next Run continues from there. The argument
+// restore may be nil.
 func Memory(apply ApplyFunc, restore RestoreFunc) Restorer {
 	return Stored(&inMemory{at: make(map[string]Position)}, apply, restore)
 }

@@ -21,7 +21,7 @@ func (t *Tailer) stream(ctx context.Context) {
 	for attempt := 0; ctx.Err() == nil; {
 		err := error(nil)
 		if attempt > 0 {
-			// The next call may wait long without reporting the missed entries, or whether it
+			// The next call may wait long, and report neither the missed entries nor whether it
 			// works.
 			err = t.readHeads(ctx, true)
 		}
@@ -74,8 +74,9 @@ func (t *Tailer) resync(ctx context.Context) {
 	}
 }
 
-// pulse reads all heads while Fresh is called, because a stream that hangs, or a process that was
-// stopped, does not notice it. It ignores failures: resync reports them, and they prove nothing.
+// pulse reads all heads while Fresh is called, because neither a stream that hangs nor a process
+// that was stopped notices it. It ignores failures, which prove nothing, and which resync
+// reports.
 func (t *Tailer) pulse(ctx context.Context) {
 	for {
 		select {
@@ -107,7 +108,7 @@ func (i instant) age(now time.Time) time.Duration {
 	return max(now.Sub(i.mono), now.Round(0).Sub(i.wall))
 }
 
-// readHeads reads all heads. Parameter afresh reports whether the stream failed before.
+// readHeads reads all heads. The parameter afresh reports whether the stream failed before.
 func (t *Tailer) readHeads(ctx context.Context, afresh bool) error {
 	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
 	defer cancel()
@@ -154,9 +155,9 @@ func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	}
 }
 
-// heads records every shard's head. Parameter afresh reports that nothing connects them to earlier
-// news. If a shard's head is behind a position, or missing, its cursors verify it once more. The
-// page may be older than the log that they have read since.
+// heads records every shard's head. The parameter afresh reports that nothing connects them to
+// earlier news. If a shard's head is behind a position, or missing, its cursors verify it once
+// more. The page may be older than the log that they have read since.
 func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 	now := time.Now()
 	t.mu.Lock()

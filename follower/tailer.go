@@ -67,8 +67,8 @@ type followed struct {
 	slots    chan struct{} // one for each Apply in progress
 }
 
-// NewTailer returns a Tailer on b, which the caller closes after Run returned. It checks the
-// options and does no I/O. Nil options work.
+// NewTailer returns a Tailer on b, which the caller closes after Run has returned. It checks
+// the options and does no I/O. Nil options mean the defaults.
 func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	if b == nil {
 		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", core.ErrInvalid)
@@ -93,8 +93,8 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	}, nil
 }
 
-// Run follows shards with one Applier until ctx ends. It is a Tailer with default options: see
-// Tailer.Follow and Tailer.Run.
+// Run follows shards with one Applier until ctx ends. It uses a Tailer with default options:
+// see Tailer.Follow and Tailer.Run.
 func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...string) error {
 	t, err := NewTailer(b, nil)
 	if err != nil {
@@ -106,11 +106,11 @@ func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...
 	return t.Run(ctx)
 }
 
-// Follow has an Applier follow shards. Call it before Run. A shard is given by its name, or several
-// by a prefix and "*". "*" alone stands for all shards except reserved ones, which have to be
-// named. Several Appliers may follow one shard, each at its own pace. The name appears in errors
-// and hooks; it must differ from the others' and is a label as core.CheckShard describes. The error
-// matches core.ErrInvalid.
+// Follow has an Applier follow shards. Call it before Run. Each element of shards is a name, or a
+// prefix and "*" for several shards. A "*" alone stands for all shards except reserved ones, which
+// must be named. Several Appliers may follow one shard, each at its own pace. The name appears in
+// errors and hooks. It must differ from the names of the other Appliers, and is a label as
+// core.CheckShard describes. The error matches core.ErrInvalid.
 func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 	if err := driver.CheckNode(name); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (f *followed) wants(s core.ShardID) bool {
 	return false
 }
 
-// Run follows until ctx ends and then returns nil. It ends the contexts of Appliers and waits for
-// them. Only these failures of the store or of an Applier end it earlier:
+// Run follows the shards until ctx ends, and then returns nil. It ends the contexts of Appliers
+// and waits for them. Only these failures of the store or of an Applier end it earlier:
 //
 //   - *StoreChangedError, or another error that matches core.ErrStoreChanged: applied entries are
 //     no longer in the store (T8). Every later Run fails the same way, until an operator

@@ -20,11 +20,11 @@ import (
 const MaxName = driver.MaxNameLen - len(driver.LockPrefix)
 
 // ErrHeld is the error of TryLock while another caller holds the lock. If the context of Lock ends
-// while another caller holds the lock, Lock's error matches it as well.
+// while another caller holds the lock, Lock's error also matches ErrHeld.
 var ErrHeld error = errtext.NotApplied("the lock is held")
 
 // A process that has taken a lock almost continuously for turn leaves it to others once, for at
-// least pause. On a polled store it is at least two poll periods.
+// least pause. On a polled store, it pauses for at least two poll periods.
 const (
 	turn  = 100 * time.Millisecond
 	pause = 20 * time.Millisecond
@@ -49,7 +49,7 @@ const maxNamed = 5
 // maxUsed is the largest number of names in Locks.used.
 const maxUsed = 1024
 
-// streak is the period in which this process has taken a lock almost continuously.
+// streak is the period during which this process has taken a lock almost continuously.
 type streak struct{ since, last time.Time }
 
 // name is a lock that a caller in this process holds or wants.
@@ -65,14 +65,14 @@ type waiter struct {
 	turn    chan struct{} // has room for one: this call must contend
 }
 
-// Open makes Locks of an Elector, which joins at the first call that locks. The Elector has to run
-// while the Locks are used, and may also serve shards.
+// Open returns Locks that use an Elector, which joins at the first call that locks. The Elector
+// must run while the Locks are used, and may also serve shards.
 func Open(e *core.Elector) *Locks {
 	return &Locks{e: e, names: make(map[string]*name), used: make(map[string]streak), pause: pause}
 }
 
-// New is Open with its own Elector, which runs until Close. A nil o is the zero Options. The caller
-// closes b after Close.
+// New returns Locks with their own Elector, which runs until Close. A nil o means the zero Options.
+// The caller closes b after Close.
 func New(b core.Backend, o *core.Options) (*Locks, error) {
 	e, err := core.NewElector(b, o)
 	if err != nil {
@@ -88,9 +88,10 @@ func New(b core.Backend, o *core.Options) (*Locks, error) {
 	return l, nil
 }
 
-// Close ends the Elector that New began. It waits up to Options.DrainBudget until held locks are
-// unlocked and given back, and logs their names. If they are not unlocked in time, the error names
-// one. The error is Run's. After Open, and on a second call, Close does nothing.
+// Close ends the Elector that New began. It logs the names of held locks, and waits up to
+// Options.DrainBudget until they are unlocked and given back. If they are not unlocked in time, the
+// error names one of them. Close returns Run's error. After Open, and on a second call, Close does
+// nothing.
 func (l *Locks) Close() error {
 	if l.stop == nil {
 		return nil
@@ -127,8 +128,9 @@ func (l *Locks) held() []string {
 	return names
 }
 
-// Do takes one lock for one call of fn, with Locks of its own. It costs a session in the store, so a
-// process that takes many locks uses Locks.Do. The errors are those of New, Locks.Do and Close.
+// Do takes one lock for one call of fn, with its own Locks. Each call costs a session in the store,
+// so a process that takes many locks should use Locks.Do. The errors are those of New, Locks.Do and
+// Close.
 func Do(ctx context.Context, b core.Backend, name string, fn func(context.Context, *Lock) error) (err error) {
 	l, err := New(b, nil)
 	if err != nil {
@@ -138,10 +140,10 @@ func Do(ctx context.Context, b core.Backend, name string, fn func(context.Contex
 	return l.Do(ctx, name, fn)
 }
 
-// Do locks a name, calls fn, and unlocks when fn has returned, has panicked, or has ended its
-// goroutine. fn's context ends with ctx, and when the lock may have been lost. The error is that of
-// Lock, or the errors of fn and Unlock, joined: it matches core.ErrLost if the lock was lost while
-// fn ran.
+// Do locks a name, calls fn, and unlocks the name when fn has returned, has panicked, or has ended
+// its goroutine. fn's context ends with ctx, or when the lock may have been lost. The error is that
+// of Lock, or the errors of fn and Unlock, joined: it matches core.ErrLost if the lock was lost
+// while fn ran.
 func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *Lock) error) (err error) {
 	k, err := l.Lock(ctx, name)
 	if err != nil {
@@ -155,9 +157,9 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *L
 	return fn(held, k)
 }
 
-// Name returns the name of a lock for any string, and a different name for each. A legal name that
-// does not begin with "_" stays as it is. The name for another string is "_h.", the first 80 bytes
-// of the string with "-" for each illegal byte, and 128 bits of its SHA-256.
+// Name returns the name of a lock for any string, and a different name for each string. A legal
+// name that does not begin with "_" stays as it is. The name for any other string is "_h.", the
+// first 80 bytes with "-" for each illegal byte, and 128 bits of the string's SHA-256.
 func Name(s string) string {
 	if s != "" && s[0] != '_' && driver.CheckShard(driver.ShardID(driver.LockPrefix+s)) == nil {
 		return s
@@ -172,9 +174,8 @@ func Name(s string) string {
 	return fmt.Sprintf("_h.%s.%x", begin, sum[:16])
 }
 
-// Lock is a lock that is held, with its lease. Pass its fence or token with every write that
-// matters. Its context ends when the lock may have been lost. All methods are safe for concurrent
-// use.
+// Lock is a held lock with its lease. Pass its fence or token with every write that matters. Its
+// context ends when the lock may have been lost. All methods are safe for concurrent use.
 type Lock struct {
 	*core.Lease
 	l    *Locks
@@ -186,22 +187,23 @@ type Lock struct {
 // Name returns the lock's name, as it was given to Locks.Lock.
 func (k *Lock) Name() string { return k.name }
 
-// Lock waits until this member holds the lock and it is this call's turn. Calls of one process get
-// the lock in order. Waiting costs the store only the views that each member has. A caller that
+// Lock waits until this member holds the lock and it is this call's turn. Calls in one process get
+// the lock in order. Waiting costs the store only the views that each member reads. A caller that
 // locks a name that it already holds waits for itself.
 //
-// A name has letters, digits, ".", "_" and "-", at most MaxName bytes: [Name] makes one of any
-// string. For an invalid name the error matches core.ErrInvalid, and nothing is sent. If ctx ends,
-// the error is its cause, and matches ErrHeld if another caller is known to hold the lock. After
-// the end of the Elector's Run the error matches core.ErrStopped. The lock lasts until Unlock,
-// unless the lease is lost: see core.Lease.Err.
+// A name consists of letters, digits, ".", "_" and "-", at most MaxName bytes. [Name] converts any
+// string to such a name. For an invalid name, the error matches core.ErrInvalid, and nothing is
+// sent. If ctx ends, the error is its cause, and matches ErrHeld if another caller is known to hold
+// the lock. After the end of the Elector's Run, the error matches core.ErrStopped. The lock lasts
+// until Unlock, unless the lease is lost: see core.Lease.Err.
 func (l *Locks) Lock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, false)
 }
 
-// TryLock is Lock without waiting for others. If another caller is known to hold the lock, or waits
-// for it in this process, the error matches ErrHeld. A lock that was unlocked elsewhere a moment
-// ago may still count as held. Otherwise TryLock asks the store once, and waits for its answer.
+// TryLock is like Lock, but does not wait for other callers. If another caller is known to hold the
+// lock, or waits for it in this process, the error matches ErrHeld. A lock that was unlocked
+// elsewhere a moment ago may still count as held. Otherwise, TryLock asks the store once, and waits
+// for its answer.
 func (l *Locks) TryLock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, true)
 }
@@ -242,7 +244,8 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 	}
 }
 
-// enter puts a call in the queue of a name. It returns false if try is set and the call would wait.
+// enter puts a call in a name's queue. If try is set and the call would have to wait, enter returns
+// false.
 func (l *Locks) enter(called string, w *waiter, try bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,8 +303,8 @@ func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	return l.e.Contend(func(ctx context.Context, lease *core.Lease) error { return l.serve(ctx, called, lease) }, shard)
 }
 
-// leave removes a call that will not get the lock from the queue. turn means that it was the call's
-// turn to contend, and that it did not.
+// leave removes from the queue a call that will not get the lock. turn means that the call did not
+// use its turn to contend.
 func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn bool, cause error) (*Lock, error) {
 	l.mu.Lock()
 	n := l.names[called]
@@ -315,8 +318,8 @@ func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn
 	}
 	if turn = turn || len(w.turn) > 0; turn || n.holder == nil && n.wanted && len(n.waiting) == 0 {
 		if !turn {
-			// l.mu is held, so no caller is granted the lock that this takes back. A release that
-			// is not sent yet is no error.
+			// l.mu is held, so no caller is granted the lock that this call takes back. A release
+			// that has not been sent yet is not an error.
 			_ = l.e.Withdraw(over(ctx), shard)
 		}
 		n.wanted = false
@@ -327,14 +330,14 @@ func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn
 	return nil, cause
 }
 
-// over returns ctx, ended: a call with it does not wait.
+// over returns a child of ctx that has already ended, so that calls with it do not wait.
 func over(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx
 }
 
-// forget removes a name that no caller here holds or wants. l.mu is held.
+// forget removes a name that no caller here holds or wants. The caller holds l.mu.
 func (l *Locks) forget(called string, n *name) {
 	if n.holder == nil && !n.wanted && len(n.waiting) == 0 {
 		delete(l.names, called)
@@ -342,7 +345,7 @@ func (l *Locks) forget(called string, n *name) {
 }
 
 // serve is the handler of a lock's lease. It gives the lock to the first waiter, and returns once
-// that caller has unlocked it.
+// that waiter has unlocked it.
 func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) error {
 	l.mu.Lock()
 	n := l.names[called]
@@ -362,11 +365,11 @@ func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) err
 }
 
 // Unlock gives the lock back and waits until the store has it; ctx limits the wait only. Call it
-// once the work under the lock has ended, even if the lock was lost. Until then no other call of
+// once the work under the lock has ended, even if the lock was lost. Until then, no other call in
 // this process gets the lock.
 //
-// If the lock was lost before, the error matches core.ErrLost: another process may have had it
-// since. Otherwise the error is ctx's. A second call does nothing.
+// If the lock was lost earlier, the error matches core.ErrLost: another process may have held it
+// since. Otherwise, the error is ctx's. A second call does nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
 	var err error
 	k.once.Do(func() {

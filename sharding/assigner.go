@@ -11,7 +11,7 @@ import (
 )
 
 // assign is the handler of the assigner's shard. It plans while it holds the lease, and continues
-// from the last complete plan of the former assigner.
+// from the last complete plan of the previous assigner.
 func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	j := &journal{read: bounded(lease.ReadLog), table: &assignments{}, newest: m.form}
 	for wait := retry; ; wait = longer(wait) {
@@ -96,15 +96,16 @@ func (m *Manager) formFor(v *core.View) byte {
 	return form
 }
 
-// formOf returns the newest form of plans that a member reads, by its mark, or 0 without a mark.
+// formOf returns the newest form of plans that a member reads, according to its mark, or 0 if it
+// has no mark.
 func formOf(m *core.Member) byte {
 	n, _ := strconv.ParseUint(m.Meta[mark.Key], 10, 8)
 	return byte(n)
 }
 
-// settled returns the givers of the splits and merges that are complete, because every taker has
-// noted its range. If some takers refused a range, it returns them instead. Each round begins with
-// another change. If the reads take longer than an interval, later rounds read the rest.
+// settled returns the givers of complete splits and merges. In these, every taker has noted its
+// range. If some takers refused a range, it returns them instead. Each round begins with another
+// change. If the reads take longer than an interval, later rounds read the rest.
 func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers []string, refused []untaken) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
@@ -135,7 +136,7 @@ func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View
 	}
 	lease.Progress()
 	for !again && ctx.Err() == nil {
-		// In steps, so that a watchdog sees progress.
+		// It waits in steps, so that a watchdog sees progress.
 		limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 		_, err := m.e.WaitView(limited, v)
 		cancel()

@@ -8,16 +8,16 @@ import (
 // Balance is the default Assigner. It weighs an even load against the number of moves. The zero
 // value is ready for use.
 //
-// While no loads are known, or all are about the same, it balances counts: every member gets the
-// floor or the ceiling of its weighted share. Without rules it makes exactly the fewest moves that
-// lead there. With rules the balance is as good as moves of single shards make it.
+// While no loads are known, or all loads are about the same, it balances counts. Every member gets
+// the floor or the ceiling of its weighted share. Without rules, it makes the fewest moves that
+// lead there. With rules, the balance is as good as moves of single shards can make it.
 //
-// With loads it lowers the highest share of any member's capacity. A member's fair share of all
+// With loads, it lowers the highest share of any member's capacity. A member's fair share of all
 // load is in proportion to its capacity. Its goal is that share. If its hottest key or whole shard
 // has more load, which cannot be divided, that load is the goal. If a member is above High times
-// its share, Balance relieves it down to Low, by as little load as possible. It fills a member
-// below half its share. In a Keyspace it splits hot ranges, gives a hot key its own range, and
-// merges cold neighbours.
+// its share, Balance relieves it down to Low, by as little load as possible. It gives load to a
+// member that is below half its share. In a Keyspace, it splits hot ranges, gives a hot key its
+// own range, and merges cold neighbours.
 //
 // MovesPerMinute limits moves that balance the members. The limit is half of all load if a member
 // is new or above its capacity. The same applies if a member is half a share above its goal and
@@ -60,8 +60,8 @@ const (
 	urgent, patience = 1.5, 1.5
 	// urgentMoves is the larger limit, as a part of all load in a minute.
 	urgentMoves = 0.5
-	// alike is the ratio of the greatest load of a shard to the least up to which all count as the
-	// same.
+	// alike is a ratio of the greatest load of a shard to the least. Up to it, all loads count as
+	// the same.
 	alike = 1.25
 )
 
@@ -162,12 +162,12 @@ func (l *loads) byCount() {
 	l.sum()
 }
 
-// byRules gives every member its share of the number of shards, if rules allow.
+// byRules gives every member its share of the number of shards, as far as rules allow.
 func (l *loads) byRules(limit float64) {
 	d, share := l.d, l.share
 	d.grant(func(int32) float64 { return 1 }, func(m int32) float64 { return float64(share[m]) }, 0)
 	d.place(func(_, m int32) float64 { return float64(d.have[m]-share[m]) / float64(max(share[m], 1)) }, func(int32, int32) {})
-	// Shards bound to a zone are shared among its members first; then others make room.
+	// Shards bound to a zone are first shared among its members. Then other shards make room.
 	bound := make([]int, len(share))
 	for s, o := range d.owner {
 		if d.rules.bound(int32(s)) {
@@ -255,7 +255,7 @@ func (l *loads) relieve(limit float64) {
 	}
 }
 
-// fill gives load of the members with the highest shares to members that are new, or below half
+// fill gives load from the members with the highest shares to members that are new or below half
 // their share. It leaves half of MovesPerMinute to relief. If a few keys have so much of the load
 // that no other member has a whole share, the share is computed without that load.
 func (l *loads) fill(limit float64) {

@@ -14,15 +14,15 @@ const None = -1
 type Cluster struct {
 	Members []Member // in the order of their IDs, so that all compute the same plan
 	Shards  []Shard
-	Rules   Rules // operators' rules; they come before the Assigner's
-	// Frozen, by an operator: only shards whose owner is gone or leaves are moved.
+	Rules   Rules // of operators; they take precedence over the Assigner's
+	// Frozen is set by an operator: only shards whose owner is gone or is leaving are moved.
 	Frozen bool
-	// Moved is the load that was moved to balance the members in the last minute: the sum of
-	// Plan.Moved of the minute's plans.
+	// Moved is the load that was moved in the last minute to balance the members: the sum of
+	// Plan.Moved over the plans of that minute.
 	Moved float64
-	// Urgent: Plan.Urgent was set in a plan of the last minute.
+	// Urgent reports whether Plan.Urgent was set in a plan of the last minute.
 	Urgent bool
-	// Begun is the number of ranges with which the Keyspace began; 0: unknown.
+	// Begun is the number of ranges with which the Keyspace began, or 0 if it is unknown.
 	Begun int
 }
 
@@ -32,11 +32,12 @@ type Member struct {
 	Node   string // label, by which rules name it
 	Zone   string // for Rules.Spread; empty is a zone, too
 	Weight int32  // capacity, relative to the others'; 0: no shards, unless no member has more
-	// Capacity is the load that it can take, in the unit of Shard.Load; 0: derived from its weight.
+	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, it is
+	// derived from the member's weight.
 	Capacity float64
 	Drain    bool // keeps nothing and gets nothing
 	Full     bool // keeps what it has within its share, and gets nothing
-	// Ineligible is the reason why the member is not eligible, if it drains for that reason alone.
+	// Ineligible says why the member is not eligible, if it drains only because of that.
 	Ineligible string
 }
 
@@ -47,12 +48,14 @@ type Shard struct {
 	Moved int64   // number of the plan that gave it to its owner: later ones move first
 	Load  float64 // in any unit, at least 0; 0 if it is unknown
 	Fixed bool    // not to be moved to balance the members now, because it moved recently
-	// Range is the range of a shard of a Keyspace. It is empty for others.
+	// Range is the shard's range in a Keyspace. It is empty for other shards.
 	Range Range
-	// Busy: a split or merge of it is in progress, so it is not split or merged again.
+	// Busy reports whether the shard is being split or merged, so that it is not split or
+	// merged again.
 	Busy bool
-	// Parts is where in the range the load lies, in the order of hashes, by its owner's last
-	// report. A key with much of the load has its own part, one hash wide. Nil: unknown.
+	// Parts says where in the range the load lies, in the order of hashes, according to the
+	// owner's last report. A key with much of the load has its own part, one hash wide. Nil
+	// means unknown.
 	Parts []Part
 }
 
@@ -76,7 +79,7 @@ const (
 	Orphaned   Reason = iota + 1 // no member owned it
 	Drained                      // its owner is drained
 	Ruled                        // a rule forbids its owner, or names another member
-	Shared                       // its owner had more than its share, the new one less
+	Shared                       // its owner had more than its share, and the new owner less
 	Loaded                       // its owner had more load than its share
 	TakenOver                    // its new owner took it without a plan, after its owner was gone
 	Barred                       // its owner is not eligible: core.Options.Eligible
@@ -110,27 +113,30 @@ type Plan struct {
 	Owner []int32 // by shard: index of a member; None only if no member can own anything
 	Moves []Move  // the differences from the Cluster, by shard
 	Share []int   // by member: the number of shards that it should have
-	// Splits and Merges change the ranges, each of its shards at most once.
+	// Splits and Merges change the ranges. Each shard takes part in at most one of them.
 	Splits []Split
 	Merges []Merge
 	// Moved is the load that Moves or Merges move to balance the members.
 	Moved float64
-	// Urgent: a member had far too much load, or was new, so more may move than usual.
+	// Urgent reports that more load than usual may move, because a member had far too much load
+	// or was new.
 	Urgent bool
-	// Elsewhere lists the shards outside the zone that Rules.Prefer names, in ascending order.
+	// Elsewhere lists, in ascending order, the shards outside the zone that Rules.Prefer names
+	// for them.
 	Elsewhere []int32
-	// Unfinished: a budget or a cooldown prevented moves now.
+	// Unfinished reports whether a budget or a cooldown prevented moves in this plan.
 	Unfinished bool
 }
 
-// Split divides a shard's range at hashes. From each hash to the next, the range goes to a new
-// shard. The owner of the divided shard gets the new shards first.
+// Split divides a shard's range at hashes. Each part of the range, from one of these hashes to
+// the next, becomes a new shard. At first, the new shards belong to the owner of the divided
+// shard.
 type Split struct {
 	Shard int32    // index in Cluster.Shards
-	At    []uint64 // ascending, all within the range, none its beginning; at most 15
+	At    []uint64 // ascending, within the range but not at its beginning; at most 15
 }
 
-// Merge gives the whole range of one shard to a neighbour. The giver then ends.
+// Merge gives the whole range of one shard to a neighbour. The shard that gives it then ends.
 type Merge struct {
 	From, To int32 // indices in Cluster.Shards
 }
@@ -157,7 +163,7 @@ func fnv1a(s string) uint64 {
 // maxWhy is the largest part of a member's reason in an explanation, in bytes.
 const maxWhy = 160
 
-// Explain returns the reason for a move of the plan, as text. If the owner is not eligible, the
+// Explain returns the reason for a move of the plan as text. If the owner is not eligible, the
 // text includes the first 160 bytes of the owner's reason.
 func (p *Plan) Explain(c *Cluster, m Move) string {
 	node := func(i int32) string {

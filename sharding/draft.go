@@ -154,7 +154,7 @@ func (d *draft) latest(list []int32, k, owner int) []int32 {
 	order := func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.moved, a.moved), cmp.Compare(a.score, b.score), cmp.Compare(a.s, b.s))
 	}
-	// Usually a few of many are wanted, and one comparison rejects most.
+	// Usually, a few of many are wanted, and one comparison rejects most of them.
 	const few = 64
 	keep := k + 1
 	if k > few {

@@ -11,11 +11,11 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// The form of a plan in the log: one byte of version, then numbers as varints. The mark of a member
-// with a Manager names the newest form that it reads; it also reads older forms. Plans are written
-// in the highest form that all such members read. A plan that is longer than an entry is divided
-// among several entries, each with its place among them. They count only together, so a plan that
-// its assigner did not finish is no plan.
+// The form of a plan in the log: one byte of version, then numbers as varints. A member with a
+// Manager publishes a mark that names the newest form that it reads. It also reads older forms.
+// Plans are written in the highest form that all such members read. A plan that is longer than an
+// entry is divided among several entries, each with its place among them. The entries count only
+// together, so an unfinished plan is no plan.
 const (
 	formVersion = 3
 	partBytes   = 48 << 10 // largest part of a plan in one entry
@@ -25,7 +25,7 @@ const (
 
 var errForm = errors.New("sharding: not a plan")
 
-// encode returns the entries of a change, each of at most size bytes and a few.
+// encode returns the entries of a change. Each is at most a few bytes longer than size.
 func (c *planChange) encode(size int) [][]byte {
 	body := c.body()
 	parts := max(1, (len(body)+size-1)/size)
@@ -208,7 +208,7 @@ func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// reader decodes a plan. After the first error it returns only zero values.
+// reader decodes a plan. After the first error, it returns only zero values.
 type reader struct {
 	b   []byte
 	err error

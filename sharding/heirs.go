@@ -39,11 +39,11 @@ func heirs(members []Member, owner []int32) []int32 {
 		if len(list) == 0 {
 			continue
 		}
-		// In a random order, because if shards always move together, the one that kills cannot be
-		// identified.
+		// The order is random, because if shards always move together, the one that kills cannot
+		// be identified.
 		rand.New(rand.NewPCG(fnv1a(string(members[dead].ID)), 0)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		// A member of the same zone gets at most twice the share that a plan would give, so that a
-		// death does not overload the zone.
+		// A member of the same zone gets at most twice the share of a plan, so that a death does
+		// not overload the zone.
 		near := deal(q[:0], members, dead, have, list, out, func(x *Member, even float64) int {
 			if x.Zone != members[dead].Zone {
 				return 0

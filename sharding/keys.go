@@ -15,8 +15,8 @@ import (
 )
 
 // Keyspace divides keys among shards: each shard serves a range of the keys' hashes. A Keyspace
-// begins with equal ranges, which are split and merged while they serve. It is a value. All
-// processes that use the keys need the same Keyspace.
+// begins with equal ranges, which are split and merged while they are served. All processes
+// that use the keys need the same Keyspace.
 type Keyspace struct {
 	// Name begins the names of its shards: "orders" has orders-0000, orders-0001 ...
 	Name string `json:"name" yaml:"name"`
@@ -32,7 +32,7 @@ type Keyspace struct {
 	Digits int `json:"digits,omitempty" yaml:"digits,omitempty"`
 }
 
-// Validate returns an error if the keyspace is not valid; the error matches core.ErrInvalid.
+// Validate returns an error that matches core.ErrInvalid if the keyspace is not valid.
 func (k Keyspace) Validate() error {
 	if k.Shards < 1 || k.Shards > keyspace.MaxShards {
 		return fmt.Errorf("tenure: %w: keyspace %.60q begins with %d shards: use 1 to %d, each for any number of keys", core.ErrInvalid,
@@ -96,7 +96,7 @@ func equal(i, n int) Range {
 // Map is the map of a keyspace's ranges at one time: every hash is in the range of one shard. It
 // does not change. A nil Map is empty.
 type Map struct {
-	// Number grows with each change of the map, and may grow without one.
+	// Number grows with each change of the map. It may also grow without a change.
 	Number   int64
 	Keyspace Keyspace
 	from     []uint64 // ascending, the first is 0

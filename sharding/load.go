@@ -20,7 +20,7 @@ type loads struct {
 	caps   float64
 	unit   float64 // the mean member's share of the load
 	// hot is the largest part of a member's load that cannot be divided. held is the largest such
-	// part in shards that are not in its list.
+	// part in shards that are not in the member's list.
 	hot, held []float64
 	lists     [][]int32 // by member: shards that may be moved
 	ascending []bool    // by member: the list is in the order of loads
@@ -76,11 +76,11 @@ func newLoads(d *draft, a Balance) *loads {
 	return l
 }
 
-// told reports whether the load is known. If Parts is set, it may be 0.
+// told reports whether the load is known. If Parts is set, the load may be 0.
 func (s *Shard) told() bool { return s.Load > 0 || s.Parts != nil }
 
-// capacities fills in the members' capacities, their own or derived from others' by weight. It
-// returns the number of members with any.
+// capacities fills in the members' capacities, either their own or ones derived from others by
+// weight. It returns the number of members that have any capacity.
 func (l *loads) capacities() (members int) {
 	weight, _, _ := weights(l.d.c.Members, l.d.fits)
 	said, of := 0.0, 0.0
@@ -134,8 +134,8 @@ func (l *loads) sum() {
 // fair returns a member's share of all load.
 func (l *loads) fair(m int32) float64 { return l.total * l.cap[m] / l.caps }
 
-// divisible returns the average share of their capacity that members have. It leaves out members
-// that have more load that cannot be divided, and that load.
+// divisible returns the average share of their capacity that members use. It leaves out members
+// whose load that cannot be divided is above that average, together with that load.
 func (l *loads) divisible() float64 {
 	total, caps := l.total, l.caps
 	full := make([]bool, len(l.of))
@@ -154,9 +154,9 @@ func (l *loads) divisible() float64 {
 // usable returns a member's capacity without the reserve, or 0 if it is unknown.
 func (l *loads) usable(m int32) float64 { return (1 - l.a.Reserve) * l.d.c.Members[m].Capacity }
 
-// level returns a member's goal and x-1 times its fair share. The goal is the fair share, or the
-// load that cannot be divided if it is larger. Near the member's capacity the second part is
-// halved.
+// level returns a member's goal plus x-1 times its fair share. The goal is the fair share, or
+// the load that cannot be divided if it is larger. Near the member's capacity, the second part
+// is halved.
 func (l *loads) level(m int32, x float64) float64 {
 	fair := l.fair(m)
 	goal, above := max(fair, l.hot[m]), (x-1)*fair
@@ -166,8 +166,8 @@ func (l *loads) level(m int32, x float64) float64 {
 	return goal + above
 }
 
-// limit returns the part of all load that may move in a minute: urgentMoves if MovesPerMinute is
-// too little, now or recently.
+// limit returns the part of all load that may move in a minute. It is urgentMoves if
+// MovesPerMinute is too little now, or was too little recently.
 func (l *loads) limit() float64 {
 	over, excess := false, 0.0
 	for i := range l.of {
@@ -267,7 +267,7 @@ func (l *loads) coldest(from int32, x float64) int32 {
 func (l *loads) sorted(m int32) []int32 {
 	if !l.ascending[m] {
 		l.ascending[m] = true
-		// A range whose load is not known yet stays. So does a range that this plan placed.
+		// A range whose load is not known yet stays, and so does a range that this plan placed.
 		l.lists[m] = slices.DeleteFunc(l.lists[m], func(s int32) bool {
 			x := &l.d.c.Shards[s]
 			return x.Owner != m || x.ranged() && !x.told()

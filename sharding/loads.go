@@ -25,8 +25,9 @@ const (
 )
 
 // Add counts the cost of a request for a shard without keys, in any unit, such as milliseconds of
-// work. It ignores costs that are negative or not finite. They count while this member owns the
-// shard. For shards of the Keyspace use Slice.Add, which records where in the range the load lies.
+// work. It ignores costs that are negative or not finite. Costs count while this member owns the
+// shard. For shards of the Keyspace, use Slice.Add, which records where in the range the load
+// lies.
 func (m *Manager) Add(shard string, cost float64) {
 	m.mu.Lock()
 	x := m.meterOf(shard, empty)
@@ -35,8 +36,8 @@ func (m *Manager) Add(shard string, cost float64) {
 }
 
 // Add counts the cost of a request for a key, in any unit, such as 1, bytes, or milliseconds of
-// work. It takes some tens of nanoseconds and does not allocate. It ignores costs that are negative
-// or not finite, and keys that the slice refuses.
+// work. It takes tens of nanoseconds and does not allocate. It ignores costs that are negative or
+// not finite, and keys that the slice refuses.
 func (s *Slice) Add(key string, cost float64) {
 	if h := s.m.o.Keyspace.Of(key); s.serving.Load().has.Has(h) {
 		s.meter.add(h, cost)
@@ -150,7 +151,8 @@ func (m *Manager) showLoad(v *core.View, has bool) {
 	}
 }
 
-// capacityOf returns a member's capacity from its metadata, or 0 if they have no number.
+// capacityOf returns a member's capacity from its metadata, or 0 if the metadata have no
+// number.
 func capacityOf(m *core.Member) float64 {
 	x, err := strconv.ParseFloat(m.Meta[metaKey], 64)
 	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -159,7 +161,7 @@ func capacityOf(m *core.Member) float64 {
 	return x
 }
 
-// loadReader has the members' last reports. It belongs to the assigner.
+// loadReader holds the members' last reports. It belongs to the assigner.
 type loadReader struct {
 	m       *Manager
 	reports map[core.SessionID]*report
@@ -223,8 +225,8 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	return true
 }
 
-// merge makes one table of the reports. For each shard it takes the owner's report, or otherwise
-// the report of the first session that has one.
+// merge makes one table from the reports. For each shard, it takes the owner's report, or
+// otherwise the report of the first session that has one.
 func (r *loadReader) merge(v *core.View) {
 	r.now = map[string]*shardReport{}
 	for _, id := range slices.Sorted(maps.Keys(r.reports)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// assigner is the shard whose holder plans, and whose log has the plans.
+// assigner is the shard whose holder plans, and whose log holds the plans.
 const assigner = "_assigner"
 
 // journal reads the assigner's log into a table.
@@ -29,9 +29,9 @@ type journal struct {
 }
 
 // ReadPlans is for packages of this module only. It reads the plans of a namespace, for tools, and
-// returns the map of the keyspace's ranges, which is nil without a keyspace. Aside returns the reason
-// why a shard should have no owner: it is in quarantine, or its range was merged with another one.
-// If the plans cannot be decoded, the error matches core.ErrInvalid.
+// returns the map of the keyspace's ranges, which is nil if there is no keyspace. Aside returns the
+// reason why a shard should have no owner: it is in quarantine, or its range was merged with
+// another one. If the plans cannot be decoded, the error matches core.ErrInvalid.
 func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside func(shard string) seam.Aside, err error) {
 	t, err := readTable(ctx, b)
 	if err != nil {
@@ -149,15 +149,15 @@ func partSize(l core.Limits) int {
 	return partBytes
 }
 
-// Limits of the log after a base, in addition to the base's size. Above them the next base is
-// written.
+// Limits of the log after a base, in addition to the base's size. Above these limits, the next
+// base is written.
 const (
 	baseEvery   = 256 << 10
 	baseEntries = 512
 )
 
 // write appends a change and applies it to the table. If much was written since the last base, or
-// the log cannot be understood, it writes a base instead, and trims the entries that the base
+// the log cannot be understood, it writes a base instead. It then trims the entries that the base
 // replaces.
 func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
 	next, err := j.table.apply(c)

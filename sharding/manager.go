@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Manager shares a set of shards among the members of a namespace, for one process. It runs beside
-// the process's Elector. All methods are safe for concurrent use.
+// Manager shares a set of shards among the members of a namespace, for one process. It runs
+// alongside the process's Elector. All methods are safe for concurrent use.
 type Manager struct {
 	b      core.Backend
 	e      *core.Elector
@@ -84,9 +84,9 @@ type sight struct {
 	number int64
 }
 
-// Run serves this member's share of the shards until ctx ends. It is a Manager with an Elector of
-// its own, which runs for as long as the Manager needs it. The errors are those of NewElector,
-// NewManager and both Runs, joined. Every goroutine is joined when it returns, except those of
+// Run serves this member's share of the shards until ctx ends. It uses a Manager with its own
+// Elector, which runs for as long as the Manager needs it. The error joins those of NewElector,
+// NewManager and both Run methods. When Run returns, every goroutine has ended, except those of
 // handlers that do not return (core.ErrStuck).
 func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error {
 	var c core.Options
@@ -115,7 +115,7 @@ func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error 
 
 // NewManager returns a Manager that shares out shards among the members of b's namespace. While
 // this process owns a shard, h serves it. The caller runs the Elector, on the same backend, until
-// after the Manager's Run returned. NewManager does no I/O.
+// the Manager's Run has returned. NewManager does no I/O.
 func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*Manager, error) {
 	if b == nil || e == nil || h == nil {
 		return nil, fmt.Errorf("tenure: %w: sharding needs a backend, an elector and a handler", core.ErrInvalid)
@@ -143,12 +143,13 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 
 // Run takes part until ctx ends. Then it empties this member: the assigner gives its shards to
 // others, and each is handed over when its handler has returned. Run returns when no shard is left,
-// or at the end of the leave budget. Do not stop the Elector before Run has returned.
+// or at the end of the leave budget (Options.LeaveBudget). Do not stop the Elector before Run has
+// returned.
 //
-// If everything was handed over, the error is nil. At the end of the leave budget it states how
-// many shards are left; the Elector gives them back when it stops. If the handlers of shards do not
-// return, the error matches core.ErrStuck, with the shards' names. If the Elector ended first, it
-// matches core.ErrStopped. Run is called once. Every goroutine is joined when it returns.
+// If everything was handed over, the error is nil. At the end of the leave budget, it states how
+// many shards are left; the Elector gives them back when it stops. If handlers do not return, the
+// error matches core.ErrStuck, and names their shards. If the Elector ended first, it matches
+// core.ErrStopped. Call Run once. When it returns, every goroutine has ended.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	ran := m.ran
@@ -178,8 +179,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.loop(ctx, views, failed)
 }
 
-// Drain has this member emptied or, with false, lets it take shards again. It does not wait: use
-// Emptied.
+// If on is true, Drain has this member's shards moved away. If it is false, the member takes
+// shards again. Drain does not wait: use Emptied.
 func (m *Manager) Drain(on bool) {
 	m.mu.Lock()
 	m.drained = on
@@ -194,14 +195,16 @@ func (m *Manager) Drain(on bool) {
 	signal(m.wake)
 }
 
-// Emptied returns a channel that is closed when this member, drained or leaving, has no shard left.
+// Emptied returns a channel that is closed when this member is drained or leaving and has no shard
+// left.
 func (m *Manager) Emptied() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.emptied
 }
 
-// Assignments returns the table that this member knows, in the order of the shards' names.
+// Assignments returns the assignments that this member knows, in the order of the shards'
+// names.
 func (m *Manager) Assignments() []Assignment {
 	t := m.assigned()
 	out := make([]Assignment, len(t.names))
@@ -217,7 +220,7 @@ func (m *Manager) assigned() *assignments {
 	return m.table
 }
 
-// setTable replaces the table, and has slices carry out its changes.
+// setTable replaces the table, and makes slices carry out its changes.
 func (m *Manager) setTable(t *assignments) {
 	m.mu.Lock()
 	m.table = t
@@ -330,8 +333,8 @@ func (m *Manager) follow(ctx context.Context) {
 	}
 }
 
-// understood records whether the plans can be understood, and reports each minute that they cannot.
-// said is the time of its last report.
+// understood records whether the plans can be understood. If they cannot, it reports this once a
+// minute. said is the time of its last report.
 func (m *Manager) understood(j *journal, said time.Time) time.Time {
 	blind, now := j.blind(m.o.Keyspace), time.Now()
 	if m.blind.Swap(blind != nil) != (blind != nil) || m.refused.Load() != 0 {
@@ -400,7 +403,7 @@ func (m *Manager) tail(ctx context.Context) {
 	}
 }
 
-// loop updates what this process contends for to the table, until the process has left.
+// loop keeps what this process contends for in line with the table, until the process has left.
 func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-chan error) error {
 	var v *core.View
 	done := ctx.Done()
@@ -447,7 +450,8 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		if empty && ending {
 			return stuckErr(v, m.names)
 		}
-		// With very many shards a look takes milliseconds. Leave the processor to the handlers.
+		// With very many shards, a look takes milliseconds. Leave the processor to the
+		// handlers.
 		if took := time.Since(began); took > time.Millisecond {
 			pause(context.Background(), min(4*took, 200*time.Millisecond))
 		}
@@ -583,8 +587,8 @@ func (m *Manager) standForAssigner(want bool) error {
 }
 
 // show publishes that this member has a Manager, and whether it is draining. It does not wait: the
-// elector sends the update until the store has it, and joins with it. An error means that the
-// member's metadata have no room for it.
+// elector sends the update until the store has it, and joins with it. An error means that the mark
+// does not fit into the member's metadata.
 func (m *Manager) show(draining bool) error {
 	if m.shown && m.draining == draining {
 		return nil

@@ -16,8 +16,8 @@ const (
 	bins = 16
 	// keyless is the cell of load that has no place in the range.
 	keyless = bins
-	// leastWidth is the least width of a part; a narrower range is not divided. So the rest of a
-	// part beside a hot key has room, and almost no load if it is as narrow as a key.
+	// leastWidth is the least width of a part; a narrower range is not divided. So a part has
+	// room for more than a hot key. If the rest is as narrow as a key, it has almost no load.
 	leastWidth = 1 << 16
 	// halfLife is the time after which load counts half as much.
 	halfLife = 10 * time.Second
@@ -31,10 +31,10 @@ const (
 	samples = 512
 	// maxCost is the largest cost of an add, so that no sum overflows.
 	maxCost = 1e30
-	// retired marks the cells of a grid that was replaced. It is a NaN, which no sum is.
+	// retired marks the cells of a grid that was replaced. It is a NaN. No sum is a NaN.
 	retired = 0x7ff8000000000001
-	// A grid doubles its stripes after maxClashes in one interval. After gridReads reads it is made
-	// again, with one stripe, so that a shard that is no longer busy frees its memory.
+	// A grid doubles its stripes after maxClashes in one interval. After gridReads reads, it is
+	// replaced with a grid of one stripe, so that a shard that is no longer busy frees its memory.
 	maxClashes = 64
 	gridReads  = 64
 )
@@ -46,8 +46,9 @@ type lanes struct {
 	stripes int // of a grid, at most: a power of two, and one for each processor up to 64
 }
 
-// lane belongs to one add while it runs, and mostly stays on one processor, so its stripes are in
-// that processor's cache. A random stripe for each add would be in another's.
+// lane belongs to one add while that add runs. It mostly stays on one processor, so its stripes
+// are in that processor's cache. A random stripe for each add would be in another processor's
+// cache.
 type lane struct {
 	stripe uint32
 	seed   uint64
@@ -98,19 +99,19 @@ func (g *grid) cell(hash uint64) int {
 }
 
 // meter measures the load of one shard: its rate, its distribution in the shard's range, and its
-// hottest keys. It takes some 350 bytes. Each stripe takes 200 more once there is load; an
-// uncontended shard has one stripe. Keys take 1.5 KiB more.
+// hottest keys. It takes about 350 bytes. Once there is load, each stripe takes 200 bytes more.
+// An uncontended shard has one stripe. Keys take 1.5 KiB more.
 type meter struct {
 	lanes *lanes
 	grid  atomic.Pointer[grid]
 	// step is the cost per sample, as bits of a float64. An add of at least that cost enters the
 	// sketch. A cheaper add enters it with a probability of cost/step, as if it cost step. So each
-	// key's cost is expected in full, and rare expensive keys are not missed: threshold sampling
-	// (Duffield, Lund and Thorup, 2005).
+	// key's expected cost is its full cost, and rare expensive keys are not missed. This is
+	// threshold sampling (Duffield, Lund and Thorup, 2005).
 	step atomic.Uint64
 
-	// mu guards the rest. Reads and sampled adds take it, which are some hundreds a second. So it
-	// is seldom contended, and processors seldom lose the cache line above.
+	// mu guards the rest. Reads and sampled adds take it, which happens a few hundred times a
+	// second. So it is seldom contended, and processors seldom lose the cache line above.
 	mu      sync.Mutex
 	last    time.Time // of the last read
 	busy    time.Time // of the last read that found load
@@ -180,8 +181,8 @@ func (m *meter) enter(g *grid, ln *lane, cell int, cost float64) bool {
 	return false
 }
 
-// clash gives the lane another stripe after two adds met in one. If that happens often, clash
-// doubles the stripes, like Java's Striped64 (Lea).
+// clash gives the lane another stripe after two adds met in the same one. If that happens
+// often, clash doubles the stripes, like Java's Striped64 (Lea).
 func (m *meter) clash(g *grid, ln *lane) {
 	ln.stripe = uint32(ln.random() * 64)
 	if len(g.stripes) < m.lanes.stripes && g.clashes.Add(1) == maxClashes {
@@ -239,7 +240,7 @@ func (m *meter) sample(hash uint64, weight float64) {
 }
 
 // setRange changes the shard's range. Load outside the new range goes to another shard with its
-// keys. A part that is new begins without load.
+// keys. A new part begins without load.
 func (m *meter) setRange(r Range) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,9 +261,10 @@ func (m *meter) setRange(r Range) {
 	}
 }
 
-// read returns the cost per second, and its distribution in the range, in order of hashes: 16 parts
-// of equal width. A hot key is its own part, and divides the part in which it lies in two. If no
-// request had a key, parts is nil. It is called about once a second, by one goroutine at a time.
+// read returns the cost per second, and its distribution in the range as 16 parts of equal width,
+// in the order of hashes. A hot key is a part of its own, and divides the part in which it lies in
+// two. If no request had a key, parts is nil. It is called about once a second, by one goroutine at
+// a time.
 func (m *meter) read(now time.Time) (rate float64, parts []Part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -301,7 +303,8 @@ func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
 		m.hot = nil
 	}
 	m.last, m.fresh, m.sampled, m.weight = now, 0, 0, 0
-	// Sums and time decay alike, so the rate stays the same until more of either arrives.
+	// Sums and time decay in the same way, so the rate stays the same until more of either
+	// arrives.
 	f := math.Exp2(-float64(d) / float64(halfLife))
 	m.seconds *= f
 	for i := range m.sums {
@@ -399,8 +402,9 @@ func lay(r Range, rest *[bins]float64, hot []Part) []Part {
 	return out
 }
 
-// sketch counts the keys with the most load: space-saving (Metwally, Agrawal and El Abbadi, 2005),
-// with counts that decay. A key without a counter takes the least one and adds to it.
+// sketch counts the keys with the most load. It uses space-saving (Metwally, Agrawal and El
+// Abbadi, 2005), with counts that decay. A key without a counter takes over the lowest one and
+// adds to it.
 type sketch struct {
 	hash  [counters]uint64
 	count [counters]float64 // 0: free
@@ -438,8 +442,8 @@ func (s *sketch) keep(r Range) {
 	}
 }
 
-// hottest lists the keys that certainly have more than least, at most maxHot, in order of hashes. A
-// count's load of earlier keys is left out; it decays while the key stays hot.
+// hottest lists the keys that certainly have more than least, at most maxHot, in order of hashes.
+// The part of a count that comes from earlier keys is left out. It decays while the key stays hot.
 func (s *sketch) hottest(least float64) []Part {
 	var out []Part
 	for i, h := range s.hash {

@@ -13,8 +13,8 @@ import (
 // obey gives the active operators' rules to the planner. It reports whether they may change
 // although the view does not.
 //
-// A move counts as a pin, and a resignation as an exclusion, while the shard's record has the token
-// that the rule names. The token changes when the resulting plan is carried out.
+// While the shard's record has the token that a rule names, a move counts as a pin, and a
+// resignation as an exclusion. The token changes when the resulting plan is carried out.
 func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	p.Rules, p.Frozen, p.wall = Rules{}, false, now
 	p.bounds, p.release = map[uint64]bool{}, map[string]bool{}
@@ -61,7 +61,7 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	return again
 }
 
-// bound adds the splits and merges that operators' rules request to a plan, and removes those that
+// bound adds to a plan the splits and merges that operators' rules request, and removes those that
 // they forbid.
 func (p *planner) bound(t *assignments, plan *Plan) {
 	m := t.ranged()

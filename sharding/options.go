@@ -14,16 +14,17 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options say how shards are shared. All members of a namespace should have the same. The fields
-// that have a key can be set in the configuration below sharding: config.Config.Section reads them.
+// Options say how shards are shared. All members of a namespace should have the same Options. The
+// fields that have a key can be set in the configuration below sharding: config.Config.Section
+// reads them.
 type Options struct {
 	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It has at
 	// most 199,999. Required if there is no Keyspace.
 	Shards []string `yaml:"shards"`
 	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
 	Keyspace Keyspace `yaml:"keyspace"`
-	// Elector sets up the Elector that Run makes. NewManager does not use it. If it has no Logger, the
-	// Elector uses Logger.
+	// Elector configures the Elector that Run makes. NewManager does not use it. If it has no
+	// Logger, the Elector uses the Logger below.
 	Elector *core.Options `yaml:"-"`
 	// Balance sets up the default assigner. If Assigner is set, leave it out.
 	Balance Balance `yaml:"balance"`
@@ -43,9 +44,9 @@ type Options struct {
 	// Penalty is the time for which a member whose handler gave up a shard gets no shard. It
 	// doubles each time, up to 64 times its value. Default 2 Interval.
 	Penalty time.Duration `yaml:"penalty"`
-	// Prepare makes a shard ready that a plan gives to this member, for example by filling a cache,
+	// Prepare makes ready a shard that a plan gives to this member, for example by filling a cache,
 	// while its owner continues. The owner hands the shard over when Prepare has returned, even if
-	// it failed, or after PrepareBudget. If Prepare has not returned by then, ctx ends. Otherwise
+	// it failed, or after PrepareBudget. If Prepare has not returned by then, ctx ends. Otherwise,
 	// ctx ends when this member owns the shard, or no longer expects it. A goroutine that Prepare
 	// starts can therefore follow the shard until the handler begins. A takeover after a crash is
 	// prepared only with Standby. Default: none.
@@ -75,24 +76,25 @@ type Options struct {
 	// "zone".
 	ZoneKey string `yaml:"zone_key"`
 	// Takes reports whether a member that runs a Manager may own shards. Default: true for all.
-	// Exclude processes that only take a lock or call core.RunOnce.
+	// Use it to exclude processes that only take a lock or call core.RunOnce.
 	Takes func(core.Member) bool `yaml:"-"`
 	// Loads returns the load of shards by name. The assigner's member calls it before each plan. It
-	// has Interval to answer; if it fails, the plan uses its last answer. For a shard that the
-	// answer lacks, the owner's report counts (Slice.Add, Manager.Add), if there is one. Default: the
-	// owners' reports.
+	// has Interval to answer; if it fails, the plan uses its last answer. If the answer lacks a
+	// shard, the owner's report (Slice.Add, Manager.Add) counts for it, if there is one. Default:
+	// the owners' reports.
 	Loads func(ctx context.Context) (map[string]float64, error) `yaml:"-"`
 
-	// OnPlan gets every plan that this member wrote. The assigner's goroutine calls it, so it must
-	// return quickly.
+	// OnPlan gets every plan that this member writes. The assigner's goroutine calls it, so it
+	// must return quickly.
 	OnPlan func(*Outcome) `yaml:"-"`
 	// OnRange gets, on every member, the splits and merges that each plan begins or ends, as the
-	// member reads it. It gets none from before the member's first read of the plans. One goroutine
-	// calls it, so it must return quickly.
+	// member reads it. It gets none that are older than the member's first read of the plans. One
+	// goroutine calls it, so it must return quickly.
 	OnRange func([]RangeEvent) `yaml:"-"`
 	// Logger gets at Warn the first failure of a call that the Manager repeats, one after 1, 5 and
-	// 15 minutes, and one every 15 minutes afterwards. At Info it gets their end, and at Warn the
-	// beginning and the end of a quarantine. Default: slog.Default at the call of NewManager.
+	// 15 minutes, and one every 15 minutes afterwards. At Info, it gets their end. At Warn, it
+	// gets the beginning and the end of a quarantine. Default: slog.Default at the call of
+	// NewManager.
 	Logger *slog.Logger `yaml:"-"`
 }
 

@@ -12,18 +12,19 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Picture is a Manager's knowledge of ranges and loads, for people. See Manager.Picture.
+// Picture shows people what a Manager knows of ranges and loads: see Manager.Picture.
 type Picture struct {
 	// Ranges yields the shards of the keyspace with their ranges, in the order of hashes, as
 	// Map.All does.
 	Ranges iter.Seq2[string, Range]
-	// Loads are the loads of shards by name, in the unit of Slice.Add a second, as members last
-	// reported them. The load of a missing shard is unknown. Do not modify it.
+	// Loads holds the loads of shards by name, as members last reported them, in the unit of
+	// Slice.Add per second. The load of a missing shard is unknown. Do not modify the map.
 	Loads map[string]float64
-	// Capacity is the capacity of the members that report load and have one (Options.Capacity).
+	// Capacity holds the capacities of the members that report load and have set
+	// Options.Capacity.
 	Capacity map[core.SessionID]float64
-	// Elsewhere has the shards, at most 256, whose owner is not in the zone that Rules.Prefer of a
-	// Balance names for them, with that zone.
+	// Elsewhere maps shards, at most 256, to the zone that Rules.Prefer of a Balance names for
+	// them, if their owner is in another zone.
 	Elsewhere map[string]string
 }
 
@@ -33,10 +34,11 @@ const maxElsewhere = 256
 // pictureFor is how long loads are shown after they were last read.
 const pictureFor = 10 * time.Second
 
-// Picture returns this member's knowledge of ranges and loads, without waiting. While it is called,
-// Run reads the members' reports like an assigner: at most once in an Interval, and at most 20
-// reports a second. While no member has load it reads none. After a pause of some 10 s the first
-// answer has no loads. The loads of Options.Loads are not included.
+// Picture returns this member's knowledge of ranges and loads, without waiting. While Picture is
+// being called, Run reads the members' reports as an assigner does. It reads at most once in an
+// Interval, and at most 20 reports a second. While no member has load, it reads no report. After
+// a pause of about 10 s, the first answer has no loads. The loads of Options.Loads are not
+// included.
 func (m *Manager) Picture() Picture {
 	signal(m.watched)
 	p := Picture{Ranges: m.Map().All(), Capacity: map[core.SessionID]float64{}}
@@ -57,7 +59,8 @@ func (m *Manager) Picture() Picture {
 	return p
 }
 
-// elsewhere returns the shards of a view that are not in the zone they prefer, with that zone.
+// elsewhere returns the shards of a view that are not in the zone that they prefer, with that
+// zone.
 func elsewhere(v *core.View, prefer map[string]string, key string) map[string]string {
 	if len(prefer) == 0 {
 		return nil
@@ -87,8 +90,8 @@ func (m *Manager) publish(reports map[string]*shardReport) {
 	m.loads, m.loadsAt = loads, time.Now()
 }
 
-// watchLoad reads the members' reports while Picture is called. If this member's assigner reads
-// them, it does not.
+// watchLoad reads the members' reports while Picture is called, unless this member's assigner
+// reads them.
 func (m *Manager) watchLoad(ctx context.Context) {
 	var r *loadReader
 	var looked time.Time
@@ -110,18 +113,18 @@ func (m *Manager) watchLoad(ctx context.Context) {
 	}
 }
 
-// RangeEvent is the beginning or the end of a split or a merge. It begins with the plan that orders
-// it, and ends with a later plan, once every shard serves its range.
+// RangeEvent is the beginning or the end of a split or a merge. The change begins with the plan
+// that orders it. It ends with a later plan, once every shard serves its range.
 type RangeEvent struct {
 	Plan  int64    // the plan that began it
-	From  string   // the shard that gives ranges; after a merge it has none
-	To    []string // the shards that get them; From itself, if it takes back a range that was not taken
+	From  string   // the shard that gives ranges; after a merge, it has no range
+	To    []string // the shards that get them; only From if it takes back a range that was not taken
 	Merge bool
 	Ended bool
-	// Rule is, at the beginning, the operators' rule that requested it, if this member has read the
-	// rule. Nil: the assigner decided.
+	// At the beginning of a change, Rule is the operators' rule that requested it, if this member
+	// has read that rule. Nil means that the assigner decided.
 	Rule *control.Rule
-	Why  string // of the return of a range: why it was not taken
+	Why  string // if a range returns: why it was not taken
 }
 
 // String returns what happened, and who decided, without the shards.

@@ -14,16 +14,17 @@ import (
 // planner makes the plans of the assigner: it compares the table with the view, and returns what to
 // change. It does no I/O and reads no clock. Not safe for concurrent use.
 //
-// While a shard's assigned owner lives, the shard counts as its own from the plan on. So a
-// hand-over in progress, or stuck, is not planned again. If the assigned owner is gone, the member
-// that took the shard keeps it, if the shares allow. If no member has taken it, its heir counts as
-// owner, because it is claiming it now. If a member loses an assigned shard to another, its handler
-// seems to give up. So it gets no shards for a while, which doubles each time.
+// While a shard's assigned owner lives, the shard counts as that owner's from the plan on. So a
+// hand-over that is in progress or stuck is not planned again. If the assigned owner is gone, the
+// member that took the shard keeps it, if the shares allow. If no member has taken the shard, its
+// heir counts as its owner, because the heir is claiming it now. If a member loses an assigned
+// shard to another member, its handler seems to give up. So it gets no shards for a while, and
+// this time doubles with each loss.
 type planner struct {
 	Assigner Assigner
 	Specs    []string // of the shard set
 	Keys     Keyspace // without a name: no keyspace
-	// Takes reports whether a member may own shards. Nil: all may.
+	// Takes reports whether a member may own shards. If it is nil, all may.
 	Takes func(core.Member) bool
 	// Zone is the key of Member.Meta that holds a member's zone.
 	Zone string
@@ -37,34 +38,35 @@ type planner struct {
 	Rules  Rules
 	Frozen bool
 	bounds map[uint64]bool // hashes at which a range must begin (true), or must not
-	// release has the shards that operators release from quarantine.
+	// release lists the shards that operators release from quarantine.
 	release map[string]bool
 	wall    time.Time // the time by this process's clock
-	// estimates has the loads of shards whose ranges changed, until their owners report them.
+	// estimates holds the loads of shards whose ranges changed, until their owners report them.
 	estimates     map[string]estimate
 	ledger        []spent // of the last minute
 	PrepareBudget time.Duration
-	// Quarantine has the defaults filled in.
+	// Quarantine is complete: its defaults are filled in.
 	Quarantine Quarantine
 
 	inFlight map[string]flight // shards on their way to their assigned owner
 	strikes  map[core.SessionID]strike
 	barred   map[core.SessionID]bool // not eligible when last seen
 	repeat   map[int32]bool          // moves to be written again
-	// unprepared has the shards that stay because their next owners could not prepare them.
+	// unprepared lists the shards that stay because their next owners could not prepare them.
 	unprepared map[int32]bool
 	calm       func() *core.View  // returns the last view in which every member of the table lived; may be nil
 	lost       map[int32][]string // by slot of a member that is gone: shards that it had a lease of
 	before     []record           // at the last plan
-	// undecided has the shards that get no owner until it is known whether a process joins again.
+	// undecided lists the shards that get no owner until it is known whether a process joins
+	// again.
 	undecided []int32
 	untaken   []untaken            // shards that do not take their ranges
 	rests     map[string]time.Time // until then the range of a shard that did not take or give is not changed
 	times     []planTime
 }
 
-// restsFor is the duration of such a rest, because another attempt may fail too, and refuses the
-// keys again.
+// restsFor is the duration of such a rest. A rest is needed because another attempt may fail
+// too, and would refuse the keys again.
 const restsFor = 10 * time.Minute
 
 // untaken is a shard that does not take its range, and the reason.
@@ -77,7 +79,7 @@ type flight struct {
 }
 
 // lost is the number of penalties after which an unexecuted move is planned again. Its holder may
-// have seen its lease only after the plan, and ignores such a plan.
+// have first seen its lease after the plan, and ignores such a plan.
 const lost = 4
 
 type strike struct {
@@ -96,8 +98,8 @@ type Outcome struct {
 	Number  int64
 	Cluster *Cluster
 	Plan    *Plan
-	// Moves are the moves that were written, by shard: the Plan's, and those of shards that were
-	// taken over without a plan.
+	// Moves are the moves that were written, in the order of shards. They are the Plan's moves,
+	// and those of shards that were taken over without a plan.
 	Moves []Move
 
 	change *planChange // nil: no change
@@ -106,9 +108,9 @@ type Outcome struct {
 	again bool
 }
 
-// next plans from a table, a view, and the loads of shards, if any are known. settled has the
-// givers of splits and merges that are complete. now is a duration since any fixed point. The
-// caller applies the change to the table after writing it.
+// next makes a plan from a table, a view, and the loads of shards, if any are known. settled
+// lists the givers of splits and merges that are complete. now is the duration since some fixed
+// point. The caller applies the change to the table after writing it.
 func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads measured, settled []string) (*Outcome, error) {
 	if p.inFlight == nil {
 		p.inFlight, p.strikes, p.barred = map[string]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
@@ -209,7 +211,7 @@ func (p *planner) begin(t *assignments) (*assignments, error) {
 	return next, nil
 }
 
-// divide adds splits and merges, and those that are complete. It leaves out impossible ones: the
+// divide adds splits and merges, and those that are complete. It leaves out impossible ones. The
 // assigner sees the ranges again, and its next plan may differ.
 func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled []string) {
 	p.bound(t, out.Plan)
@@ -251,7 +253,7 @@ func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled [
 	out.again = out.again || len(ch.Splits)+len(ch.Merges) > 0
 }
 
-// measured has the known loads: from Options.Loads, and from the owners' reports.
+// measured holds the known loads, from Options.Loads and from the owners' reports.
 type measured struct {
 	said map[string]float64
 	told map[string]*shardReport
@@ -375,9 +377,9 @@ func (p *planner) members(now time.Duration, v *core.View) []Member {
 	return out
 }
 
-// bar drains the members that are not eligible (C15). A member that is eligible again counts as one
-// that gave up shards, so that shards do not follow it to and fro. While no member is eligible all
-// keep their shards.
+// bar drains the members that are not eligible (C15). A member that becomes eligible again counts
+// as one that gave up shards, so that shards do not move to and fro with it. While no member is
+// eligible, all members keep their shards.
 func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 	var barred []*Member
 	some := false
@@ -407,8 +409,8 @@ func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 	}
 }
 
-// shards fills in the effective owner of each shard, and returns the records of the shards: token
-// and session.
+// shards fills in the effective owner of each shard, and returns the token and session of each
+// shard's record.
 func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
 	loads measured, out *Outcome) []record {
 	records, owners := recordsOf(t, v, index)
@@ -492,8 +494,9 @@ func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (re
 	return records, owners
 }
 
-// orphan finds the shards of which members that are gone had a lease. It uses the records, now and
-// at the last plan, and this process's views. It returns the shards whose owner did not drain.
+// orphan finds the shards of which departed members had a lease. It uses the current records, the
+// records at the last plan, and this process's views. It returns the shards whose owner did not
+// drain.
 func (p *planner) orphan(t *assignments, records []record, assigned []int32) map[string]bool {
 	slots, lost := map[core.SessionID]int32{}, map[string]bool{}
 	p.lost = map[int32][]string{}
@@ -529,9 +532,10 @@ func (p *planner) orphan(t *assignments, records []record, assigned []int32) map
 	return lost
 }
 
-// refused follows the move of a shard, with its record, that a member other than the assigned one
-// has. It reports whether the move of a plan has ended there. Either the assigned member had or
-// refused the shard and another member took it, or the assigned member could not prepare it.
+// refused follows the move of a shard that has a record and belongs to a member other than the
+// assigned one. It reports whether the move of a plan has ended there. Either the assigned
+// member had or refused the shard and another member took it, or the assigned member could not
+// prepare it.
 func (p *planner) refused(now time.Duration, name string, shard int32, record *record, to *core.Member, plan int64) bool {
 	f, moving := p.inFlight[name]
 	if !moving {
@@ -601,8 +605,8 @@ func (p *planner) cooling(now time.Duration) int64 {
 	return maxNumber
 }
 
-// seat gives every member a slot of the table, and returns the slots by member. assigned has the
-// present members, by slot.
+// seat gives every member a slot of the table, and returns the slots by member. assigned lists
+// the present members by slot.
 func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) []int32 {
 	slots := make([]int32, len(members))
 	for i := range slots {

@@ -17,17 +17,17 @@ import (
 
 // A shard is prepared before it is handed over. The member to which a plan gives it calls
 // Options.Prepare while the owner continues. When the member has prepared all its incoming shards,
-// it writes the number of the plan into its metadata, once for many shards. The owner waits for
-// that number, at most Options.PrepareBudget, and then hands the shard over. A member without
-// Prepare has no number there, and owners do not wait for it. With Options.PrepareRequired an
-// exclamation mark follows the number, and then the shards that could not be prepared, or * for
-// all. Their owners keep them, and the assigner plans again.
+// it writes the number of the plan into its metadata, once for all of them. The owner waits for
+// that number, for at most Options.PrepareBudget, and then hands the shard over. A member without
+// Prepare has no such number, and owners do not wait for it. With Options.PrepareRequired, an
+// exclamation mark and the shards that could not be prepared, or * for all, follow the number.
+// Their owners keep them, and the assigner plans again.
 const (
 	readyKey   = "tenure.ready" // in core.MemberState.Meta
 	maxUnready = 4              // largest number of shards that are named there
 )
 
-// readiness is a member's progress in preparing shards, by its metadata.
+// readiness is a member's progress in preparing shards, according to its metadata.
 type readiness struct {
 	number   int64 // of the plan up to which shards are prepared; none before the first
 	required bool

@@ -15,22 +15,23 @@ import (
 )
 
 // Quarantine says when a shard counts as killing the processes that own it, for example by a
-// request that crashes each of them. For handlers that return there is Options.Penalty.
+// request that crashes each of them. For handlers that return, there is Options.Penalty.
 //
-// A shard is suspected when its owner dies: when a process that had a lease of it ends without a
-// drain. A process that joins again, within a TTL or later, did not die. After Deaths such deaths
-// within Within the shard is in quarantine: no member claims it, and all other shards continue.
-// Views, the board, metrics, the log and the command tenure show it.
+// A shard is suspected when its owner dies, that is, when a process with a lease of it ends
+// without a drain. A process that joins again, within a TTL or later, did not die. After Deaths
+// such deaths within Within, the shard is in quarantine: no member claims it, and all other
+// shards continue. Views, the board, metrics, the log and the command tenure show the quarantine.
 //
-// A quarantine ends after For, by an operator's rule (control.Release), when the processes turn out
-// to live, or when a member joins whose metadata have another version. After that one more death is
-// enough. Suspicion is in the assigner's log, and survives the assigner. If one more death is
-// enough for a shard, no heir claims it: it waits for a plan, unless that applies to most shards.
+// A quarantine ends after For, or by an operator's rule (control.Release). It also ends when the
+// processes turn out to be alive, or a member joins with another version in its metadata. After a
+// quarantine, one more death is enough. Suspicion is recorded in the assigner's log, and survives
+// the assigner. If one more death is enough for a shard, no heir claims it. The shard waits for a
+// plan, unless this applies to most shards.
 //
-// With few members more deaths are needed, for example 7 of three members'. A shard is not put into
-// quarantine if another shard was there at each death, or if all deaths were on one machine. The
-// shards are not the cause if more than half of them, or more than three and more than a twentieth,
-// are held or due. All are then freed.
+// If there are few members, more deaths are needed, for example 7 with three members. A shard is
+// not put into quarantine if another shard was present at each death, or if all deaths were on one
+// machine. The shards are not the cause if more than half of them, or more than three and more than
+// a twentieth, are held or due. All of them are then freed.
 type Quarantine struct {
 	// Deaths is the number of owners that must die within Within. Default 3; below 0: no quarantine.
 	Deaths int `yaml:"deaths"`
@@ -161,8 +162,8 @@ type isolation struct {
 	Left     int // largest number of deaths that count of a freed shard
 }
 
-// die records the deaths of shards' owners. A time after the plan's comes from a wrong clock, and
-// is moved back.
+// die records the deaths of shards' owners. A time after the plan's time comes from a wrong
+// clock, and is moved back.
 func (t *assignments) die(c *planChange) {
 	if c.Isolation.Time == 0 {
 		return
@@ -223,8 +224,8 @@ func (t *assignments) revive() {
 	}
 }
 
-// suspect copies the deaths of a shard's owners to a shard that gets a range of it, if that has
-// fewer deaths. The key that kills may be in the range.
+// suspect copies the deaths of a shard's owners to a shard that gets a range of it, if the
+// latter has fewer deaths. The key that kills may be in the range.
 func (t *assignments) suspect(from, to string) {
 	s := t.suspects[from]
 	if s == nil || s.held() || t.suspects[to].held() {
@@ -267,7 +268,7 @@ func (t *assignments) isolate(c *planChange) error {
 }
 
 // isolate adds the shards that a plan puts into quarantine or frees. It returns the undecided
-// shards, and whether suspicion is left, all of which ends with time.
+// shards, and whether any suspicion is left. Suspicion ends with time.
 func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *planChange) (undecided []int32, again bool) {
 	q := p.Quarantine
 	if q.Deaths <= 0 {
@@ -437,7 +438,7 @@ func (t *assignments) widowed(i int, to int32) bool {
 	return o != None && to == None && !t.members[o].Drain
 }
 
-// few returns the largest number of suspected shards. Above it the members are the cause.
+// few returns the largest number of suspected shards. Above it, the members are the cause.
 func few(shards int) int { return max(3, shards/20) }
 
 // near reports whether one more death of a shard's owners is enough, including the death that this

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Range is a half-open interval of hashes: from From on, and below To. A To of 0 stands for 2^64,
-// so the zero value is the whole keyspace. If From is not below To, the range is empty.
+// Range is a half-open interval of hashes: at least From, and below To. A To of 0 stands for
+// 2^64, so the zero value is the whole keyspace. If From is not below To, the range is empty.
 type Range struct {
 	From, To uint64
 }

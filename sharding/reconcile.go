@@ -23,7 +23,7 @@ const (
 // A situation is everything that decides the step for one shard.
 type situation struct {
 	contended bool            // the elector contends for it
-	state     core.LeaseState // of the own lease; empty without one
+	state     core.LeaseState // of this member's lease; empty without a lease
 	leave     bool            // this member must be emptied
 	alone     bool            // and no other member takes its shards
 	successor core.SessionID  // of a lease that can be handed over; empty without one
@@ -52,7 +52,7 @@ func (s situation) yields() bool {
 	return s.contended && (s.state == core.LeaseHeld || s.state == core.LeaseStarting)
 }
 
-// steps has the steps for all shards, by kind.
+// steps holds the steps for all shards, by kind.
 type steps struct {
 	contend, withdraw []string
 	handOver          map[core.SessionID][]int
@@ -88,7 +88,7 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	if err := m.carryOut(todo, leave); err != nil || !leave {
 		return false, err
 	}
-	// Until it is withdrawn a shard may be granted that this view does not show.
+	// Until it is withdrawn, a shard may be granted that this view does not show.
 	if len(todo.withdraw) > 0 {
 		signal(m.wake)
 		return false, nil
@@ -140,7 +140,8 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 }
 
 // waits reports whether this member must not own a shard before a plan gives it the shard. The
-// shard is in quarantine, or its next owner's death leads there, which an heir would suffer first.
+// shard is in quarantine, or its next owner's death would put it there. In the latter case, an
+// heir would be the first to die.
 func (m *Manager) waits(v *core.View, i int) bool {
 	s := m.suspects[i]
 	if s == nil || m.o.Quarantine.Deaths < 0 {
@@ -158,8 +159,8 @@ func (m *Manager) carryOut(todo *steps, leave bool) error {
 			return err
 		}
 	}
-	// After the shards: the first contention joins, and a visible member may get a shard
-	// immediately.
+	// This comes after the shards, because the first contention joins, and a visible member may
+	// get a shard immediately.
 	if err := m.standForAssigner(!leave && !m.blind.Load() && time.Now().UnixNano() >= m.refused.Load()); err != nil {
 		return err
 	}
@@ -195,8 +196,8 @@ func (m *Manager) noteEmptied() {
 	}
 }
 
-// successor returns the member that gets an own shard, or "" without one, or while it still
-// prepares the shard.
+// successor returns the member that gets a shard of this member. It returns "" if no member
+// does, or while that member still prepares the shard.
 func (m *Manager) successor(v *core.View, i int, leave, alone bool) (to core.SessionID, prepares bool) {
 	k := m.at[i]
 	if k == None {

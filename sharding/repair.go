@@ -12,12 +12,12 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Repair rebuilds the plans of a keyspace from the notes of its shards, for tools, if the plans
-// cannot be understood. Ranges and owners do not change. With the options of a member Repair takes
-// the lease of the assigner's shard, which is not granted while a member plans, and replaces the plans.
-// With nil it only reads.
+// Repair is for tools. It rebuilds the plans of a keyspace from the notes of its shards, if the
+// plans cannot be understood. Ranges and owners do not change. With the options of a member, Repair
+// replaces the plans under the lease of the assigner's shard, which is not granted while a member
+// plans. With nil, it only reads.
 //
-// If the plans are understood, or a member of a newer version lives, the error matches
+// If the plans can be understood, or a member of a newer version is alive, the error matches
 // core.ErrConflict. If the notes do not divide the keyspace, it matches core.ErrInvalid and names
 // the shards.
 func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options) (m *Map, err error) {
@@ -92,8 +92,9 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 	return j, c, t.ranged(), nil
 }
 
-// gather fills in a base from the notes of the shards with a record. A shard without a note has the
-// zero note. certain reports whether the number of shards at the beginning is known.
+// gather fills in a base from the notes of the shards that have a record. A shard without a note
+// counts as having the zero note. certain reports whether the number of shards at the beginning is
+// known.
 func (c *planChange) gather(notes map[int]note, certain bool) error {
 	k, has, ends := c.Keys, map[int]Range{}, map[int]bool{}
 	for i := range k.Shards {

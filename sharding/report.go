@@ -23,7 +23,7 @@ type report struct {
 	Shards   []shardReport // in any order, each name once
 }
 
-// shardReport is the load of one shard, as its meter measured it. For Parts see meter.read.
+// shardReport is the load of one shard, as its meter measured it. For Parts, see meter.read.
 type shardReport struct {
 	Name  string
 	Rate  float64
@@ -92,7 +92,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// appendLoad appends a rate as a float32. It replaces an invalid rate by 0.
+// appendLoad appends a rate as a float32. It replaces an invalid rate with 0.
 func appendLoad(b []byte, x float64) []byte {
 	if !(x > 0) {
 		x = 0
@@ -105,9 +105,9 @@ func (p Part) isHot(rate float64) bool {
 	return p.Range.To == p.Range.From+1 && p.Load > leastHot*rate
 }
 
-// appendParts appends one byte, which is 0 if there are no parts, otherwise 1 and the number of hot
-// keys. Then come the ends of the range, whose last bits are mostly 0, in reverse, the loads of its
-// parts, and the hot keys.
+// appendParts appends one byte: 0 if there are no parts, or else 1 plus the number of hot keys.
+// Then come the ends of the range with their bits reversed, since the last bits are mostly 0. The
+// loads of its parts and the hot keys follow.
 func (s *shardReport) appendParts(b []byte) []byte {
 	if len(s.Parts) == 0 || !(float32(s.Rate) > 0) {
 		return append(b, 0)
@@ -141,7 +141,7 @@ func (s *shardReport) appendParts(b []byte) []byte {
 	return b
 }
 
-// decodeReport reads a report, and returns its shards in the order of their names.
+// decodeReport decodes a report. Its shards are in the order of their names.
 func decodeReport(b []byte) (*report, error) {
 	in := &reader{b: b}
 	if v := in.byte(); in.err == nil && v != reportVersion {
@@ -236,7 +236,7 @@ func (r *report) total() float64 {
 }
 
 // differs reports whether the assigner needs this report after the last one that was written, or
-// nil. Members that have no load and had none write nothing.
+// nil. Members that have no load, and had none before, write nothing.
 func (r *report) differs(last *report) bool {
 	if last == nil {
 		last = &report{}
@@ -266,7 +266,7 @@ func (r *report) differs(last *report) bool {
 	return false
 }
 
-// newKey reports whether a key with more than least has become hot.
+// newKey reports whether a key with a load above least has become hot.
 func (s *shardReport) newKey(last *shardReport, least float64) bool {
 	for _, p := range s.Parts {
 		if p.isHot(s.Rate) && p.Load > least && !slices.ContainsFunc(last.Parts, func(q Part) bool {

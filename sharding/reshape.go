@@ -32,14 +32,14 @@ func (s *Shard) indivisible(load float64) float64 {
 	return min(most, load)
 }
 
-// within estimates the load in a part of a shard's range, by its Parts or by width.
+// within estimates the load in a part of a shard's range from its Parts, or from its width.
 func (s *Shard) within(r Range) float64 {
 	parts, load := s.Parts, 0.0
 	if len(parts) == 0 {
 		parts = []Part{{s.Range, s.Load}}
 	}
 	for i := range parts {
-		// Widths without 1, because the whole keyspace has 2^64.
+		// Widths are reduced by 1, because the whole keyspace has 2^64 hashes.
 		p := parts[i].Range
 		from, last := max(p.From, r.From), min(p.To-1, r.To-1)
 		if from <= last {
@@ -51,7 +51,7 @@ func (s *Shard) within(r Range) float64 {
 
 // wish records that a member above High has no range to give that is small enough.
 func (l *loads) wish(m int32, size float64) {
-	// Ranges so small that they would merge again are useless.
+	// Ranges that are so small that they would be merged again are useless.
 	size = max(size, l.a.SplitAbove*l.unit/4)
 	for _, s := range l.lists[m] {
 		if l.shard[s] <= size && l.shard[s] >= size/4 {
@@ -200,8 +200,8 @@ func (l *loads) merge(p *Plan) {
 }
 
 // cold reports whether two neighbours should become one range: both have little load, or one has
-// almost none and the other is far from being split. Above MaxShards the second condition alone is
-// enough.
+// almost none and the other is far from being split. Above MaxShards, the second condition alone
+// is enough.
 func (l *loads) cold(a, b int32) bool {
 	if l.touched[a] || l.touched[b] || !l.changeable(a) || !l.changeable(b) || l.d.c.Shards[a].Fixed || l.d.c.Shards[b].Fixed {
 		return false

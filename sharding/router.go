@@ -14,7 +14,7 @@ import (
 type Route struct {
 	Shard   string
 	Session core.SessionID
-	Token   core.Token // to send with the request: an owner with another token refuses
+	Token   core.Token // to send with the request; an owner with another token refuses it
 	Node    string
 	Meta    map[string]string // of the owner, such as its address; do not modify it
 	Self    bool              // this process owns it
@@ -40,8 +40,8 @@ type Router struct {
 // very many shards.
 const routeAge = 5 * time.Millisecond
 
-// NewRouter returns a Router on an Elector and on the Manager of the same process, which knows the
-// map of the keyspace's ranges. Without a Manager it routes by shard only.
+// NewRouter returns a Router on an Elector and the Manager of the same process, which knows the
+// map of the keyspace's ranges. Without a Manager, it routes by shard only.
 func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	if e == nil {
 		return nil, fmt.Errorf("tenure: %w: the elector is nil", core.ErrInvalid)
@@ -64,9 +64,9 @@ func route(v *core.View, members map[core.SessionID]*core.Member, shard string) 
 	return Route{Shard: shard, Session: o.Session, Token: o.Token, Node: m.Node, Meta: m.Meta, Self: o.Session == v.Session}, nil
 }
 
-// OwnerOfKey returns the destination of requests for a key: the owner of its shard. While the range
-// is moving to that shard, the owner refuses the key with ErrMoved: try again shortly. While the
-// map of ranges is unknown, the error matches ErrNoOwner.
+// OwnerOfKey returns the destination of requests for a key, which is the owner of its shard. While
+// the range is moving to that shard, the owner refuses the key with ErrMoved. Try again shortly.
+// While the map of ranges is unknown, the error matches ErrNoOwner.
 func (r *Router) OwnerOfKey(key string) (Route, error) {
 	shard, err := r.Shard(key)
 	if err != nil {
@@ -75,8 +75,8 @@ func (r *Router) OwnerOfKey(key string) (Route, error) {
 	return r.Owner(shard)
 }
 
-// Shard returns the shard of a key, by the map of ranges that is known here. Its errors are those
-// of OwnerOfKey.
+// Shard returns the shard of a key according to the map of ranges that is known here. Its errors
+// are those of OwnerOfKey.
 func (r *Router) Shard(key string) (string, error) {
 	m := r.Map()
 	switch {
@@ -127,8 +127,8 @@ type Changes struct {
 func (r *Router) Changes() *Changes { return &Changes{r: r} }
 
 // Next waits for owners to change and returns the changed shards with their current owners. If a
-// shard has no owner, Session is empty. Intermediate changes are merged, and none is lost however
-// slow the caller is. The error is ctx's, or matches core.ErrStopped.
+// shard has no owner, Session is empty. Intermediate changes are merged. However slow the caller
+// is, no change is lost. The error is that of ctx, or matches core.ErrStopped.
 func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 	for {
 		v, err := c.r.e.WaitView(ctx, c.last)

@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Rules restrict ownership. They come before balance, and are advice, like the plan. Until the plan
-// is carried out, and while there is no assigner, a member may own a shard against a rule. If rules
-// leave no living member for a shard, they do not apply to it, because no shard is left without an
-// owner (W1).
+// Rules restrict ownership. They take precedence over balance. Like the plan, they are advice.
+// Until the plan is carried out, and while there is no assigner, a member may own a shard against a
+// rule. If the rules leave no living member for a shard, they do not apply to it: no shard is left
+// without an owner (W1).
 //
 // Shards are named exactly, or by a prefix that ends in "*".
 type Rules struct {
@@ -30,7 +30,7 @@ type Rules struct {
 	Prefer map[string]string `json:"prefer,omitempty" yaml:"prefer,omitempty"`
 }
 
-// check returns an error for the name of a shard that no shard can have.
+// check returns an error if a rule names a shard by a name that no shard can have.
 func (r Rules) check() error {
 	for name, shards := range map[string]iter.Seq[string]{"Pin": maps.Keys(r.Pin), "Exclude": maps.Keys(r.Exclude), "Prefer": maps.Keys(r.Prefer)} {
 		for shard := range shards {
@@ -47,7 +47,7 @@ type compiled struct {
 	d       *draft
 	pin     map[int32]string   // only to nodes that live and may own shards
 	exclude map[int32][]string // only if another node is left
-	group   []int32            // by shard, None if it has none; nil without Spread
+	group   []int32            // by shard, None for a shard without a group; nil without Spread
 	zone    []int32            // by member
 	most    []int32            // by group: shards in one zone
 	in      []int32            // by group and zone
@@ -150,7 +150,7 @@ func (k *compiled) gave(s, m int32) { k.count(s, m, 1) }
 func (k *compiled) took(s, m int32) { k.count(s, m, -1) }
 
 // expel puts the shards that their owners may not have into the pool. If a group has too many
-// shards in one zone, the latest ones go.
+// shards in one zone, those that arrived last are removed.
 func (k *compiled) expel(d *draft) {
 	if k == nil {
 		return
@@ -175,7 +175,7 @@ func (k *compiled) expel(d *draft) {
 const (
 	strictly = iota
 	notThere // without Prefer
-	anyZone  // also without Spread
+	anyZone  // without Prefer and Spread
 	anyhow   // without any rule
 )
 
@@ -215,9 +215,9 @@ func (k *compiled) names(s int32) bool {
 	return k != nil && (k.pin[s] != "" || k.exclude[s] != nil)
 }
 
-// grant decides which preferences of zones are kept, while there is room: first those of shards
-// already in their zone, then others. Shards already there may take a part more, so that none moves
-// to and fro.
+// grant decides which preferences of zones are kept, while there is room. Those of shards already
+// in their zone come first. These shards may take a little more room, so that none moves to and
+// fro.
 func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, more float64) {
 	k := d.rules
 	if k == nil || k.prefer == nil || d.c.Frozen {
@@ -274,7 +274,7 @@ func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
 }
 
 // place gives each shard of the pool to the member with the least cost that the rules allow. Shards
-// with the least choice come first. place calls given for each.
+// with the least choice come first. place calls given for each shard.
 func (d *draft) place(cost func(s, m int32) float64, given func(s, m int32)) {
 	choice := func(s int32) int {
 		switch {

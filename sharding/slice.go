@@ -20,14 +20,15 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// ErrMoved: a key does not, or does not yet, belong to this shard. The error is a *MovedError.
+// ErrMoved: a key does not belong to this shard, or does not belong to it yet. The error is a
+// *MovedError.
 var ErrMoved error = errtext.NotApplied("key belongs to another shard")
 
 // MovedError names the shard that a key belongs to. It matches ErrMoved.
 type MovedError struct {
 	Shard string // the shard that refused the key
-	// To is the shard that the key belongs to, by the map of the refusing process. It is Shard
-	// itself while Shard does not have the key yet.
+	// To is the shard that the key belongs to, according to the map of the process that refused
+	// the key. While Shard does not have the key yet, To is Shard itself.
 	To   string
 	Hash uint64 // of the key
 }
@@ -42,8 +43,8 @@ func (e *MovedError) Error() string {
 // Unwrap returns ErrMoved: the shard refused the key before anything was sent.
 func (e *MovedError) Unwrap() error { return ErrMoved }
 
-// Slice is the part of a keyspace that one lease serves. It tracks the keys while ranges are split
-// and merged. All methods are safe for concurrent use.
+// Slice is the part of a keyspace that one lease serves. It keeps track of the keys while ranges
+// are split and merged. All methods are safe for concurrent use.
 type Slice struct {
 	m     *Manager
 	lease *core.Lease
@@ -71,9 +72,9 @@ type Slice struct {
 	}
 }
 
-// note is the item of a shard with the range that it serves, written under its lease, so it is
-// fenced like every write. A range has one owner, because the new shard takes it only after the old
-// shard's note names it as the recipient.
+// note is the item of a shard that records the range it serves. It is written under the shard's
+// lease, so it is fenced like every write. A range has one owner, because the new shard takes it
+// only after the old shard's note names it as the recipient.
 type note struct {
 	Map   int64  `json:"map"` // number of the plan that the range follows from
 	Range *Range `json:"range,omitempty"`
@@ -114,7 +115,7 @@ type serving struct {
 func (s *Slice) serve(r Range) {
 	next := &serving{has: r, empty: make(chan struct{}, 1)}
 	s.meter.setRange(r)
-	// A call that enters one of these later leaves again, since another one is served.
+	// A call that enters one of these later leaves it again, since another range is served.
 	s.former = slices.DeleteFunc(s.former, func(v *serving) bool { return v.in.Load() == 0 })
 	if was := s.serving.Swap(next); was != nil {
 		was.over.Store(true)
@@ -128,15 +129,15 @@ func (v *serving) leave() {
 	}
 }
 
-// Take copies the data of a range into the shard that gets it. The shard from has given the range
-// up: its log and items no longer change for these keys, and can be read through the backend. Take
-// returns operations. They are committed together with the note that the range is here, so that
-// they are applied once. If they exceed one commit, the puts and deletes without a condition are
-// committed before it, in pieces. If Take or a commit fails, Take is called again; until it
-// succeeds both shards refuse the range. If attempts fail for 30 s, the giver has the range again.
-// The giver keeps its data. So if a range comes back, Take also deletes the items of it that the
-// shard still has. Operations on items that begin with "tenure/" are left out: each shard has its
-// own.
+// Take copies the data of a range into the shard that gets it. The shard from has given up the
+// range: its log and items no longer change for these keys, and can be read through the backend.
+// Take returns operations. They are committed together with the note that the range is here, so
+// that they are applied exactly once. If they exceed one commit, the puts and deletes without a
+// condition are committed before it, in pieces. If Take or a commit fails, Take is called again.
+// Until it succeeds, both shards refuse the range. If attempts fail for 30 s, the giver gets the
+// range back. The giver keeps its data. So if a range comes back, Take also deletes the items of
+// that range that the shard still has. Operations on items whose keys begin with "tenure/" are
+// left out, because each shard has such items of its own.
 type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 
 // OpenSlice returns the Slice of a lease's shard. The Slice carries out planned splits and merges
@@ -149,18 +150,19 @@ type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 //	}
 //	defer s.Close()
 //
-// A range moves from one shard to another in two steps. First the giver waits for the calls of
-// Commit and Do, and notes under its lease that it gave the range, and to which shard. From then on
-// neither this lease nor an earlier one writes in the range. Then the taker, which waits for that
-// note, takes the range, and notes that it has it. In between both refuse the range's keys, so no
-// key is ever served by two. All other keys are served all the time.
+// A range moves from one shard to another in two steps. First, the giver waits until calls of
+// Commit and Do have returned. Under its lease, it then notes that it gave the range, and to which
+// shard. From then on, neither this lease nor an earlier one writes in the range. Then the taker,
+// which waits for that note, takes the range, and notes that it has it. In between, both refuse the
+// range's keys, so no key is ever served by two shards. All other keys are served all the time.
 //
-// If there is no data to copy, take may be nil. ctx, the handler's, limits the changes. Close ends
+// If there is no data to copy, take may be nil. The handler's ctx limits the changes. Close ends
 // and joins them before the handler returns, and the lease with it. If a change takes longer than
 // 30 s, it is logged at Warn to slog.Default with the reason, and again every 5 min.
 //
-// If the shard is not of the keyspace, its note cannot be decoded, or a slice of this lease is
-// open, the error matches core.ErrInvalid. Otherwise it is ctx's, or the lease's.
+// The error matches core.ErrInvalid if the shard is not in the keyspace, its note cannot be
+// decoded, or the lease already has an open slice. Otherwise, it is the error of ctx or of the
+// lease.
 func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (*Slice, error) {
 	shard := lease.Shard()
 	if _, err := m.o.Keyspace.index(shard); err != nil {
@@ -200,7 +202,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	return s, nil
 }
 
-// first returns the range of a shard without a note.
+// first returns the range of a shard that has no note.
 func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
 	for {
 		m.mu.Lock()
@@ -217,7 +219,7 @@ func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
 	}
 }
 
-// first returns the range of a shard without a note, the i-th of the table.
+// first returns the range of a shard that has no note, the i-th of the table.
 func (t *assignments) first(shard string, i int) (Range, error) {
 	if c := t.change(shard); c != nil {
 		return c.before(shard, t.ranges[i]), nil
@@ -228,8 +230,8 @@ func (t *assignments) first(shard string, i int) (Range, error) {
 	return t.ranges[i], nil
 }
 
-// Check returns nil if the shard serves the key now. Otherwise the error matches ErrMoved. A range
-// may be given up right afterwards, so callers write through Commit or Do.
+// Check returns nil if the shard serves the key now. Otherwise, the error matches ErrMoved. The
+// range may be given up right afterwards, so write through Commit or Do.
 func (s *Slice) Check(key string) error {
 	h := s.m.o.Keyspace.Of(key)
 	if s.serving.Load().has.Has(h) {
@@ -260,8 +262,8 @@ func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Co
 
 // Do calls f, which may read and write for the key under the lease, in the store or outside. If the
 // shard does not have the key, the error matches ErrMoved, and f is not called. A range is not
-// given up while f runs. So f must return only when the outcome of its writes outside the store is
-// known. If a change waits for f longer than 5 s, it is tried again later, so f must not run long.
+// given up while f runs. So f must return only when it knows the outcome of its writes outside the
+// store. f must not run long: a change that has waited for f for 5 s is put off.
 func (s *Slice) Do(key string, f func() error) error {
 	v, err := s.enter(key)
 	if err != nil {
@@ -272,7 +274,7 @@ func (s *Slice) Do(key string, f func() error) error {
 }
 
 // enter counts a call in the range that is served now. If the range is replaced during enter, it
-// tries again, so that the replacer waits only for calls that saw the former range.
+// tries again, so that the replacer waits only for calls that saw the previous range.
 func (s *Slice) enter(key string) (*serving, error) {
 	h := s.m.o.Keyspace.Of(key)
 	for {
@@ -300,8 +302,8 @@ func (s *Slice) Range() (r Range, whole bool) {
 	return s.serving.Load().has, !s.busy && (c == nil || s.note.Map >= c.Number)
 }
 
-// Close ends the changes in progress and waits for them, including a call of Take, so that none
-// outlives the lease (S12). It may be called more than once.
+// Close ends the changes in progress and waits for them, including a call of Take, so that no
+// change outlives the lease (S12). It may be called more than once.
 func (s *Slice) Close() {
 	s.stop()
 	s.mu.Lock()
@@ -387,13 +389,13 @@ func (s *Slice) step() error {
 	return s.receive(c, c.gift(s.lease.Shard()))
 }
 
-// drainBudget is how long a change waits for calls of Commit and Do. After it the whole range is
-// served again for a while, since its keys are refused during the wait.
+// drainBudget is how long a change waits for calls of Commit and Do. After that, the whole range
+// is served again for a while, since its keys are refused during the wait.
 const drainBudget = 5 * time.Second
 
-// give gives ranges to others, once they have owners.
+// give gives ranges to other shards, once these have owners.
 func (s *Slice) give(c *rangeChange) error {
-	if len(c.Gifts) == 0 { // it takes back gifts that others noted that they refused
+	if len(c.Gifts) == 0 { // it takes back gifts that others refused
 		s.waitFor("the store")
 		if err := s.commit(c.given(), nil); err != nil {
 			return err
@@ -447,7 +449,8 @@ func (n *note) gave(c *rangeChange, g gift) (bool, error) {
 	return false, nil
 }
 
-// drain waits until no call is left in a former range. It returns false if that takes too long.
+// drain waits until no call is left in an earlier range. It returns false if that takes too
+// long.
 func (s *Slice) drain() bool {
 	limit := time.NewTimer(drainBudget)
 	defer limit.Stop()
@@ -493,8 +496,8 @@ func (s *Slice) awaitOwners(c *rangeChange) error {
 	}
 }
 
-// takeBudget is the time after the first failure from which a further failure is final: the range
-// goes back.
+// takeBudget is the time after the first failure from which a further failure is final. The range
+// is then given back.
 const takeBudget = 30 * time.Second
 
 // receive takes a range that another shard gives.
@@ -533,7 +536,7 @@ func (s *Slice) receive(c *rangeChange, g *gift) error {
 }
 
 // turn waits until the shard that gets the next higher range has noted or refused it. So ranges
-// that go back adjoin the range that the giver kept.
+// that are given back adjoin the range that the giver kept.
 func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
 	i := slices.Index(c.Gifts, g) + 1
 	if i == len(c.Gifts) {
@@ -562,8 +565,8 @@ func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	r := join(s.serving.Load().has, g.Range)
 	next := note{Map: c.Number, Range: &r}
 	if err = s.commit(next, ops); errors.Is(err, core.ErrTooLarge) {
-		// Overwriting operations come before the note. The shard serves none of these keys, and
-		// each attempt writes all of them again.
+		// Operations that overwrite come before the note. The shard serves none of these keys,
+		// and each attempt writes all of them again.
 		var first, rest []core.Op
 		for _, op := range ops {
 			if op.Key != "" && op.IfVersion == driver.AnyVersion {
@@ -584,7 +587,7 @@ func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	return err
 }
 
-// pieces commits ops, in as many commits as the store's limits require.
+// pieces commits ops in as many commits as the store's limits require.
 func (s *Slice) pieces(ops []core.Op) (err error) {
 	if len(ops) > 0 {
 		err = s.send(ops)

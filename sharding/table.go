@@ -12,8 +12,8 @@ import (
 )
 
 // assignments is the current table: the sum of the plans in the assigner's log. A table does not
-// change once it is made; the next plan makes another one. The zero value is the table before the
-// first plan.
+// change once it is made. The next plan makes another table. The zero value is the table before
+// the first plan.
 type assignments struct {
 	number  int64 // of the last plan
 	specs   []string
@@ -40,8 +40,8 @@ type lazyMap struct {
 	m    *Map
 }
 
-// rangeChange is a split or a merge: a shard gives ranges to others. The table has the ranges after
-// its completion. Without Gifts the shard takes back ranges that others refused.
+// rangeChange is a split or a merge: a shard gives ranges to others. The table has the ranges that
+// result from the change. Without Gifts, the shard takes back ranges that others refused.
 type rangeChange struct {
 	Number int64 // of the plan
 	From   string
@@ -176,25 +176,25 @@ type planChange struct {
 	Number int64
 	Base   bool
 	form   byte // the form that it is written in; 0: the first
-	// In a base only: the set of shards, and the keyspace with the ranges of its shards.
+	// Only a base has these: the set of shards, and the keyspace with the ranges of its shards.
 	Specs   []string
 	Keys    Keyspace
 	Next    int
 	Ranges  []numbered
 	Changes []rangeChange
-	// In a base only: the suspected shards.
+	// Only a base has the suspected shards.
 	Suspects map[string]*suspicion
 
 	Isolation isolation
-	// Seats are members and their slots: all members of a base, otherwise those that joined or
-	// changed.
+	// Seats are members and their slots. A base lists all members. Other plans list those that
+	// joined or changed.
 	Seats []memberSlot
 	Gone  []int32 // slots set free
-	// Moves have To, a slot or None, and Why. A base has one for each shard with an owner, and Plan
-	// is the plan that moved it.
+	// In Moves, only To, which is a slot or None, and Why are set. A base has a move for each shard
+	// with an owner, and Plan is the plan that moved it.
 	Moves []slotMove
-	// Settled has the givers of complete changes, and Refused the shards that do not take their
-	// gifts. Both, and Splits and Merges, name shards as in the table before.
+	// Settled lists the givers of complete changes, and Refused the shards that do not take
+	// their gifts. Like Splits and Merges, they name shards as in the table before.
 	Splits  []Split
 	Merges  []Merge
 	Settled []int32

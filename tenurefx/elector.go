@@ -19,26 +19,26 @@ const (
 	followGroup   = `group:"tenure.followings"`
 )
 
-// Election is a set of shards that this process contends for, and their handler. An application
-// provides any number of them: see AsElection.
+// Election is a set of shards that this process contends for, with their handler. An
+// application may provide any number of Elections: see AsElection.
 type Election struct {
 	Shards  []string
 	Handler core.Handler
 }
 
-// AsElection annotates a constructor of an Election for fx.Provide. The constructor may also return
-// an error.
+// AsElection annotates a constructor of an Election for use with fx.Provide. The constructor may
+// also return an error.
 func AsElection(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(electionGroup))
 }
 
-// AsHooks annotates a constructor of core.Hooks for fx.Provide. An application may provide several;
-// all are called, and so are the hooks of core.Options.
+// AsHooks annotates a constructor of core.Hooks for use with fx.Provide. An application may provide
+// several. All of them are called, and so are the hooks of core.Options.
 func AsHooks(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(hooksGroup))
 }
 
-// Work runs while a shard is held: it starts when the shard is granted, and ends before the shard
+// Work runs while a shard is held. It starts when the shard is granted, and ends before the shard
 // is given back.
 type Work struct {
 	Shards []string
@@ -47,7 +47,7 @@ type Work struct {
 	// back-off.
 	Start func(ctx context.Context, lease *core.Lease) error
 	// Stop ends the work and returns when it has ended. ctx ends when the lease may no longer be
-	// used: drop the rest of the work then.
+	// used. Drop the rest of the work then.
 	Stop func(ctx context.Context) error
 }
 
@@ -71,8 +71,8 @@ type electorParams struct {
 	Options   *core.Options `optional:"true"`
 	Elections []Election    `group:"tenure.elections"`
 	Hooks     []core.Hooks  `group:"tenure.hooks"`
-	// Logger gets the configuration's warnings. It becomes core.Options.Logger if Options has no
-	// logger.
+	// Logger gets the configuration's warnings. If Options has no logger, Logger becomes
+	// core.Options.Logger.
 	Logger *slog.Logger `optional:"true"`
 }
 
@@ -125,8 +125,8 @@ func Backends(openers ...core.Opener) fx.Option {
 	})
 }
 
-// Module provides the *core.Elector and runs it from the start of the application to its stop. It
-// needs a core.Backend: see Backends.
+// Module provides the *core.Elector, and runs it from the start of the application to its stop.
+// It needs a core.Backend: see Backends.
 func Module() fx.Option {
 	return fx.Module("tenure",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p electorParams) (*core.Elector, error) {
@@ -178,9 +178,9 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 	}
 }
 
-// early ends the context before its deadline, to leave time for later hooks: a tenth of the rest,
-// or a second if that is more, but at most half. A store that syncs its files on closing needs such
-// a time; without it fx reports only that the deadline passed.
+// early ends the context before its deadline, to leave time for later hooks. It leaves a tenth of
+// the rest, or a second if that is more, but at most half. A store that syncs its files when it
+// closes needs this time. Without it, fx reports only that the deadline passed.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

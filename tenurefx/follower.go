@@ -11,15 +11,15 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Following is an Applier and its shards: see follower.Tailer.Follow.
+// Following is an Applier and the shards that it follows: see follower.Tailer.Follow.
 type Following struct {
 	Name    string
 	Applier follower.Applier
 	Shards  []string
 }
 
-// AsFollowing annotates a constructor of a Following for fx.Provide. The constructor may also
-// return an error.
+// AsFollowing annotates a constructor of a Following for use with fx.Provide. The constructor
+// may also return an error.
 func AsFollowing(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(followGroup))
 }
@@ -29,7 +29,7 @@ type tailerParams struct {
 
 	Backend core.Backend
 	Config  *config.Config `optional:"true"`
-	// Options are the application's. Values in the configuration replace them.
+	// Options are the application's options. Values in the configuration override them.
 	Options    *follower.Options `optional:"true"`
 	Followings []Following       `group:"tenure.followings"`
 	Logger     *slog.Logger      `optional:"true"`
@@ -62,7 +62,7 @@ func newTailer(p tailerParams) (*follower.Tailer, error) {
 }
 
 // Follower provides the *follower.Tailer and runs it from the start of the application to its stop.
-// It needs a core.Backend and no Elector.
+// It needs a core.Backend, but no Elector.
 func Follower() fx.Option {
 	return fx.Module("tenure-follower",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p tailerParams) (*follower.Tailer, error) {

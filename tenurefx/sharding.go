@@ -23,7 +23,7 @@ type managerParams struct {
 	Elector *core.Elector
 	Handler ShardHandler
 	Config  *config.Config `optional:"true"`
-	// Options are the application's. Values in the configuration replace them.
+	// Options are the application's options. Values in the configuration override them.
 	Options *sharding.Options `optional:"true"`
 	Logger  *slog.Logger      `optional:"true"`
 }
@@ -58,9 +58,9 @@ func newManager(p managerParams) (managerResult, error) {
 	return managerResult{Manager: m, Router: r}, err
 }
 
-// Sharding provides the *sharding.Manager and the *sharding.Router. It runs the Manager beside the
-// Elector of Module. When the application stops, the Manager empties this member before the Elector
-// stops.
+// Sharding provides the *sharding.Manager and the *sharding.Router. It runs the Manager alongside
+// the Elector of Module. When the application stops, the Manager gives away this member's shards
+// before the Elector stops.
 func Sharding() fx.Option {
 	return fx.Module("tenure-sharding",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p managerParams) (managerResult, error) {

@@ -1,6 +1,6 @@
-// Package tenuretest runs an application's own handler and follower under faults: several members
-// in one testing/synctest bubble, on the memory store, in fake time. A few lines of a test play
-// hundreds of accidents in seconds.
+// Package tenuretest runs an application's own handler and follower under faults. Several members
+// run in one testing/synctest bubble, on the memory store, in fake time. A few lines of a test
+// play hundreds of accidents in seconds.
 //
 //	func TestOrders(t *testing.T) {
 //		tenuretest.Run(t, nil, func(w *tenuretest.World) {
@@ -19,13 +19,13 @@
 // # What happens
 //
 // [Run] plays the scenario once for each seed. World.Play pauses members, suspends their machines,
-// cuts them off the store, loses replies, and crashes and restarts them. The seed determines the
-// instants, and the time that each call takes. The scenario's own checks judge it; Tenure's rules
-// have their own tests.
+// cuts them off from the store, loses replies, and crashes and restarts them. The seed determines
+// when faults happen, and how long each call takes. The scenario's own checks judge the outcome.
+// Tenure's rules have their own tests.
 //
 // An effect outside the store goes through [Member.Do], which stands for the network. If a member
 // is paused or suspended between a check and its effect, it makes the effect afterwards, however
-// late, as a real process does. A fence protects against this, and [Lease.Err] does not.
+// late, as a real process does. A fence protects against this. [Lease.Err] does not.
 //
 // # A failing seed
 //
@@ -42,10 +42,10 @@
 //
 // # What it does not do
 //
-// A paused or suspended member stops where it meets others: at calls to the store and in Do. Its
-// own timers continue, so for itself its leases may end earlier than a real process's. The clock of
-// a suspended machine stands still only for Tenure. Goroutines that are ready at the same instant
-// run in any order. The scenario must take its own randomness from [World.Rand].
+// A paused or suspended member stops only where it meets others: at calls to the store and in Do.
+// Its own timers continue, so it may see its leases end earlier than a real process would. The
+// clock of a suspended machine stands still only for Tenure. Goroutines that are ready at the same
+// instant run in any order. The scenario must take its own randomness from [World.Rand].
 //
 // [Lease.Err]: https://pkg.go.dev/github.com/tenure-go/tenure/core#Lease.Err
 package tenuretest

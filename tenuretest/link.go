@@ -129,8 +129,8 @@ func (x *message) travel(ctx context.Context) error {
 	}
 }
 
-// pass waits while one of the faults is on. The messages that it held continue a little later, each
-// at its own time.
+// pass waits while one of the faults is on. The messages that the fault held continue a little
+// later, each at its own time.
 func (x *message) pass(ctx context.Context, faults Faults) error {
 	for x.m.link.has(faults) {
 		if err := x.m.link.await(ctx, faults); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// ErrNoReply is the error of Do if effect was called but the member has no reply: it was lost, or
-// the member crashed before it came. Whether the effect was refused is unknown.
+// ErrNoReply is the error of Do if effect was called but the member has no reply. The reply was
+// lost, or the member crashed before it came. Whether the effect was refused is unknown.
 var ErrNoReply = errors.New("tenuretest: no reply: the effect was made or refused")
 
 // ErrCrashed is the error of a crashed member's calls, which have no effect.
@@ -135,15 +135,16 @@ func (s *slot) heal() {
 	s.now.link.set(AllFaults, false)
 }
 
-// Node returns the label of the member: "m1", "m2" and so on, the same after a restart.
+// Node returns the label of the member: "m1", "m2" and so on. It stays the same after a
+// restart.
 func (m *Member) Node() string { return m.node }
 
 // Backend returns the store as this member reaches it. The world closes it.
 func (m *Member) Backend() core.Backend { return m.backend }
 
-// Options returns the options for an Elector: the label, the TTL, a seed, and hooks that add grants
-// and ends of leases to the story of a failure. The caller may change them. Add hooks with
-// core.JoinHooks.
+// Options returns the options for an Elector: the label, the TTL, a seed, and hooks. The hooks add
+// grants and ends of leases to the events that a failure shows. The caller may change the options.
+// Add hooks with core.JoinHooks.
 func (m *Member) Options() *core.Options {
 	ttl := m.w.o.TTL
 	seed := uint64(m.w.draw(math.MaxInt64-1, "options", m.node, m.life)) + 1
@@ -171,13 +172,13 @@ func (m *Member) note(format string, args ...any) {
 	}
 }
 
-// Do makes an effect outside the store, as a request to another service would. It takes time, and
+// Do makes an effect outside the store, as a request to another service would. Do takes time, and
 // waits while the member is paused or suspended. A crashed member makes no effect. Do calls effect
 // at most once, and never while another member's effect is made. effect must not wait. Its error
 // means that the effect was refused.
 //
-// If effect was called, Do returns its error, or ErrNoReply if the member has no reply. Otherwise
-// Do returns ErrCrashed or ctx's error.
+// If effect was called, Do returns its error, or ErrNoReply if the member has no reply.
+// Otherwise, Do returns ErrCrashed or ctx's error.
 func (m *Member) Do(ctx context.Context, effect func() error) error {
 	x := m.message("do")
 	if err := x.travel(ctx); err != nil {

@@ -16,27 +16,27 @@ import (
 // Faults is a set of kinds of faults.
 type Faults uint8
 
-// The kinds of faults.
+// These are the kinds of faults.
 const (
 	Pause     Faults = 1 << iota // the process is stopped, and continues later
 	Suspend                      // the machine is stopped: the process's clock stands still, too
 	Cut                          // the store is out of reach; sent requests may arrive later
-	LostReply                    // writes, and effects of Do, are applied and not answered
+	LostReply                    // writes and effects of Do are applied, but not answered
 	Crash                        // the process ends suddenly, and is started again later
 	AllFaults = Pause | Suspend | Cut | LostReply | Crash
 )
 
-// Options configure Run and Control. The zero value, and nil, work.
+// Options configure Run and Control. Nil and the zero value mean the defaults.
 type Options struct {
-	// Seeds is the number of seeds to play, from 1 on. Default 20. The environment variable
-	// TENURETEST_SEEDS overrides it.
+	// Seeds is the number of seeds to play, beginning with 1. Default 20. The environment
+	// variable TENURETEST_SEEDS overrides it.
 	Seeds int
-	// Length is how long World.Play plays faults, in the bubble's time. Default 20 TTL, at most 24
-	// h.
+	// Length is how long World.Play plays faults, in the time of the bubble. Default 20 TTL, at
+	// most 24 h.
 	Length time.Duration
 	// TTL is the TTL in Member.Options. Default 1 s, at least 10 ms, at most 1 h.
 	TTL time.Duration
-	// Faults are the kinds to play. Default AllFaults.
+	// Faults are the kinds of faults to play. Default AllFaults.
 	Faults Faults
 }
 
@@ -84,9 +84,9 @@ func (o *Options) resolve() (Options, error) {
 	return c, nil
 }
 
-// Run plays the scenario once for each seed, up to the first that fails. Each seed has its own
-// bubble and is a subtest. The scenario runs in its own goroutine. When it returns, Run stops the
-// members that still run. Nil options work.
+// Run plays the scenario once for each seed, up to the first seed that fails. Each seed has its
+// own bubble and is a subtest. The scenario runs in its own goroutine. When it returns, Run stops
+// the members that still run. Nil options mean the defaults.
 func Run(t *testing.T, o *Options, scenario func(w *World)) {
 	t.Helper()
 	c, err := o.resolve()
@@ -105,11 +105,11 @@ func Run(t *testing.T, o *Options, scenario func(w *World)) {
 	}
 }
 
-// Control plays the scenario as Run does, but on stores without a fence. They apply a write under a
-// superseded token, like an application without checks. Control passes at the first seed that
+// Control plays the scenario as Run does, but on stores without a fence. These apply a write under
+// a superseded token, as an application without checks would. Control passes at the first seed that
 // fails, and logs it. If no seed fails, Control fails: the scenario's checks see no damage, so a
-// passing Run proves nothing. If a scenario's effects have their own fence, it must leave the fence
-// out when World.Control is true.
+// Run that passes proves nothing. If a scenario's effects have their own fence, the scenario must
+// omit that fence if World.Control is true.
 func Control(t *testing.T, o *Options, scenario func(w *World)) {
 	t.Helper()
 	c, err := o.resolve()

@@ -58,20 +58,20 @@ const namespace = "tenuretest"
 // Seed returns the current seed.
 func (w *World) Seed() uint64 { return w.seed }
 
-// Rand returns randomness from the seed, for the scenario's own choices.
+// Rand returns a random source that depends on the seed, for the scenario's own choices.
 func (w *World) Rand() *rand.Rand { return w.rnd }
 
-// Control reports whether this is a control, on a store without a fence.
+// Control reports whether this play is a control, on a store without a fence.
 func (w *World) Control() bool { return w.control }
 
 // Backend returns the store without faults, for the scenario's checks. The world closes it.
 func (w *World) Backend() core.Backend { return w.backend }
 
 // Start starts n members, each in its own goroutine. main does what a process does from its start
-// until ctx ends, as at SIGTERM: it makes an Elector on m.Backend, runs it, and returns when
-// everything has ended. After a crash Start calls main again with another Member. If a member that
-// did not crash returns an error, the scenario fails. Make objects that outlive a process before
-// Start.
+// until ctx ends, as if at SIGTERM. It makes an Elector on m.Backend, runs it, and returns when
+// everything has ended. After a crash, Start calls main again with another Member. If a member
+// that did not crash returns an error, the scenario fails. Before Start, make the objects that
+// outlive a process.
 func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 	for range n {
 		s := &slot{w: w, node: fmt.Sprintf("m%d", len(w.slots)+1), main: main}
@@ -80,8 +80,9 @@ func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 	}
 }
 
-// Play plays faults for Options.Length of the bubble's time, ends them all, and starts members that
-// are down. If there are two or more members, at least one has no fault at any time.
+// Play plays faults for Options.Length in the time of the bubble. Then it ends all faults, and
+// starts members that are down. If there are two or more members, at any time at least one has no
+// fault.
 func (w *World) Play() {
 	w.note("faults begin")
 	for _, s := range w.schedule() {
@@ -95,7 +96,7 @@ func (w *World) Play() {
 }
 
 // Look calls f while no member runs and no effect of Do is made, so f may read state that they
-// share. After Stop it is not needed.
+// share. After Stop, Look is not needed.
 func (w *World) Look(f func()) {
 	synctest.Wait()
 	w.effects.Lock()
@@ -103,8 +104,8 @@ func (w *World) Look(f func()) {
 	f()
 }
 
-// Await waits until cond is true, for at most 1000 TTL of the bubble's time. If cond is still
-// false, the scenario fails and ends. Await calls cond as Look calls f.
+// Await waits until cond is true, for at most 1000 TTL in the time of the bubble. If cond is
+// still false, the scenario fails and ends. Await calls cond as Look calls f.
 func (w *World) Await(what string, cond func() bool) {
 	step := w.o.TTL / 20
 	for range 20 * 1000 {
@@ -155,13 +156,13 @@ func (w *World) Errorf(format string, args ...any) {
 	w.note("FAILED: %s", text)
 }
 
-// Fatalf is Errorf, and ends the scenario.
+// Fatalf is like Errorf, but also ends the scenario.
 func (w *World) Fatalf(format string, args ...any) {
 	w.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// FailNow ends a failed scenario. With Errorf and Helper it makes a World work with assertion
+// FailNow ends a failed scenario. With Errorf and Helper, it makes a World work with assertion
 // libraries.
 func (w *World) FailNow() { runtime.Goexit() }
 

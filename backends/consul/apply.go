@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// Apply runs a batch. A transaction of Consul is all or nothing. If Consul refuses some items of a
-// request, it names all of them, and Apply sends the others again (rule A6).
+// Apply runs a batch. A transaction of Consul is all or nothing. If Consul refuses some items
+// of a request, it names all of them. Apply then sends the others again (rule A6).
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
@@ -46,11 +46,11 @@ type application struct {
 	refused []int // transactions whose conditions did not hold
 	decided bool  // something was applied, or may have been
 	over    bool
-	whole   error // error of the whole batch, if nothing of it is decided
+	whole   error // error of the whole batch, if no transaction is decided
 }
 
-// together sends a batch with a piggybacked transaction, with which all applied items must go. It
-// leaves items that do not fit into one transaction to the next call.
+// together sends a batch with a piggybacked transaction, which must be applied together with
+// the items. It leaves items that do not fit into one transaction for the next call.
 func (a *application) together(ctx context.Context, todo []int) {
 	for len(todo) > 0 && !a.over {
 		rest := a.send(ctx, todo)
@@ -114,8 +114,8 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 	return append(left, rest...)
 }
 
-// kind returns the kind of the batch's requests, including the reads of a refusal's reason (rule
-// E4).
+// kind returns the kind of the batch's requests, including the reads that explain a refusal
+// (rule E4).
 func (a *application) kind() kind {
 	if a.b.Heartbeat {
 		return heartbeats
@@ -161,7 +161,7 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 		}
 	}
 	// A request that only deletes is later than every index known when it was sent. learn also
-	// records that limit, or the next such request would return the same one (rule I1).
+	// records that limit. Otherwise, the next such request would return the same one (rule I1).
 	if index == 0 {
 		index = before + 1
 	}
@@ -195,7 +195,7 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 }
 
 // fail ends the batch with the error of the items sent. The others were not sent. Items refused
-// before are still explained.
+// earlier are still explained.
 func (a *application) fail(sent, rest []int, err error) {
 	a.over = true
 	if !a.decided && len(a.refused) == 0 {
@@ -232,7 +232,7 @@ func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	a.out.Refused, a.out.Guard, a.out.Results = true, page.Pairs, nil
 }
 
-// explain reads the records that refused transactions ask for, together.
+// explain reads, in one call, the records that refused transactions ask for.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	for _, i := range a.refused {

@@ -15,16 +15,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config has the address and the credentials of Consul. The zero Config uses the
-// CONSUL_HTTP_* environment variables, and without them the agent on this host. A
-// field that is set overrides its variable.
+// Config holds the address and the credentials of Consul. The zero Config uses the
+// CONSUL_HTTP_* environment variables or, without them, the agent on this host. A field that is
+// set overrides its variable.
 type Config struct {
 	// host:port, http://, https:// or unix://; a path after the host is a proxy's
 	Address string `json:"address" yaml:"address"`
-	// Addresses, instead of Address, are agents or servers of one datacenter. If the one
-	// in use fails or does not answer heartbeats, another one is used.
+	// Addresses replaces Address with several agents or servers of one datacenter. If the one
+	// in use fails or does not answer heartbeats, the Backend uses another.
 	Addresses  []string      `json:"addresses" yaml:"addresses"`
-	Datacenter string        `json:"datacenter" yaml:"datacenter"` // default: that of the agent
+	Datacenter string        `json:"datacenter" yaml:"datacenter"` // default: the agent's
 	Token      driver.Secret `json:"token" yaml:"token"`           // of the ACLs
 	// read for each request; wins over Token
 	TokenFile string `json:"token_file" yaml:"token_file"`
@@ -107,8 +107,8 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 	return all, nil
 }
 
-// renewed returns a reader of the TLS files for each connection; nil without TLS. Connections through
-// a proxy do not use it, and keep the files that were read first.
+// renewed returns a reader of the TLS files for each connection, or nil without TLS.
+// Connections through a proxy do not use it, and keep the files that were read first.
 func renewed(cfg *api.Config, cert *driver.Certificate) (driver.TLSReader, error) {
 	if cfg.Scheme != "https" {
 		return nil, nil
@@ -125,7 +125,7 @@ func renewed(cfg *api.Config, cert *driver.Certificate) (driver.TLSReader, error
 	return read, nil
 }
 
-// client returns the client's configuration, without a transport.
+// client returns the configuration of a client without a transport.
 func (c *Config) client(insecure bool) (*api.Config, error) {
 	cfg := api.DefaultConfig()
 	if c.Address != "" {

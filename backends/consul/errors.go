@@ -18,8 +18,8 @@ var errClosed = errors.New("tenure: the client of consul was closed")
 
 // writeError classifies the failure of a request that was sent to change something (rule E1). A
 // refusal is certain if it comes before Consul hands the transaction to its log, or if the
-// connection was never made. Everything else is unknown: an agent answers 500 when it lost the
-// leader, before or after.
+// connection was never made. Everything else is unknown, because an agent that lost the leader
+// answers 500 both before and after that point.
 func writeError(err error) error {
 	var status api.StatusError
 	if errors.As(err, &status) {
@@ -57,7 +57,7 @@ func notSent(err error) error {
 }
 
 // operationError returns nil if the operation was refused because a condition does not hold.
-// Otherwise it returns why the transaction was not applied.
+// Otherwise, it returns why the transaction was not applied.
 func operationError(o *operation, what string) error {
 	switch lower := strings.ToLower(what); {
 	case strings.Contains(lower, "permission denied") || strings.Contains(lower, "lacks permission"):

@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// Follow queries the common prefix of the prefixes with one blocked query after another, on one
-// connection for any number of prefixes. The queries are in consistent mode, because a former
-// leader may return old records.
+// Follow watches the common prefix of the prefixes with one blocked query after another. It
+// uses one connection for any number of prefixes. The queries are in consistent mode, because a
+// deposed leader may return old records.
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	common := commonPrefix(prefixes)
 	seed := maphash.MakeSeed()
@@ -73,8 +73,8 @@ func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page
 	if err != nil {
 		return nil, readError(err)
 	}
-	// Otherwise a later read could seem older, because its prefix may have changed earlier (rule
-	// I1).
+	// Otherwise, a later read could seem older, because its prefix may have changed earlier
+	// (rule I1).
 	s.learn(meta.LastIndex)
 	page.Rev = kv.Rev(meta.LastIndex)
 	return page, nil

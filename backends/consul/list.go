@@ -10,12 +10,12 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Values that may be too long (kv.Range.Largest), 512 KiB each at most, are read a few at a time,
-// and more at a time while none is too long.
+// Values that may be too long (kv.Range.Largest) have at most 512 KiB each. They are read a few
+// at a time, and more at a time while none is too long.
 const cautious, trusting = 4, 16
 
-// Range reads a prefix. Consul answers with a whole prefix, so for a part Range first reads all
-// names and then the values of the part.
+// Range reads a prefix. Consul answers with a whole prefix. To read a part, Range first reads
+// all names and then the values of the part.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.From == "" && q.Limit == 0 && !q.KeysOnly {
 		return s.list(ctx, q.Prefix, q.Largest)

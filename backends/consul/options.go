@@ -16,19 +16,18 @@ const (
 	defaultTxnBytes = 512 << 10
 )
 
-// Options for Open and OpenClient. The zero value, and nil, work.
+// Options configure Open and OpenClient. The zero value and nil are valid.
 type Options struct {
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps limits the operations of one transaction. Default (0) 128, Consul's own
-	// limit. If a proxy takes less, set it lower, to at least 32.
+	// MaxTxnOps limits the operations of one transaction. Default (0) 128, Consul's own limit.
+	// If a proxy accepts fewer, set a lower value, at least 32.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
-	// MaxTxnBytes is the longest request of a transaction, in bytes. Default (0)
-	// 512 KiB; 64 KiB to 16 MiB. Raise it only together with the servers'
-	// txn_max_req_len and kv_max_value_size.
+	// MaxTxnBytes limits the request of a transaction, in bytes. Default (0) 512 KiB; 64 KiB to
+	// 16 MiB. Raise it only together with the servers' txn_max_req_len and kv_max_value_size.
 	MaxTxnBytes int `json:"max_txn_bytes" yaml:"max_txn_bytes"`
 
 	// Token, if set, returns the ACL token of each request, instead of the client's.

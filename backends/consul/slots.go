@@ -12,7 +12,7 @@ import (
 )
 
 // kind is the purpose of a request. HTTP carries one request at a time on a connection, so the
-// number of slots also limits the connections in use. No kind waits for another one (rule E4).
+// number of slots also limits the connections in use. No kind waits for another (rule E4).
 type kind uint8
 
 const (
@@ -24,8 +24,8 @@ const (
 )
 
 // Numbers of requests of each kind that a Backend has in flight at one address. Core has one
-// heartbeat in flight, and up to 24 while heartbeats are unanswered. After a lapse of trust it has
-// up to nine pings.
+// heartbeat in flight, and up to 24 while heartbeats are unanswered. After a lapse of trust, it
+// has up to nine pings.
 const (
 	maxHeartbeats = 24
 	maxPings      = 9
@@ -33,8 +33,8 @@ const (
 	waitSlots     = 2
 )
 
-// heartbeatsIdle is how many connections of heartbeats stay open without a request. If all are lost
-// in silence, each costs a heartbeat.
+// heartbeatsIdle is how many heartbeat connections stay open without a request. If all are lost
+// silently, each costs a heartbeat.
 const heartbeatsIdle = 2
 
 // slot carries one request at a time.
@@ -76,8 +76,8 @@ func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 	return l, nil
 }
 
-// slotKind has the slots of one kind, which are interchangeable. take prefers the slots used last,
-// to keep connections few.
+// slotKind holds the slots of one kind, which are interchangeable. To keep connections few,
+// take prefers the slots used last.
 type slotKind struct {
 	free chan struct{} // one token for each idle slot
 	keep int           // number of connections that stay open without a request; 0: all
@@ -99,14 +99,14 @@ func (k *slotKind) give(l *slot) {
 	if k.keep > 0 && l.used && k.open() >= k.keep {
 		l.end()
 		k.idle = slices.Insert(k.idle, 0, l)
-	} else { // taken next, also if its connection ended: the others may be lost too
+	} else { // taken next even if its connection ended, because the others may be lost too
 		k.idle = append(k.idle, l)
 	}
 	k.mu.Unlock()
 	k.free <- struct{}{}
 }
 
-// open returns how many slots may have a connection without a request.
+// open returns how many slots may keep a connection open without a request.
 func (k *slotKind) open() (n int) {
 	for _, l := range k.idle {
 		if l.used {
@@ -132,7 +132,7 @@ func (k *slotKind) take(ctx context.Context) (*slot, error) {
 	return l, nil
 }
 
-// shared returns the slots of one client, which has a pool of connections.
+// shared returns slots that share one client with a pool of connections.
 func shared(client *api.Client, drop func()) *slots {
 	l, _ := newSlots(1, func() (*slot, error) { return &slot{client: client, drop: drop}, nil })
 	l.kinds[heartbeats].keep = 0 // because ending one slot would close the others' connections
@@ -145,9 +145,9 @@ func (l *slots) drop() {
 	}
 }
 
-// single returns a transport with never more than one connection, from before its dial until after
-// its close. http.Transport's own limit also counts an abandoned dial. In a network that is cut,
-// such a dial would block the next heartbeat. Here a slot drops it.
+// single returns a transport that never has more than one connection, counted from before its
+// dial until after its close. http.Transport's own limit also counts an abandoned dial. In a
+// cut network, such a dial would block the next heartbeat. Here a slot drops it.
 func single(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	place := make(chan struct{}, 1)
 	return transport(func(ctx context.Context, network, addr string) (net.Conn, error) {

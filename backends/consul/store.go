@@ -59,8 +59,8 @@ func (s *store) Close() error {
 	return nil
 }
 
-// reach begins with the address that answers first, if there are several. If none answers, the next
-// request reports it.
+// If there are several addresses, reach starts with the one that answers first. If none
+// answers, the next request reports that.
 func (s *store) reach(ctx context.Context) {
 	if len(s.addresses) == 1 {
 		return
@@ -141,8 +141,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	return c, nil
 }
 
-// heard notes the outcome of a request for its address, and returns the error for the caller. If
-// the context or Close ended the request, it returns that error.
+// heard notes the outcome of a request for its address, and returns the error for the caller.
+// If the context or Close ended the request, that decides the error.
 func (c *call) heard(err error) error {
 	var refused api.StatusError
 	switch {
@@ -170,8 +170,8 @@ func (c *call) heard(err error) error {
 	return err
 }
 
-// write sends a transaction that changes something, once. A nil error means that Consul decided:
-// the transaction was applied, or refused as the reply's errors describe.
+// write sends a transaction that changes something, once. A nil error means that Consul
+// decided. It applied the transaction, or refused it as the reply's errors describe.
 func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	if r.bytes > s.bytes || len(r.ops) > s.ops {
 		return nil, fmt.Errorf("tenure: %w: a transaction of %d operations and about %d bytes: consul takes %d and %d",
@@ -292,9 +292,9 @@ func (s *store) learn(index uint64) {
 	}
 }
 
-// witness is the permanent record that this process saw last, with its index. The log's index, of
-// which tokens are made, continues after a restore of a snapshot, so only records show a restore. A
-// record older than before means that the store went back (rule I1).
+// witness is the permanent record that this process saw last, with its index. The log's index,
+// of which tokens are made, continues after a restore of a snapshot, so only records show a
+// restore. A record that is older than before means that the store went back (rule I1).
 type witness struct {
 	keys kvkeys.Keys
 
@@ -325,7 +325,7 @@ func (w *witness) check(before kv.Pair, p kv.Pair) {
 	}
 }
 
-// rev returns the step of the store's revision that an outcome shows: none, or a step back.
+// rev returns the revision for an outcome. It is 0 for none, or 1 if the store went back.
 func (w *witness) rev() kv.Rev {
 	w.mu.Lock()
 	defer w.mu.Unlock()

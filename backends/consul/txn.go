@@ -34,12 +34,12 @@ type keyOperation struct {
 	Index uint64 `json:"Index,omitempty"`
 }
 
-// answers reports whether an applied operation has an entry in the results.
+// answers reports whether the results include an entry for an applied operation.
 func (o *operation) answers() bool {
 	return o.KV.Verb != verbDelete && o.KV.Verb != verbCheckNotExists
 }
 
-// size returns at least the number of bytes of the operation in a request.
+// size returns an upper limit of the operation's bytes in a request.
 func (o *operation) size() int {
 	return operationOverhead + len(o.KV.Key) + base64.StdEncoding.EncodedLen(len(o.KV.Value))
 }
@@ -125,9 +125,10 @@ func (r *request) look(key string) {
 	r.parts = append(r.parts, part{lo: lo, hi: len(r.ops), index: witnessPart, prev: -1})
 }
 
-// txn adds a transaction. Its conditions come first, except a condition on a record that it puts,
-// which is a part of the put. Consul runs operations in order, and none of a batch reads a record
-// that another one writes. So the effect is the same as if all conditions were evaluated first.
+// txn adds a transaction. Its conditions come first, except a condition on a record that it
+// puts, which is a part of the put. Consul runs operations in order, and no operation of a
+// batch reads a record that another writes. So the effect is the same as if all conditions were
+// evaluated first.
 func (r *request) txn(t *kv.Txn, index int) {
 	p := part{lo: len(r.ops), index: index, prev: -1}
 	for _, c := range t.If {
@@ -261,8 +262,8 @@ func (r *request) match(a *reply) ([]*entry, error) {
 	return entries, nil
 }
 
-// refusals returns the parts of a request whose conditions refused them. After any other failure it
-// returns an error, and the whole request was not applied.
+// refusals returns the parts of a request whose conditions refused them. After any other
+// failure, it returns an error, and no part of the request was applied.
 func (r *request) refusals(a *reply) (map[int]bool, error) {
 	refused := make(map[int]bool)
 	for _, e := range a.Errors {

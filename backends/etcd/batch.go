@@ -11,17 +11,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// unit is neighbouring transactions of a batch that etcd applies together or not at all. on is the
-// index of the first in the batch.
+// unit is a run of neighbouring transactions of a batch that etcd applies together or not at
+// all. Its field on is the first one's index in the batch.
 type unit struct {
 	at   int
 	txns []kv.Txn
 }
 
-// Apply sends the batch as one transaction, or as several in sequence if the server would not
-// accept one. Neighbours first go as units, because one nested transaction costs the server much
-// less than many. Nothing of a refused unit was applied, so its transactions are sent again one by
-// one.
+// Apply sends the batch as one transaction. If the server would not accept that, it sends
+// several in sequence. Apply first sends neighbours as units, because one nested transaction
+// costs the server much less than many. No part of a refused unit was applied, so Apply sends
+// its transactions again one by one.
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	out := &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}
 	queue := s.units(b.Txns)
@@ -144,8 +144,8 @@ func size(t *kv.Txn) int {
 	return n
 }
 
-// request returns one transaction with the units. They run if the guard holds, and each if its own
-// conditions hold. etcd evaluates all conditions before it writes.
+// request returns one transaction with the units. If the guard holds, each unit whose own
+// conditions hold runs. etcd evaluates all conditions before it writes.
 func request(guard []kv.Compare, units []unit) *etcdserverpb.TxnRequest {
 	r := &etcdserverpb.TxnRequest{Compare: compares(nil, guard), Success: make([]*etcdserverpb.RequestOp, len(units))}
 	for _, c := range guard {

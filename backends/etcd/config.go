@@ -19,8 +19,8 @@ import (
 )
 
 // Open opens a namespace through its own client, which Close closes. Unless c says otherwise,
-// the client dials a broken connection again at least once a second, and logs nothing. By
-// keep-alive it detects a dead connection with a watch within 13 s. c.Context is not used.
+// the client redials a broken connection at least once a second, and logs nothing. Its
+// keep-alive detects a dead connection with a watch within 13 s. c.Context is not used.
 func Open(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -104,9 +104,9 @@ func checkUsers(endpoints []string) error {
 	return nil
 }
 
-// checkTransport refuses plaintext, and TLS without verification, to another host.
-// Most calls use the first endpoint's scheme for all endpoints, with credentials, and
-// some use each endpoint's own, so the schemes must not differ.
+// checkTransport refuses plaintext, and TLS without verification, to another host. With
+// credentials, most calls use the first endpoint's scheme for all endpoints, and some use each
+// endpoint's own. So the schemes must not differ.
 func checkTransport(c *clientv3.Config) error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)

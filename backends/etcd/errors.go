@@ -41,9 +41,9 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 		return fmt.Errorf("tenure: %w: max-request-bytes of the server is lower than Options.MaxRequestBytes: %w",
 			driver.ErrTooLarge, err)
 	case is(rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests), denied(err),
-		// The apply of the very write that filled the disk may report a full disk, so the outcome
-		// is unknown. A heartbeat's refusal is an answer: applied or not, it grants nothing, and
-		// the member must not be taken for unreachable.
+		// The very write that filled the disk may report a full disk when it is applied, so the
+		// outcome is unknown. A heartbeat's refusal is an answer. Applied or not, it grants
+		// nothing, and the member is not unreachable.
 		heartbeat && is(rpctypes.ErrNoSpace):
 		return fmt.Errorf("tenure: %w: etcd refused it: %w", driver.ErrRetry, err)
 	case is(rpctypes.ErrNoSpace):
@@ -81,9 +81,9 @@ func native(err error) error {
 	return err
 }
 
-// nudge makes connections in back-off connect immediately. Callers pace themselves, and a pause of
-// up to two minutes after the server is back would cost them their leases. nudge does not touch a
-// connection that has not failed. While such a connection begins, gRPC writes a map that
+// nudge makes connections in back-off connect immediately. Callers pace themselves. A pause of
+// up to two minutes after the server is back would cost them their leases. nudge does not touch
+// a connection that has not failed. While such a connection begins, gRPC writes a map that
 // ResetConnectBackoff reads without a lock, and the race ends the process (grpc/grpc-go#9155).
 func (s *store) nudge(err error) {
 	if status.Code(native(err)) != codes.Unavailable {

@@ -17,11 +17,11 @@ import (
 // backendName is the backend's name in Info and of its Opener.
 const backendName = "etcd"
 
-// pipeline is the number of transactions of one call in flight: enough to hide a round trip, and
-// few enough that other calls get in between.
+// pipeline is the number of transactions of one call in flight. It is enough to hide a round
+// trip, and small enough that other calls get in between.
 const pipeline = 4
 
-// Backend is a namespace in etcd. It implements driver.Backend. Safe for concurrent use.
+// Backend is a namespace in etcd. It implements driver.Backend and is safe for concurrent use.
 type Backend struct {
 	*kv.Backend
 	client *clientv3.Client
@@ -32,8 +32,9 @@ var _ driver.Backend = (*Backend)(nil)
 // OpenClient opens a namespace through the caller's client. The caller closes the client after the
 // Backend. ctx limits the opening only. o may be nil. An error says in one line what to change.
 //
-// The Backend makes connections to the client's endpoints, with the client's configuration, so
-// wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do not apply.
+// The Backend makes connections to the client's endpoints, with the client's configuration. So
+// wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do not
+// apply.
 func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
 		return nil, opening(namespace, fmt.Errorf("%w: OpenClient needs a client", driver.ErrInvalid))
@@ -91,14 +92,15 @@ func (s *store) limits() driver.Limits {
 	}
 }
 
-// Guard returns the conditions for a transaction of the application on the same etcd. With them the
-// transaction takes effect if and only if the lease is the shard's current grant at that point of
-// the store's order (rule F1):
+// Guard returns the conditions for a transaction of the application on the same etcd. With
+// them, the transaction takes effect if and only if the lease is the shard's current grant at
+// that point of the store's order (rule F1):
 //
 //	resp, err := client.Txn(ctx).If(b.Guard(lease.Fence())...).Then(clientv3.OpPut("paid/42", "yes")).Commit()
 //
 // A refused transaction (resp.Succeeded is false) means that the lease is no longer the current
-// grant. After an error of Commit the outcome may be unknown, so read before sending it again.
+// grant. After an error of Commit, the outcome may be unknown, so read before sending the
+// transaction again.
 func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 	conditions, held, _, ok := kv.Granted(b.Backend, fence)
 	if !ok { // never true
@@ -114,9 +116,9 @@ func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(string(held))))
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls it after a restore from a snapshot, with the highest token known from logs, marks or
-// metrics, before any process is started again.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. After a
+// restore from a snapshot, an operator calls it before starting any process again. Pass the
+// highest token known from logs, marks or metrics.
 func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -16,10 +16,10 @@ const (
 
 const minTxnOps = 16
 
-// Options for Open and OpenClient. The zero value, and nil, work.
+// Options configure Open and OpenClient. The zero value and nil are valid.
 type Options struct {
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
 	// MaxTxnOps limits the operations of one transaction: 16 to 10,000. Default (0):
@@ -27,9 +27,8 @@ type Options struct {
 	// with max-txn-ops of all members.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
-	// MaxRequestBytes is the longest request, in bytes. Default (0)
-	// 1.5 MiB; 64 KiB to 64 MiB. Change it together with
-	// max-request-bytes of all members.
+	// MaxRequestBytes limits a request, in bytes. Default (0) 1.5 MiB; 64 KiB to 64 MiB. Change
+	// it together with max-request-bytes of all members.
 	MaxRequestBytes int `json:"max_request_bytes" yaml:"max_request_bytes"`
 
 	// Insecure allows a connection to another host without TLS, or without checking its

@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// discover finds the number of operations that the server accepts in a transaction, up to the
-// default or the configured number, with reads of one key. It is also the first call on a
-// connection. Without a connection it fails with the reason.
+// discover finds, with reads of one key, the number of operations that the server accepts in a
+// transaction. It tries at most the default or the configured number. It is also the first call
+// on a connection. Without a connection, it fails with the reason.
 func (s *store) discover(ctx context.Context, key string, configured int) error {
 	try := func(n int) error {
 		s.maxOps = n
@@ -119,8 +119,8 @@ func checkVersion(version string) error {
 		"or later", version)
 }
 
-// reach makes one call without credentials, which fails with the reason if there is no connection.
-// With a password, clientv3.New would wait for a connection.
+// reach makes one call without credentials, which fails with the reason if there is no
+// connection. Given a password, clientv3.New would wait for a connection.
 func reach(ctx context.Context, c clientv3.Config) error {
 	c.Username, c.Password, c.Token = "", "", ""
 	client, err := clientv3.New(c)

@@ -22,12 +22,12 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// pageSize is the number of records in one answer to a Range: a few hundred kilobytes, so that a
-// large namespace does not stall the member.
+// pageSize is the number of records in one answer to a Range. These are a few hundred
+// kilobytes, so that a large namespace does not stall the member.
 const pageSize = 5000
 
-// If values may be too long to be read (kv.Range.Largest), an answer has at most pageBytes, or one
-// record. The first answer has cautious records.
+// If values may be too long to be read (kv.Range.Largest), an answer holds at most pageBytes,
+// or one record. The first answer holds cautious records.
 const (
 	pageBytes = 3 << 20
 	cautious  = 64
@@ -98,8 +98,8 @@ func (s *store) Close() error {
 
 func errClosed() error { return errors.New("tenure: the backend was closed meanwhile") }
 
-// maxRefusals is how often a call whose token is refused is sent. A member that lags does not know
-// a new token yet, and a call must not spend all its time on that.
+// maxRefusals is how many times a call whose token is refused is sent. A member that lags does
+// not know a new token yet, and a call must not spend all its time on that.
 const maxRefusals = 4
 
 // send sends one transaction, once (rule E2). The client's interceptor repeats a call that had no

@@ -90,8 +90,8 @@ func (s *store) watch(
 	}
 }
 
-// checkWatch returns the error of a watch that cannot continue, or that waits for a revision above
-// the store's. In the second case the store was replaced, or went back.
+// checkWatch returns the error of a watch that cannot continue, or that waits for a revision
+// above the store's. In the second case, the store was replaced, or went back.
 func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse, prefix string, after kv.Rev) error {
 	switch {
 	case resp.CompactRevision != 0:

@@ -12,10 +12,10 @@ import (
 
 // Acquire claims shards. See driver.Session.
 //
-// A claim compares the revision of the shard's record, which also fixes its session. If the mirror
-// does not know the record that the claim saw, Acquire reads it first: the caller's idea of the
-// holder is never trusted (rule A1). It reads the head with the record. It also reads both first if
-// the head was found damaged (rule D1).
+// A claim compares the revision of the shard's record, which also fixes its session. If the
+// mirror does not know the record that the claim saw, Acquire reads it first. It never trusts
+// the caller's idea of the holder (rule A1). Acquire reads the head with the record. If the
+// head was found damaged, it also reads both first (rule D1).
 func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
 	if err := driver.CheckClaims(claims); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 		}
 	}
 	again, err := s.claimAll(ctx, claims, send, seen, results)
-	if len(again) > 0 { // locks that were free, but not as this process knew them: R2
+	if len(again) > 0 { // locks that were free, but at another revision than this process knew: R2
 		_, _ = s.claimAll(ctx, claims, again, seen, results) // its errors are in the results
 	}
 	if err != nil && !anyGranted(results) {
@@ -117,8 +117,8 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 // while the lock is free, whatever the token (rule R2).
 func sawFree(c driver.Claim) bool { return driver.IsLock(c.Shard) && c.Seen.Session == "" }
 
-// anyGranted reports whether a claim was answered with its earlier success. The call as a whole has
-// then applied something.
+// anyGranted reports whether some claim's answer is its earlier success. The call as a whole
+// has then applied something.
 func anyGranted(results []driver.AcquireResult) bool {
 	return slices.ContainsFunc(results, func(r driver.AcquireResult) bool { return r.Fence.Token != 0 })
 }
@@ -211,8 +211,8 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	return results, nil
 }
 
-// pass sends transfers. With carry it appends the head that this process knows to the record, and
-// compares the head, so that the successor gets the store's head with the grant. It returns the
+// pass sends transfers. With carry, it compares the head that this process knows and appends it
+// to the record. So the successor gets the store's head with the grant. It returns the
 // transfers that were refused because the head differs. A compared head is not read.
 func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
 	b := s.b
@@ -269,7 +269,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 	return moved, err
 }
 
-// knownHead returns the head of a lease, to be appended to its successor's record.
+// knownHead returns the head of a lease, for appending to its successor's record.
 func knownHead(l lease) kvrecord.Head {
 	if l.headRev == 0 {
 		return kvrecord.Head{}

@@ -15,7 +15,7 @@ import (
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Backend is a driver.Backend on a Store. Safe for concurrent use.
+// Backend is a driver.Backend on a Store. It is safe for concurrent use.
 type Backend struct {
 	*driver.Certificate // nil without TLS files; set before the first use
 
@@ -65,7 +65,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// ready returns an error if the call cannot be made and nothing may be sent.
+// ready returns an error if the call cannot be made, so that nothing may be sent.
 func (b *Backend) ready(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -91,9 +91,9 @@ func (b *Backend) storeChanged(format string, args ...any) error {
 	return err
 }
 
-// apply sends a batch whose guard is the namespace's identity and then guard. It checks the answer
-// against the revision acknowledged before the batch was sent (rule I1). A later revision would not
-// do, because calls overlap.
+// apply sends a batch guarded by the namespace's identity and then by guard. It checks the
+// answer against the revision acknowledged before the batch was sent (rule I1). A later
+// revision would not do, because calls overlap.
 func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*Outcome, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (b *Backend) token(rev Rev) driver.Token { return b.base + driver.Token(rev
 // revision returns the revision that granted a token, or 0 if no revision can have.
 func (b *Backend) revision(t driver.Token) Rev { return max(0, Rev(t-b.base)) }
 
-// owner decodes a shard's record. Without a record it returns the zero Owner and no error.
+// owner decodes a shard's record. Without a record, it returns the zero Owner and no error.
 func (b *Backend) owner(p Pair) (driver.Owner, shardRecord, error) {
 	if p.Rev == 0 {
 		return driver.Owner{}, shardRecord{}, nil
@@ -198,7 +198,7 @@ func (b *Backend) readError(err error) error {
 
 func errClosed() error { return fmt.Errorf("tenure: %w: the backend", driver.ErrClosed) }
 
-// notSent returns the error of a write of which nothing was sent.
+// notSent returns the error of a write of which no part was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: %w: nothing was sent: %w", driver.ErrRetry, err)
 }

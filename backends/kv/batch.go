@@ -11,8 +11,8 @@ import (
 // span is the part [lo, hi) of the items of a call that one round trip carries.
 type span struct{ lo, hi int }
 
-// split cuts n items into spans of at most items each. If size is not nil, a span also has about
-// bytes at most.
+// split cuts n items into spans of at most items each. If size is not nil, a span also has at
+// most about bytes.
 func split(n, items, bytes int, size func(i int) int) []span {
 	spans := make([]span, 0, n/items+1)
 	lo, sum := 0, 0
@@ -71,9 +71,9 @@ func pipelined(spans []span, width int, do func(span) error) []error {
 	return errs
 }
 
-// write sends the transactions of a call in batches under a guard. It calls answer exactly once for
-// each i, from several goroutines, with the result of the transaction or the error of its batch. If
-// write returns an error, certainly nothing of the call was applied (rule A4).
+// write sends the transactions of a call in batches under a guard. It calls answer exactly once
+// for each i, from several goroutines, with the result of the transaction or the error of its
+// batch. If write returns an error, no part of the call was applied (rule A4).
 func (b *Backend) write(ctx context.Context, s *session, txns []Txn, size func(i int) int, answer func(i int, r *Result, err error)) error {
 	if len(txns) == 0 {
 		return nil
@@ -147,8 +147,8 @@ func (b *Backend) get(ctx context.Context, keys []string) (*Page, error) {
 	return all, nil
 }
 
-// inspect reads what a write must know before it is sent: the records that decide whether it may be
-// sent, and keys. An error means that nothing was sent.
+// inspect reads what must be known before a write is sent. It reads the records that decide
+// whether it may be sent, and keys. An error means that nothing was sent.
 func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pair, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -179,8 +179,8 @@ func retry(why string) error {
 	return fmt.Errorf("tenure: %w: %s meanwhile", driver.ErrRetry, why)
 }
 
-// notApplied returns err as an error of the closed set. err is of a record that was read before
-// anything was sent, or by a refused transaction.
+// notApplied returns err as an error of the closed set. err concerns a record that was read
+// before anything was sent, or by a refused transaction.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err

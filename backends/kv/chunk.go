@@ -6,9 +6,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// chunk is one record with all entries that one commit appended to a shard's log. A group commit of
-// a thousand entries costs the store one key, and a reader sees all of them or none. The record's
-// key has the number of the last entry, so entry n is in the first chunk at or after the key of n.
+// chunk is one record with all entries that one commit appended to a shard's log. A group
+// commit of a thousand entries costs the store one key, and a reader sees all of them or none.
+// The record's key contains the number of the last entry, so entry n is in the first chunk at
+// or after the key of n.
 type chunk struct {
 	entries []driver.Entry // never empty
 }

@@ -8,11 +8,11 @@ import (
 
 // Commit writes under leases. See driver.Session.
 //
-// A commit compares the revisions of the shard's record and of its head. This process knows both
-// from the grant and from its last commit, so a commit takes one round trip. Commit first reads the
-// records that it does not know, and if they show that the write cannot succeed, it answers from
-// that read. Only the head's record decides the order of commits (rule F1). Only the shard's record
-// decides whether the fence lives.
+// A commit compares the revisions of the shard's record and of its head. This process knows
+// both from the grant and from its last commit, so a commit takes one round trip. Commit first
+// reads the records that it does not know. If they show that the write cannot succeed, it
+// answers from that read. Only the head's record decides the order of commits (rule F1). Only
+// the shard's record decides whether the fence lives.
 func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	b := s.b
 	if err := driver.CheckWrites(writes, b.info.Limits); err != nil {
@@ -141,9 +141,9 @@ func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	return lease{owner: owner, rev: pairs[0].Rev, head: head, headRev: pairs[1].Rev, headKnown: true}, nil
 }
 
-// firstConflict returns the index of the first operation whose precondition fails, -1 if none does.
-// items has the records of the items with a precondition, in order. With nil items the store
-// decides.
+// firstConflict returns the index of the first operation whose precondition fails, or -1 if
+// none does. items holds the records of the items with a precondition, in order. If items is
+// nil, the store decides.
 func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
 	for i := range w.Ops {
 		op := &w.Ops[i]

@@ -9,8 +9,8 @@ import (
 
 var _ driver.Explainer = (*session)(nil)
 
-// endedRecord names the session that evicted another one. The eviction's transaction writes it, and
-// nothing is decided by it.
+// endedRecord names the session that evicted another. The eviction's transaction writes it, and
+// no decision depends on it.
 type endedRecord struct {
 	Format  int              `json:"v"`
 	Session driver.SessionID `json:"session"`
@@ -18,8 +18,8 @@ type endedRecord struct {
 	Node    string           `json:"node"` // of By
 }
 
-// firstJoin returns the writes of a namespace's permanent records, which its first join makes. The
-// records of evictions are among them, because a store may have to read a record before it creates
+// firstJoin returns the writes of a namespace's permanent records, which its first join makes.
+// They include the records of evictions. A store may have to read a record before it creates
 // it, and an eviction must not wait for that.
 func (b *Backend) firstJoin() ([]Op, error) {
 	removed, err := encodeJSON(removedRecord{Format: jsonFormat})
@@ -37,8 +37,9 @@ func (b *Backend) firstJoin() ([]Op, error) {
 	return ops, nil
 }
 
-// notes adds the record of the evicting session to each eviction. No two transactions of a batch
-// may write one record, so of two evictions with one slot only the first gets it.
+// notes adds the record of the evicting session to each eviction. No two transactions of a
+// batch may write one record, so of two evictions with one slot, only the first gets the
+// record.
 func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
 	taken := make(map[string]bool, kvkeys.EndedSlots)
 	for i, v := range suspects {

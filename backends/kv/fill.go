@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of reading the chunks that a watch left out. Above them readers are reset, and catch up
-// with ReadLog.
+// Limits of reading the chunks that a watch left out. Above them, readers are reset, and catch
+// up with ReadLog.
 const (
 	maxFilledShards = 16  // in one call
 	maxFilledChunks = 256 // of one shard

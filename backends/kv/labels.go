@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of the node labels that are kept although no member has them.
+// Limits of the node labels that are kept although no member uses them.
 const (
 	keepIdleLabels = driver.MaxIdleLabels / 2
 	maxRemoval     = 64  // labels, in one transaction
@@ -54,9 +54,9 @@ func (b *Backend) Labels(ctx context.Context) ([]string, error) {
 	return labels, nil
 }
 
-// sweepLabels removes some of the node labels without a member, if there are many. Otherwise labels
-// that change with every restart would fill the store. If a removal fails, the next join under a
-// new label repeats it.
+// sweepLabels removes some of the node labels without a member, if there are many. Otherwise,
+// labels that change with every restart would fill the store. If a removal fails, the next join
+// under a new label repeats it.
 func (b *Backend) sweepLabels(ctx context.Context) {
 	idle, err := b.idleLabels(ctx)
 	if err != nil || len(idle) <= driver.MaxIdleLabels {
@@ -67,7 +67,7 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	if n < 1 {
 		return
 	}
-	// A label that cannot be removed, or that is about to be used, must not keep the others.
+	// A label that cannot be removed, or that is about to be used, must not protect the others.
 	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
 	_ = b.removeLabels(ctx, idle[:n])
 }

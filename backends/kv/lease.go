@@ -9,9 +9,10 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// lease is what this process knows of a shard's current grant: the session and token of its record,
-// and the head. The record's revision fixes session and token, and the head's number fixes the
-// head. So a lease can be out of date but not wrong, and the store's compare detects that.
+// lease is what this process knows of a shard's current grant: the session and token of its
+// record, and the head. The record's revision fixes session and token, and the head's number
+// fixes the head. So a lease can be out of date but not wrong, and the store's compare detects
+// an outdated one.
 type lease struct {
 	owner     driver.Owner
 	rev       Rev // of the shard's record
@@ -173,10 +174,10 @@ func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil
 }
 
-// Granted returns the conditions of Guard, and how the value of the shard's record begins while f
-// is its current grant. It is for a store that compares both in one transaction and reads nothing
-// before. acked is the store's revision that this process knows (I1). ok is false for a token that
-// no grant can have, and after the store was found to have changed.
+// Granted returns the conditions of Guard, and how the value of the shard's record begins while
+// f is its current grant. It is for a store that compares both in one transaction without
+// reading first. acked is the store's revision that this process knows (I1). ok is false for a
+// token that no grant can have, and after the store was found to have changed.
 func Granted(b *Backend, f driver.Fence) (conditions []Compare, held []byte, acked Rev, ok bool) {
 	rev := b.revision(f.Token)
 	if driver.CheckFence(f) != nil || rev == 0 || b.changed.Load() != nil {

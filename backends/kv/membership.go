@@ -45,7 +45,8 @@ const maxNodeSessions = 16
 type nodeRecord struct {
 	Format   int                `json:"v"`
 	Sessions []driver.SessionID `json:"sessions"`
-	// Superseded are the members of Sessions that the next session's join ended, if they lived.
+	// Superseded lists those of Sessions that the next session's join ended, if they were
+	// alive.
 	Superseded []driver.SessionID `json:"superseded,omitempty"`
 }
 
@@ -56,7 +57,7 @@ func (n nodeRecord) last() driver.SessionID {
 	return n.Sessions[len(n.Sessions)-1]
 }
 
-// with returns the record after s joined and, with supersede, ended the last session.
+// with returns the record after s joined. With supersede, s also ended the last session.
 func (n nodeRecord) with(s driver.SessionID, supersede bool) nodeRecord {
 	keep := n.Sessions[max(0, len(n.Sessions)-maxNodeSessions+1):]
 	next := nodeRecord{Format: jsonFormat, Sessions: append(slices.Clone(keep), s)}

@@ -15,16 +15,16 @@ import (
 // reader that is further behind gets the full state.
 const maxGone = 1024
 
-// mirror is this process's copy of the namespace's roster and shard records. One watch updates it
-// and every full read corrects it. It informs and never decides: a write compares in the store. The
-// state limits its memory. Each change gets a number of the mirror, which cursors contain, so a
-// change that is learned late is still reported.
+// mirror is this process's copy of the namespace's roster and shard records. One watch updates
+// it and every full read corrects it. It informs and never decides, because a write compares in
+// the store. The state limits its memory. Each change gets a number of the mirror, which
+// cursors contain, so a change that is learned late is still reported.
 type mirror struct {
 	keys kvkeys.Keys
 	base driver.Token
 
 	mu      sync.Mutex
-	rev     Rev   // the mirror has every change up to here
+	rev     Rev   // the mirror includes every change up to here
 	seq     int64 // of the latest change; 0 before the first read
 	floor   int64 // departures up to here may have been forgotten
 	shards  recent[driver.ShardID, shardState]
@@ -241,7 +241,7 @@ func (m *mirror) depart(s driver.SessionID, rev Rev) {
 	m.floor = max(m.floor, forget(&m.members, &m.gone, func(v *member) bool { return v.gone }))
 }
 
-// lock returns the name of the lock whose record has the key, and whether there is one.
+// lock returns the name of the lock whose record has the key, and reports whether there is one.
 func (m *mirror) lock(key string) (driver.ShardID, bool) {
 	name, ok := strings.CutPrefix(key, m.keys.Shards())
 	return driver.ShardID(name), ok && driver.IsLock(driver.ShardID(name))
@@ -274,7 +274,7 @@ func forget[K comparable, V any](of *recent[K, V], gone *int, isGone func(*V) bo
 	return floor
 }
 
-// revive takes a departure back. Only a store that breaks its contract needs it.
+// revive undoes a departure. Only a store that breaks its contract needs it.
 func (m *mirror) revive(s driver.SessionID) {
 	if it, ok := m.members.get(s); ok && it.val.gone {
 		m.gone--
@@ -360,7 +360,7 @@ func (m *mirror) followBeats(r *run, changes []Change) bool {
 	return true
 }
 
-// headBehind returns the head after a shard's record, nil without one.
+// headBehind returns the head after a shard's record, or nil if there is no head.
 func (m *mirror) headBehind(p Pair) *driver.Head {
 	_, behind, ok := kvrecord.CutHead(p.Value)
 	if !ok || Rev(behind.Rev) >= p.Rev {

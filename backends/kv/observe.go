@@ -14,8 +14,8 @@ import (
 // heartbeats of the namespace are watched.
 const maxBeatKeys = 32
 
-// Observe waits for changes of members and shards. See driver.Backend. Without a cursor it reads
-// the store, whatever the watch has delivered.
+// Observe waits for changes of members and shards. See driver.Backend. Without a cursor, it
+// reads the store, whatever the watch has delivered.
 func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
 	for _, a := range q.Beats {
 		if err := driver.CheckSession(a.Session); err != nil {
@@ -307,7 +307,7 @@ func sessions(beats []driver.Beat) []driver.SessionID {
 	return s
 }
 
-// errReplaced ends a watch that another one has replaced.
+// errReplaced ends a watch that another has replaced.
 var errReplaced = errors.New("tenure: another watch took over")
 
 // run is a goroutine that watches, until it fails or is stopped.

@@ -11,31 +11,32 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Options describe a Store to a backend.
+// Options describe a Store to Open.
 type Options struct {
 	// Backend is the name that Info reports, such as "etcd". Required.
 	Backend string
 	// Namespace isolates one group of shards from others in the store. Required.
 	Namespace string
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool
-	// Incarnation identifies one history of the store, without spaces. Open records it,
-	// and raises the tokens if another one is on record (rule I2). The Store returns
-	// driver.ErrStoreChanged once the store has another one. Empty if a store has none.
+	// Incarnation identifies one history of the store, and has no spaces. Open records it, and
+	// raises the tokens if another one is on record (rule I2). The Store returns
+	// driver.ErrStoreChanged once the store's incarnation changes. It is empty if a store has
+	// none.
 	Incarnation string
 	// Now is the time by the store's clock, or by this process's if the store reports none.
 	// Tokens under another incarnation start from it. Required with Incarnation.
 	Now time.Time
-	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive. With
-	// RecordsStay a transfer of a shard without a head names no head, because nothing can
+	// Limits are those of the store. BatchItems, WriteOps and WriteBytes must be positive. With
+	// RecordsStay, a transfer of a shard without a head names no head, because nothing can
 	// check its absence.
 	Limits driver.Limits
 	// Pipeline is the number of batches of one call in flight. 0 means 1.
 	Pipeline int
-	// Fit, if not nil, returns how many of the first transactions the store carries in
-	// one atomic step, beside a guard of two conditions; at least 1. It is for a store
-	// with further limits. nil means BatchItems and WriteBytes.
+	// Fit, if not nil, returns how many of the first transactions fit in one atomic step of the
+	// store, beside a guard of two conditions. It returns at least 1. It is for a store with
+	// further limits. nil means BatchItems and WriteBytes.
 	Fit func(txns []Txn) int
 }
 
@@ -141,10 +142,10 @@ func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev
 	return id, p.Rev, err
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls it after the store was restored from a backup, with the highest token known from logs,
-// marks or metrics. Open backends then answer ErrStoreChanged and must be opened again. RaiseFloor
-// never lowers a floor, and may be repeated.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring the store from a backup, and passes the highest token known
+// from logs, marks or metrics. Open backends then answer ErrStoreChanged and must be opened
+// again. RaiseFloor never lowers a floor, and may be repeated.
 //
 // A floor may be beyond this process's clock, from which tokens come under another incarnation.
 // RaiseFloor then trusts the operator that it is above all granted tokens, so the next opening

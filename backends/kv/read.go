@@ -41,7 +41,7 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		return nil, errClosed()
 	}
 	root := b.keys.Items(shard)
-	items, bad := []driver.Item{}, 0 // bad counts records under keys that no item can have
+	items, bad := []driver.Item{}, 0 // bad counts records under keys that are no item's
 	var odd []*driver.DamagedError   // the first of them
 	budget := listing.New(limit, largest)
 	for r := (Range{Prefix: root + prefix, Limit: budget.Page(limit), Largest: largest}); ; {
@@ -121,8 +121,8 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	return nil, corrupt(b.keys.Chunk(shard, after+1), "the head names entries that are not there")
 }
 
-// entries returns the entries in a log's records from next to through, in order and without a gap,
-// at most limit. After an error it returns the entries before the bad record.
+// entries returns the entries in a log's records from next to through, in order and without a
+// gap, at most limit. After an error, it returns the entries before the bad record.
 func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through driver.Seq, limit int) (all []driver.Entry, err error) {
 	for _, p := range records {
 		_, last, ok := b.keys.SplitChunk(p.Key)
@@ -150,8 +150,8 @@ func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through dr
 	return all, nil
 }
 
-// Limits of one page of a log. Records may be long: the first few show how many more the bytes
-// leave room for.
+// Limits of one page of a log. Records may be long, so the first few show how many more fit
+// into the bytes.
 const (
 	firstChunks  = 8
 	maxChunks    = 1024
@@ -196,7 +196,7 @@ func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, throug
 		if last >= b.keys.Chunk(shard, through) {
 			return found, nil
 		}
-		start = last + "!" // the next key, because no key has a space
+		start = last + "!" // the next key, because no key contains a space
 	}
 }
 

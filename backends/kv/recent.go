@@ -2,9 +2,9 @@ package kv
 
 import "slices"
 
-// recent is a map that also lists its items by their last change. Reading the changes since some
-// moment costs as much as there are changes. Items are in one slice and linked by index, so a large
-// map costs the garbage collector little. Not safe for concurrent use.
+// recent is a map that also lists its items by their last change. Reading the changes since a
+// given moment costs in proportion to their number. Items are in one slice and linked by index,
+// so a large map adds little work for the garbage collector. It is not safe for concurrent use.
 type recent[K comparable, V any] struct {
 	index        map[K]int32
 	items        []recentItem[K, V]

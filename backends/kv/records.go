@@ -11,7 +11,8 @@ import (
 // corrupt returns the error of a record that cannot be read, with its key and the reason (D1).
 func corrupt(key, why string) *driver.DamagedError { return driver.Damaged(key, shardOf(key), why) }
 
-// shardOf returns the shard whose record, head or log has the key, or "" for other keys.
+// shardOf returns the shard whose record, head or log has the key. For other keys, it returns
+// "".
 func shardOf(key string) driver.ShardID {
 	_, rest, _ := strings.Cut(key, "/!")
 	for _, prefix := range [...]string{"state/shard/", "head/", "log/", "item/"} {

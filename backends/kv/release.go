@@ -14,9 +14,9 @@ type located struct {
 	rev Rev
 }
 
-// locate finds the revisions of the fences that are current. It reads the records that this process
-// does not know. For each other fence it calls stale with the shard's record and head. An error
-// means that nothing was sent.
+// locate finds the revisions of the fences that are current. It reads the records that this
+// process does not know. For each other fence, it calls stale with the shard's record and head.
+// An error means that nothing was sent.
 func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence, stale func(i int, record, head Pair)) ([]located, error) {
 	known := make([]located, 0, len(fences))
 	var ask []int
@@ -59,7 +59,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	}
 	b := s.b
 	failed := make([]error, len(fences))
-	// If the record is damaged or of another lease, there is nothing to release.
+	// If the record is damaged or belongs to another lease, there is nothing to release.
 	known, err := b.locate(ctx, nil, fences, func(int, Pair, Pair) {})
 	if err != nil {
 		return err
@@ -68,13 +68,13 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err != nil {
 		return err
 	}
-	// A part may have been applied, so later errors are in failed (rule A4).
+	// A part may have been applied, so later errors are collected in failed (rule A4).
 	_, _ = b.free(ctx, fences, stay, false, failed)
 	return releaseError(failed)
 }
 
-// free writes releases. With remove it removes the records of locks, on the condition that they
-// have no head. It returns the locks that have one, whose records stay (rule R2).
+// free writes releases. With remove, it removes the records of locks, on the condition that
+// they have no head. It returns the locks that have one, whose records stay (rule R2).
 func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []located, remove bool,
 	failed []error) (stay []located, err error) {
 	txns := make([]Txn, len(known))

@@ -204,7 +204,7 @@ func (b *Backend) loadTail(ctx context.Context) error {
 }
 
 // follow appends watched chunks. If a chunk does not follow the last one of its shard, or was
-// deleted before it arrived, chunks were lost, and every reader is reset.
+// deleted before it arrived, chunks were lost. Then every reader is reset.
 func (t *tail) follow(rev Rev, changes []Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

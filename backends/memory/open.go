@@ -18,10 +18,10 @@ var limits = driver.Limits{
 	MinTTL:     10 * time.Millisecond,
 }
 
-// Options are the choices of Open; nil and the zero value are the defaults.
+// Options configure Open. With nil or the zero value, the defaults apply.
 type Options struct {
-	// NoCreate refuses a namespace that does not exist yet. By default it is
-	// created, because a store in memory is always new.
+	// NoCreate refuses a namespace that does not exist yet. By default, it is created, because
+	// a store in memory is always new.
 	NoCreate bool
 	// Wrap, if not nil, is called once, by Open. The backend uses its result instead of the
 	// store, so that a test can add faults or counters. Default nil: the store itself.

@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// order is a sorted set of keys: sorted blocks of limited size in a sorted list, so that an
-// insertion moves a limited number of keys.
+// order is a sorted set of keys. It is a sorted list of sorted blocks of limited size, so that
+// an insertion moves a limited number of keys.
 type order struct{ blocks [][]string }
 
 const maxBlock = 512

@@ -19,12 +19,12 @@ const (
 	maxHistoryBytes = 64 << 20
 )
 
-// Store is a coordination store in this process's memory: linearizable, under one mutex. It ends
-// with the process. Any number of backends may be opened on one Store, as if by different
-// processes. Safe for concurrent use.
+// Store is a coordination store in this process's memory. It is linearizable, under one mutex,
+// and ends with the process. Any number of backends may be opened on one Store, as if by
+// different processes. A Store is safe for concurrent use.
 //
-// The methods after New are switches for tests. They act on the store as an operator or an accident
-// would.
+// The methods after New are switches for tests. They act on the store like an operator or an
+// accident.
 type Store struct {
 	mu        sync.Mutex
 	rev       kv.Rev
@@ -38,7 +38,7 @@ type Store struct {
 	counts    Counts
 }
 
-// Counts has the numbers of calls that a Store has served since it was made.
+// Counts holds the numbers of calls that a Store has served since it was made.
 type Counts struct {
 	Heartbeats int // batches of heartbeats
 	Writes     int // all other batches
@@ -65,8 +65,8 @@ func (s *Store) Rev() kv.Rev {
 	return s.rev
 }
 
-// SetLying makes the store apply every transaction, against its conditions and guards, until a call
-// with false. Opening must refuse such a store.
+// SetLying makes the store apply every transaction, whatever its conditions and guards say,
+// until a call with false. Opening must refuse such a store.
 func (s *Store) SetLying(lying bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

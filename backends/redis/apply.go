@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// window is the number of transactions that a feed keeps at least. A reader that is further behind
+// window is the least number of transactions that a feed keeps. A reader that is further behind
 // reads everything.
 const window = 1 << 15
 

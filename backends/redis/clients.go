@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// concurrent is the number of calls in flight; others wait. Heartbeats, of which core has a few
-	// dozen at most, are not counted.
+	// concurrent is the largest number of calls in flight. Others wait. Heartbeats, of which
+	// core has a few dozen at most, are not counted.
 	concurrent = 64
 	// poolSize is above the number of calls in flight, so that none waits in the client.
 	poolSize = 1024
-	// beatsIdle is how many connections of heartbeats stay open without a call. If all are lost in
-	// silence, each costs a heartbeat.
+	// beatsIdle is how many heartbeat connections stay open without a call. If all are lost
+	// silently, each costs a heartbeat.
 	beatsIdle = 2
 	// replyTimeout frees the connection of a call for which no caller waits any longer.
 	replyTimeout = 30 * time.Second
@@ -60,8 +60,8 @@ func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
 	}
 }
 
-// newClient makes a client that sends each command once (rule E2). In a cluster it is a client of a
-// single server too, because all keys of a namespace are in one slot, and the dialer knows its
+// newClient makes a client that sends each command once (rule E2). In a cluster, it is also a
+// client of a single server. All keys of a namespace are in one slot, and the dialer knows its
 // node.
 func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *goredis.Client {
 	o := *c
@@ -111,13 +111,13 @@ func (c *clients) close() error {
 // dialer is a hook of the clients' dialing.
 //
 // It marks errors before which nothing was sent, and returns a failed dial as a connection that
-// fails. Otherwise the client would log each failed dial, and after many of them dial only once a
-// second, which is late when the server is back. The dialer also keeps the connections, so that
-// hangUp ends the calls on them. The client's own Close would log each connection in use.
+// fails. Otherwise, the client would log each failed dial. After many, it would dial only once
+// a second, which is late when the server is back. The dialer also keeps the connections, so
+// that hangUp ends the calls on them. The client's own Close would log each connection in use.
 //
-// In a cluster it directs connections to the node that has the namespace. Every other node answers
-// with the address of that one. If a node does not answer, the next given address that answers
-// replaces it.
+// In a cluster, the dialer directs connections to the node that has the namespace. Every other
+// node answers with the address of that node. If a node does not answer, the next given address
+// that answers replaces it.
 type dialer struct {
 	seeds     []string   // the given addresses of a cluster
 	sentinels *sentinels // nil if no Sentinels name the server
@@ -132,7 +132,7 @@ type dialer struct {
 	closed bool
 	open   map[*line]struct{}
 	node   string // in a cluster: where new connections go
-	known  bool   // the node answered, or another one named it, and it has not failed since
+	known  bool   // the node answered, or another named it, and it has not failed since
 	turn   int    // index in seeds
 }
 
@@ -210,8 +210,8 @@ func (d *dialer) lost(addr string) {
 	}
 }
 
-// doubt ends the use of connections on which nothing was read since a moment. A call that began
-// then had no answer, and whatever silenced one connection has often silenced others.
+// doubt ends the use of connections on which nothing was read since a given moment. A call that
+// began then got no answer, and whatever silenced one connection has often silenced others.
 func (d *dialer) doubt(since time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,8 +222,8 @@ func (d *dialer) doubt(since time.Time) {
 	}
 }
 
-// moved reports whether a node of a cluster answered that another one has the namespace, and so ran
-// nothing. From then on connections go to that node, and the others are closed.
+// moved reports whether a node of a cluster answered that another has the namespace, and so ran
+// nothing. From then on, connections go to that other node, and the others are closed.
 func (d *dialer) moved(err error) bool {
 	if len(d.seeds) == 0 || !goredis.HasErrorPrefix(err, "MOVED") {
 		return false
@@ -335,7 +335,7 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The client sets a deadline before it sends something. On a connection that was given up this
+// The client sets a deadline before it sends something. On a connection that was given up, this
 // does not fail, because Write returns the error.
 func (l *line) SetDeadline(t time.Time) error      { return l.unlessGone(l.Conn.SetDeadline(t)) }
 func (l *line) SetReadDeadline(t time.Time) error  { return l.unlessGone(l.Conn.SetReadDeadline(t)) }

@@ -68,8 +68,8 @@ func reply(err error) (string, bool) {
 	return e.Error(), true
 }
 
-// refused reports whether the server refused to run a command. An error that a script met while it
-// ran names the script, and does not show what it had written.
+// refused reports whether the server refused to run a command. An error from a running script
+// names the script, and does not show what it had written.
 func refused(err error) bool {
 	text, ok := reply(err)
 	if !ok || strings.Contains(text, "script: ") {
@@ -89,7 +89,7 @@ func unknownCommand(err error) bool {
 	return ok && (strings.HasPrefix(text, "ERR unknown command") || strings.HasPrefix(text, "ERR Unknown Redis command"))
 }
 
-// replaced reports whether a server ran nothing, and may not be the former server.
+// replaced reports whether a server ran nothing, and may have replaced the previous server.
 func replaced(err error) bool {
 	return errors.Is(err, errHistory) || goredis.HasErrorPrefix(err, "READONLY") || goredis.HasErrorPrefix(err, "NOREPLICAS")
 }

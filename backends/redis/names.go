@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// names are the keys of a namespace on the server. All begin with the namespace in braces, which
-// puts them in one slot of a cluster.
+// names holds the keys of a namespace on the server. All begin with the namespace in braces,
+// which puts them in one slot of a cluster.
 //
 //	{<ns>}/records   hash: a record under its key of package kvkeys without the namespace,
 //	                 as revision, space, value; rev, the revision of the last write;

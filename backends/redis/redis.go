@@ -19,7 +19,7 @@ const backendName = "redis"
 // pipeline is the number of batches of one call in flight.
 const pipeline = 4
 
-// Backend is a namespace in Redis. It implements driver.Backend; safe for concurrent use.
+// Backend is a namespace in Redis. It implements driver.Backend and is safe for concurrent use.
 type Backend struct {
 	*kv.Backend
 	store    *store
@@ -28,10 +28,10 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through its own connections, which Close closes. If c has one address, it
-// is a server. With MasterName the addresses are Sentinels that name the server. Several addresses
-// or IsClusterMode mean a cluster. Open ignores c's pool sizes, time-outs and retries: contexts
-// limit the calls, and each is sent once.
+// Open opens a namespace through its own connections, which Close closes. If c has one address,
+// it is a server. With MasterName, the addresses are Sentinels that name the server. Several
+// addresses or IsClusterMode mean a cluster. Open ignores c's pool sizes, time-outs and
+// retries: contexts limit the calls, and each is sent once.
 //
 // ctx limits the opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options) (*Backend, error) {
@@ -83,8 +83,8 @@ func (b *Backend) Info() driver.Info {
 	return i
 }
 
-// Join implements driver.Backend. With Options.Replicas it refuses a TTL during which a cut-off
-// master would still accept an application's own writes.
+// Join implements driver.Backend. With Options.Replicas, it refuses a TTL during which a
+// cut-off master would still accept an application's own writes.
 func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
 	if lag := time.Duration(b.store.lag.Load()); b.store.opts.Replicas > 0 && !b.store.opts.AllowLoss && lag > 0 && lag >= m.TTL {
 		return nil, fmt.Errorf("tenure: %w: min-replicas-max-lag is %v, and the TTL %v: a master that is cut off takes writes "+
@@ -97,9 +97,9 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	return session, err
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls it after a restore from a backup, with the highest token known from logs, marks or metrics,
-// before any process is started again.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. After a
+// restore from a backup, an operator calls it before starting any process again. Pass the
+// highest token known from logs, marks or metrics.
 func RaiseFloor(
 	ctx context.Context, c *goredis.UniversalOptions, namespace string, above driver.Token, o *Options,
 ) error {

@@ -11,7 +11,8 @@ import (
 var scriptFiles embed.FS
 
 // scripts are the scripts that the server runs, each in one step. The client sends a script's
-// digest. It sends the text if the server does not have the script, as after SCRIPT FLUSH.
+// digest. It sends the text if the server does not have the script, for example after SCRIPT
+// FLUSH.
 type scripts struct {
 	apply, get, scan, attach, barrier *goredis.Script
 }

@@ -21,8 +21,8 @@ const (
 	// connectPatience is how long a connection may take, including the TLS handshake, if there is
 	// another address to try. The answer to the first ping on it may take as long again.
 	connectPatience = 2 * time.Second
-	// searchTime limits the search for a server at Sentinels or the addresses of a cluster. After
-	// it the next connection begins a new search.
+	// searchTime limits the search for a server at Sentinels or the addresses of a cluster.
+	// Once it has passed, the next connection begins a new search.
 	searchTime = 15 * time.Second
 )
 
@@ -47,10 +47,10 @@ func hasty(c *goredis.UniversalOptions) func(ctx context.Context, network, addr 
 	}
 }
 
-// reach connects to the node that answered last or that another one named. Without one, it connects
-// to the first given address that answers. A known node need not answer, because it may be slow,
-// and no other node has the namespace. One connection at a time asks the addresses, and others wait
-// for its result.
+// reach connects to the node that answered last or that another node named. Without such a
+// node, it connects to the first given address that answers. A known node need not answer,
+// because it may be slow, and no other node has the namespace. One connection at a time asks
+// the addresses, and others wait for its result.
 func (d *dialer) reach(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	for asks := false; ; asks = true {
 		d.mu.Lock()
@@ -82,9 +82,9 @@ type asked struct {
 	err  error
 }
 
-// first asks the addresses in turn, the next as soon as one has failed or was silent for
-// seedPatience, and returns the first that answers. A slow address may still be the first, because
-// all may be slow.
+// first asks the addresses in turn and returns the first that answers. It asks the next as soon
+// as one has failed or was silent for seedPatience. A slow address may still be the first,
+// because all may be slow.
 func (d *dialer) first(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,7 +119,7 @@ func (d *dialer) first(ctx context.Context, dial dialFunc) (net.Conn, string, er
 	return nil, "", errors.Join(failed...)
 }
 
-// ask connects to an address and waits for an answer. After the end of ctx it closes a late
+// ask connects to an address and waits for an answer. After the end of ctx, it closes a late
 // connection.
 func ask(ctx context.Context, dial dialFunc, addr string, answers chan<- asked) {
 	conn, err := dial(ctx, addr)

@@ -11,20 +11,20 @@ import (
 
 const (
 	// sentinelPatience is how long a Sentinel may take to answer before the client continues
-	// without it. At least with its first connection the client waits for all Sentinels that it
+	// without it. At least for its first connection, the client waits for all Sentinels that it
 	// asks. It keeps a silent one until the call ends.
 	sentinelPatience = 250 * time.Millisecond
 	// slowPatience is the longest patience, used if none answers sooner.
 	slowPatience = 8 * sentinelPatience
 )
 
-// sentinels name the server. Safe for concurrent use.
+// sentinels name the server. They are safe for concurrent use.
 type sentinels struct {
 	patience atomic.Int64 // in nanoseconds, from sentinelPatience to slowPatience
 }
 
-// ask connects to the server that Sentinels name. Each time none answers in time, it doubles their
-// patience. It keeps that patience until a connection is quick again.
+// ask connects to the server that Sentinels name. Each time none answers in time, it doubles
+// the patience. It keeps that patience until a connection is quick again.
 func (s *sentinels) ask(ctx context.Context, connect func() (net.Conn, error)) (net.Conn, error) {
 	for {
 		patience, began := s.patience.Load(), time.Now()
@@ -42,8 +42,8 @@ func (s *sentinels) ask(ctx context.Context, connect func() (net.Conn, error)) (
 	}
 }
 
-// impatiently returns the dial function if Sentinels name the server. It dials Sentinels and the
-// server alike, because the client does not distinguish them here.
+// impatiently returns the dial function if Sentinels name the server. It dials Sentinels and
+// the server in the same way, because the client does not distinguish them here.
 func (s *sentinels) impatiently(
 	dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -56,8 +56,8 @@ func (s *sentinels) impatiently(
 	}
 }
 
-// hurried is a connection to a Sentinel, or to a server until DialHook has it. A wait for messages
-// has no deadline, and stays without one.
+// hurried is a connection to a Sentinel, or to a server until DialHook has it. A wait for
+// messages has no deadline, and is not given one.
 type hurried struct {
 	net.Conn
 	s *sentinels

@@ -27,8 +27,8 @@ type server struct {
 	rev      kv.Rev            // the namespace's revision; 0 without one
 }
 
-// look reads the state and the settings of the server that has the namespace, on one connection. In
-// a cluster the node with its key answers a command.
+// look reads the state and the settings of the server that has the namespace, on one
+// connection. In a cluster, the node with a command's key answers it.
 func (s *store) look(ctx context.Context) (*server, error) {
 	return during(ctx, s, func(ctx context.Context) (*server, error) {
 		return redirected(s.clients.dialer, func() (*server, error) {
@@ -85,8 +85,8 @@ var settingNames = [...]string{
 	"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write", "min-replicas-max-lag",
 }
 
-// collect joins settings. It returns nil if the user may not read them, or if a hosted service has
-// no such command.
+// collect joins settings. It returns nil if the user may not read them, or if a hosted service
+// lacks the command.
 func collect(answers []*goredis.MapStringStringCmd) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, a := range answers {
@@ -102,7 +102,7 @@ func collect(answers []*goredis.MapStringStringCmd) (map[string]string, error) {
 	return all, nil
 }
 
-// check refuses a server that cannot have a namespace, or that can lose acknowledged writes.
+// check refuses a server that cannot hold a namespace, or that can lose acknowledged writes.
 func (v *server) check(o *Options, replaceable bool) error {
 	if err := v.usable(); err != nil {
 		return err
@@ -180,7 +180,7 @@ type history struct {
 	lineage     string    // of the namespace; stays the same while no acknowledged write can be lost
 	attached    time.Time // by the server's clock
 
-	replicated atomic.Int64 // revision up to which Options.Replicas replicas have everything
+	replicated atomic.Int64 // revision up to which as many replicas as Options.Replicas have everything
 }
 
 // record is the namespace's record of its history.
@@ -189,7 +189,7 @@ type record struct {
 	process     string // id of the server's process
 	received    string // number of bytes that the process had received as a replica
 	lineage     string
-	past        string // former replication ids, the last first, each with the last revision of this past under it
+	past        string // previous replication ids, the last first, each with this past's last revision under it
 }
 
 // String returns the record without its past, which the script adds.
@@ -206,7 +206,7 @@ func parseRecord(text string) (r record, ok bool) {
 }
 
 // shares returns the revision up to which a server with this record and this revision has the
-// history of a former replication id.
+// history of a previous replication id.
 func (r record) shares(replication string, rev kv.Rev) (kv.Rev, bool) {
 	if replication == r.replication { // nothing else was written here
 		return rev, true
@@ -221,13 +221,13 @@ func (r record) shares(replication string, rev kv.Rev) (kv.Rev, bool) {
 }
 
 const (
-	// attachTries is how often attach reads again after another process wrote the record.
+	// attachTries is how many times attach reads again after another process wrote the record.
 	attachTries = 5
 	// revisionLift is above the number of unacknowledged writes of a cut-off master. It is small
 	// compared to the microseconds between two failovers, from which tokens come after a failover
 	// that lost grants. Revisions have room for a hundred million of it.
 	revisionLift = 1 << 26
-	// maxPast is the number of former replication ids in a record.
+	// maxPast is the largest number of previous replication ids in a record.
 	maxPast = 8
 )
 
@@ -259,7 +259,7 @@ func (s *store) attach(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// A server without enough replicas takes no writes, but shows this as well.
+		// A server without enough replicas accepts no writes, but shows this as well.
 		if err := s.goesOn(want, found, rev); err != nil {
 			return err
 		}
@@ -331,12 +331,12 @@ func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 	return nil
 }
 
-// follows returns the record under which a server continues, without its past. The lineage stays if
-// nothing can have been lost between the two. This holds in three cases: the process is the same
-// and was no replica in between; all replicas have the acknowledged writes; or the server was
-// restarted from a log with every acknowledged write. A promoted replica shows its former
-// replication id, until it is without replicas for repl-backlog-ttl, and the number of bytes that
-// it received.
+// follows returns the record under which a server continues, without its past. The lineage
+// stays if nothing can have been lost between the two. There are three such cases. The process
+// is the same and was no replica in between; all replicas have the acknowledged writes; or the
+// server restarted from a log with every acknowledged write. A promoted replica shows the
+// number of bytes that it received and its previous replication id. It forgets that id once it
+// is without replicas for repl-backlog-ttl.
 func (s *store) follows(v *server, found string) (record, error) {
 	now := record{
 		replication: v.info["master_replid"], process: v.info["run_id"],

@@ -30,13 +30,13 @@ type store struct {
 	scripts *scripts
 	clients *clients
 	ping    string // the key that pings read (E4)
-	// replaceable reports whether replicas take over automatically, as with Sentinel and in a
-	// cluster. Then a server is not recognized after its restart.
+	// replaceable reports whether replicas take over automatically, as they do with Sentinel
+	// and in a cluster. Then a server is not recognized after its restart.
 	replaceable bool
 
 	attaching chan struct{} // one token; its holder may attach
 	history   atomic.Pointer[history]
-	seen      atomic.Int64 // highest revision that was returned
+	seen      atomic.Int64 // highest revision returned so far
 	rollback  string       // what the first attach found, for open
 	lag       atomic.Int64 // min-replicas-max-lag, in nanoseconds; 0 if unknown
 	patience  atomic.Int64 // of watches, in nanoseconds; 0: no session joined
@@ -86,10 +86,11 @@ func (s *store) Close() error {
 	return s.clients.close()
 }
 
-// ask runs a script, and checks the beginning of its answer. A server runs nothing if its history
-// differs from the store's, if it is a replica, or if it was one until now and has no history. In
-// these cases the store attaches to the server again, and if the namespace continues, ask sends the
-// script once more. With wait it waits for replicas to have the script's writes: see shown.
+// ask runs a script, and checks the beginning of its answer. A server runs nothing if its
+// history differs from the store's, if it is a replica, or if it was one until now and has no
+// history. In these cases, the store attaches to the server again. If the namespace continues,
+// ask sends the script once more. With wait, it waits for replicas to have the script's writes
+// (see shown).
 func (s *store) ask(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool, words ...string,
 ) (*answer, string, error) {
@@ -118,10 +119,11 @@ func (s *store) ask(
 	}
 }
 
-// shown is called before anything of an answer is returned, so that no promotion takes it back. It
-// returns when Options.Replicas replicas have everything up to a revision. After a script that
-// wrote, WAIT has counted them. WAIT does not count for a script that only read. After one, shown
-// uses a barrier, unless this store knows already that the replicas have everything.
+// shown is called before anything of an answer is returned, so that no promotion takes it back.
+// It returns when as many replicas as Options.Replicas have everything up to a revision. After
+// a script that wrote, WAIT has counted them. WAIT does not count for a script that only read.
+// After such a script, shown uses a barrier, unless this store already knows that the replicas
+// have everything.
 func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev kv.Rev) error {
 	switch {
 	case s.opts.Replicas == 0:
@@ -140,8 +142,8 @@ func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev
 	return nil
 }
 
-// barrier makes a write without effect, waits for the replicas, and returns the revision up to
-// which they have everything. The server must still have the history of the read.
+// barrier makes a write that has no effect, waits for the replicas, and returns the revision up
+// to which they have everything. The server's history must still be that of the read.
 func (s *store) barrier(ctx context.Context, beat bool, h *history) (kv.Rev, error) {
 	keys := []string{s.names.key("records"), s.names.key("free")}
 	reply, err := s.run(ctx, beat, s.scripts.barrier, keys, []any{h.replication}, true)
@@ -172,9 +174,9 @@ type outcome struct {
 	unproven error
 }
 
-// run runs a script, once, on a connection for heartbeats or another one. Only if the server does
-// not know the script, and so ran nothing, run sends it again with its text. With wait, and
-// Options.Replicas, it waits for the replicas, on the same connection. The first of args is the
+// run runs a script once, on a connection for heartbeats or for other calls. If the server does
+// not know the script, and so ran nothing, run sends it again with its text. With wait and
+// Options.Replicas, it waits for the replicas on the same connection. The first of args is the
 // history.
 func (s *store) run(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool,
@@ -198,8 +200,8 @@ func (s *store) run(
 	})
 }
 
-// replicated runs a script and waits until Options.Replicas replicas have its writes. Writes on
-// fewer replicas may be lost with the server, so their outcome is unknown.
+// replicated runs a script and waits until as many replicas as Options.Replicas have its
+// writes. Writes on fewer replicas may be lost with the server, so their outcome is unknown.
 func (s *store) replicated(
 	ctx context.Context, client *goredis.Client, script *goredis.Script, keys []string, args []any,
 ) (*outcome, error) {
@@ -293,7 +295,8 @@ func latest(namespace kv.Rev, pairs []kv.Pair) kv.Rev {
 	return rev
 }
 
-// Range reads in pages, and returns the revision of the first. Later pages may have later changes.
+// Range reads in pages, and returns the revision of the first. Later pages may include later
+// changes.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	page := &kv.Page{}
 	prefix := s.names.record(q.Prefix)

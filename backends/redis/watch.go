@@ -37,13 +37,13 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	}
 }
 
-// If a watch waited for its patience without changes, it asks whether the server still has the data
-// read. So it finds out that a server is gone or was replaced. The patience is patientShare of the
-// smallest TTL joined with. Heartbeats then end the waits of idle members, and a connection lost in
-// silence is given up within patience and answerSlack.
+// If a watch sees no change for its patience, it asks whether the server still has the data
+// that it read. This reveals a server that is gone or was replaced. The patience is
+// patientShare of the smallest TTL joined with. Heartbeats then end the waits of idle members,
+// and a silently lost connection is given up within patience plus answerSlack.
 const (
 	patientShare = 0.6
-	minWait      = 2 * time.Second // used without a session
+	minWait      = 2 * time.Second // used if there is no session
 	maxWait      = 6 * time.Second
 	answerSlack  = 3 * time.Second
 )
@@ -100,7 +100,7 @@ func (w *watch) follow(prefixes []string) error {
 	return nil
 }
 
-// next waits for changes after w.after. After its patience without changes it returns none.
+// next waits for changes after w.after. If none comes within its patience, it returns none.
 func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 	patience := max(time.Duration(w.s.patience.Load()), minWait)
 	told := w.after
@@ -135,8 +135,8 @@ func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 	return w.read(ctx, read)
 }
 
-// check reads the last revisions, and returns the last one in the feed. Consecutive messages show
-// the same, so check is called at the beginning, and after each wait without changes.
+// check reads the last revisions, and returns the last one in the feed. Consecutive messages
+// prove the same, so check is called only at the beginning and after each wait without changes.
 func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
 	heads, err := waiting(ctx, w.s, 0, func(ctx context.Context) ([]any, error) {
 		return w.s.clients.waits.HMGet(ctx, w.s.names.key("records"), "rev", w.feed).Result()
@@ -154,8 +154,8 @@ func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
 	return told, nil
 }
 
-// waiting makes a call on the connections for watches, which the server may answer as late as after
-// wait.
+// waiting makes a call on the connections for watches. The server may answer it as late as
+// after wait.
 func waiting[T any](ctx context.Context, s *store, wait time.Duration, call func(context.Context) (T, error)) (T, error) {
 	return during(ctx, s, func(ctx context.Context) (T, error) {
 		return redirected(s.clients.dialer, func() (T, error) {

@@ -14,16 +14,16 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// maxRounds limits how often a batch is sent again after a refusal. Each refusal means that another
-// process changed a record.
+// maxRounds limits how many times a batch is sent again after a refusal. Each refusal means
+// that another process changed a record.
 const maxRounds = 8
 
 // Apply applies as much as possible of a batch in one Multi. See changelog.Store.
 //
 // A Multi is all or nothing, and its error names the refused operation. Apply then reads the
-// compared records on the same connection. Its server has applied every write on which the refusal
-// depends. From that read Apply answers the transactions that cannot be applied, and sends the
-// others again (rule A6). It never sends a Multi again whose reply was lost.
+// compared records on the same connection. Its server has applied every write on which the
+// refusal depends. From that read, Apply answers the transactions that cannot be applied, and
+// sends the others again (rule A6). It never sends a Multi again whose reply was lost.
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.stats}}
 	var err error
@@ -378,7 +378,8 @@ func nodeOf(op any) string {
 	return ""
 }
 
-// applied takes the answer to an applied Multi. former has the records before it was sent.
+// applied takes the answer to an applied Multi. former holds the records as they were before it
+// was sent.
 func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat) {
 	rev := kv.Rev(a.link.wire.zxid.Load()) // of this write or a later one
 	for _, p := range parts {
@@ -420,9 +421,9 @@ func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat)
 	a.left = nil
 }
 
-// previous returns the revision that a record had before a write, by its versions. It returns 0 if
-// other writes came between. It returns 1, which no record has, if the record was another one or
-// had an older state, because the store must have gone back.
+// previous returns the revision that a record had before a write, by its versions. It returns 0
+// if there were other writes in between. If the record was a different one or had an older
+// state, the store must have gone back. Then it returns 1, which no record has.
 func previous(former, now stat) kv.Rev {
 	switch {
 	case former.rev == 0:
@@ -435,8 +436,9 @@ func previous(former, now stat) kv.Rev {
 	return 0
 }
 
-// explain reads the records that the transactions ask for: Then of applied transactions, and Else
-// of the others. If that fails, the outcome of the applied ones is unknown.
+// explain reads the records that the transactions ask for, which are Then of applied
+// transactions and Else of the others. If that fails, the outcome of the applied ones is
+// unknown.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	index := make(map[string]int)

@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// barrier is one write without effect, shared by all calls that asked for one before it was sent.
+// barrier is one write without effect. All calls that asked for one before it was sent share
+// it.
 type barrier struct {
 	done chan struct{}
 	at   kv.Rev

@@ -15,8 +15,8 @@ const (
 	// dialTimeout limits one round, including the beginning of a session.
 	dialTimeout = 5 * time.Second
 	// dialHedge is how long the servers asked so far may take before the next one is tried too,
-	// repeatedly. A suspended server accepts connections but begins no session. Servers that elect
-	// a leader refuse sessions until it is elected.
+	// and so on. A suspended server accepts connections but begins no session. Servers that
+	// elect a leader refuse sessions until it is elected.
 	dialHedge = 200 * time.Millisecond
 	// dialHedges is how many more attempts than servers may wait together, because a server that is
 	// just starting may forget the first.
@@ -25,12 +25,12 @@ const (
 	dialPause = 20 * time.Millisecond
 )
 
-// connector keeps the link for one kind of call. It keeps one link at a time. It makes a new one if
-// the link broke, or if another server became the current one of its routes. Safe for concurrent
-// use.
+// connector keeps the link for one kind of call, one link at a time. It makes a new link if the
+// old one broke, or if another server became the current one of its routes. It is safe for
+// concurrent use.
 type connector struct {
 	dial    linker
-	lost    func(since time.Time) // called after a link was lost in silence
+	lost    func(since time.Time) // called after a link was lost silently
 	servers []string
 	routes  *route.Routes   // nil with a single server
 	life    context.Context // ends with close
@@ -121,8 +121,8 @@ func (l *connector) connect(r *round) {
 	close(r.done)
 }
 
-// moved returns a trip that ends when another server becomes the current one. Without routes it
-// returns nil.
+// moved returns a trip that ends when another server becomes the current one. Without routes,
+// it returns nil.
 func (l *connector) moved() *route.Trip {
 	if l.routes == nil {
 		return nil
@@ -130,9 +130,9 @@ func (l *connector) moved() *route.Trip {
 	return l.routes.Watch(l.life)
 }
 
-// keep closes a link that broke, or that is to a server no longer current. Pending calls on it end
-// with an unknown outcome. The other links also leave a server that was silent until a call gave
-// up.
+// keep closes a link that broke, or that leads to a server no longer current. Pending calls on
+// it end with an unknown outcome. If a server was silent until a call gave up, the other links
+// leave it too.
 func (l *connector) keep(lk *link, moved *route.Trip) {
 	ends := l.life
 	if moved != nil {
@@ -163,7 +163,7 @@ func (l *connector) keep(lk *link, moved *route.Trip) {
 	lk.close()
 }
 
-// doubt ends the link if nothing was read on it since a moment.
+// doubt ends the link if nothing was read on it since a given moment.
 func (l *connector) doubt(since time.Time) {
 	l.mu.Lock()
 	lk := l.current
@@ -183,7 +183,8 @@ func (l *connector) renew() {
 	}
 }
 
-// from returns the server to ask first: the current one, or the one after a silent one.
+// from returns the server to ask first, which is the current one, or the one after a silent
+// server.
 func (l *connector) from() int {
 	if l.routes == nil {
 		return 0
@@ -261,12 +262,12 @@ func (l *connector) close() {
 	l.running.Wait()
 }
 
-// notSent returns the error of a call that ended before anything of it was sent.
+// notSent returns the error of a call that ended before any part of it was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: zookeeper: %w: nothing was sent: %w", driver.ErrRetry, err)
 }
 
-// joined is errors.Join in one line.
+// joined is like errors.Join, with the text on one line.
 func joined(errs ...error) error {
 	var all error
 	for _, err := range errs {

@@ -24,7 +24,7 @@ const rederive = time.Minute
 type watches struct {
 	mu    sync.Mutex
 	fired map[string]struct{} // by node
-	wake  chan struct{}       // has a token if fired may have nodes
+	wake  chan struct{}       // has a token if fired may contain nodes
 }
 
 func newWatches() *watches {
@@ -52,9 +52,9 @@ func (w *watches) take() map[string]struct{} {
 
 // Follow keeps watches on the followed nodes. See changelog.Store.
 //
-// A watch fires once. The read that answers it arms it again, so a read never precedes its watch.
-// All watches end with the connection. On the next one everything is armed and read again, once its
-// server has caught up.
+// A watch fires once. The read that answers it arms it again, so a read never precedes its
+// watch. All watches end with the connection. On the next connection, everything is armed and
+// read again once its server has caught up.
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	f := &follower{store: s, fn: fn, records: make(map[string]followed)}
 	for _, p := range prefixes {
@@ -109,7 +109,7 @@ type followed struct {
 	armed bool // it has a watch, or a fired watch that was not taken yet
 }
 
-// on follows on one link, until the link ends, which is errEnded, or fails.
+// on follows the nodes on one link until it fails. It returns errEnded if the link ended.
 func (f *follower) on(ctx context.Context, lk *link) error {
 	w := newWatches()
 	defer lk.watch(w)()
@@ -179,8 +179,8 @@ func (f *follower) deliver(at kv.Rev) error {
 	return f.fn(page)
 }
 
-// all reads everything. With arm it arms all watches, otherwise only missing ones. The directories
-// come first: see on.
+// all reads everything. With arm, it arms all watches, otherwise only missing ones. The
+// directories come first (see on).
 func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
 	var nodes []watched
 	for _, sc := range f.scopes {
@@ -255,9 +255,10 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 	return nodes, nil
 }
 
-// load reads records. With arm it arms the watches of all, otherwise of those without one. A record
-// of a missing directory stays as it was until the directory's own watch, which must follow, has it
-// listed. Only after that are the other writes of its removal certain to be read.
+// load reads records. With arm, it arms the watches of all records, otherwise of those without
+// a watch. A record of a missing directory stays as it was until the directory's own watch,
+// which must follow, has it listed. Only then are the other writes of its removal certain to be
+// read.
 func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
 	if len(nodes) == 0 {
 		return nil

@@ -26,7 +26,8 @@ type link struct {
 	outdated func() bool
 	// silent reports whether a call gave up while nothing came from the server.
 	silent atomic.Bool
-	// lost is the time since which calls waited in vain, set once the connection counts as lost.
+	// lost is the time since which calls have waited in vain. It is set once the connection
+	// counts as lost.
 	lost atomic.Pointer[time.Time]
 
 	up   chan struct{} // closed once there is a session
@@ -48,14 +49,15 @@ type link struct {
 // maxCalls is the number of calls in flight on a link.
 const maxCalls = 64
 
-// callTimeout is the time-out of links' sessions. The library sends a ping in each third of it, and
-// gives up a server that answers none for two thirds. A busy server answers pings late too. Tenure
-// relies on sessions for nothing else. A link whose calls wait in vain is given up earlier.
+// callTimeout is the time-out of links' sessions. The library sends a ping in each third of it,
+// and gives up a server that answers none for two thirds. A busy server also answers pings
+// late. Tenure uses sessions for nothing else. A link whose calls wait in vain is given up
+// earlier.
 const callTimeout = 30 * time.Second
 
-// A link for reads and watches may have no calls while it waits for changes. It asks a server that
-// was silent for askAfter, and gives it up if nothing comes within askLimit. At a TTL of 10 s or
-// less a watched heartbeat comes sooner, and suffices.
+// A link for reads and watches may have no calls while it waits for changes. Such a link asks a
+// server that was silent for askAfter, and gives it up if nothing comes within askLimit. At a
+// TTL of 10 s or less, a watched heartbeat comes sooner, and suffices.
 const (
 	askAfter = 3500 * time.Millisecond
 	askLimit = 3 * time.Second
@@ -249,11 +251,11 @@ func (l *link) refused(err error) {
 	}
 }
 
-// giveUp ends a wait that began at a moment. If the server has been silent since, it is suspended
-// or unreachable. The next call asks another one, and no calls pile up. A server that answers on
-// other connections is slow, and a new connection would slow it further. But this connection may be
-// lost. It counts as lost if a call, or several in succession, waited for lostPatience. Calls of a
-// takeover wait less.
+// giveUp ends a wait that began at a moment. If the server has been silent since, it is
+// suspended or unreachable. The next call asks another server, and no calls pile up. A server
+// that answers on other connections is slow, and a new connection would slow it further. But
+// this connection may be lost. It counts as lost if a call, or several in succession, waited
+// for lostPatience. Calls during a takeover wait less.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !l.wire.own.silentSince(began) {
 		return ctx.Err()
@@ -340,8 +342,8 @@ func (l *link) end() {
 	l.calls.Done()
 }
 
-// How long a connection may be silent before a call that gives up ends it: if its server is silent
-// on all connections, and if it answers on others.
+// How long a connection may be silent before a call that gives up ends it. The first applies if
+// its server is silent on all connections, the second if it answers on others.
 const (
 	minPatience  = 50 * time.Millisecond
 	lostPatience = 2 * time.Second

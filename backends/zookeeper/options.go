@@ -18,30 +18,29 @@ const defaultRoot = "/tenure"
 // defaultPort is ZooKeeper's port for clients.
 const defaultPort = "2181"
 
-// Options for Open. The zero value, and nil, work.
+// Options configure Open. The zero value and nil are valid.
 type Options struct {
-	// Create makes the namespace's directories and identity if it has none. Without
-	// it a missing identity is an error, because it may mean a wiped store (rule I1).
+	// Create makes the namespace's directories and identity if it has none. Without it, a
+	// missing identity is an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// Root is the parent node of namespaces. Default ("") "/tenure"; names
-	// of letters, digits, "_", "-" and ".", each after a "/". Create makes it if it
-	// is missing.
+	// Root is the parent node of namespaces. Default ("") "/tenure". It consists of names of
+	// letters, digits, "_", "-" and ".", each after a "/". Create makes it if it is missing.
 	Root string `json:"root" yaml:"root"`
 
-	// User and Password are for digest authentication. With them only this user and
-	// the administrators have rights to new nodes; otherwise every user has. Neither may
-	// contain a colon. The protocol sends the password in clear text, so it needs TLS.
+	// User and Password are for digest authentication. With them, only this user and the
+	// administrators have rights to new nodes. Otherwise, every user has. Neither may contain a
+	// colon. The protocol sends the password in clear text, so it needs TLS.
 	User     string        `json:"user" yaml:"user"`
 	Password driver.Secret `json:"password" yaml:"password"`
 
-	// Admins have all rights to nodes created from now on. Each is a "scheme:id", such
-	// as "digest:admin:hash" or "x509:CN=admin". With Admins no other user may change
-	// ACLs or remove a permanent record, such as a shard's.
+	// Admins are granted all rights to nodes created from now on. Each is a "scheme:id", such
+	// as "digest:admin:hash" or "x509:CN=admin". With Admins, no other user may change ACLs or
+	// remove a permanent record, such as a shard's.
 	Admins []string `json:"admins" yaml:"admins"`
 
-	// TLS, if not nil, is the configuration of connections. An empty ServerName means
-	// the server's host. Do not change TLS while the backend is open.
+	// TLS, if not nil, is the TLS configuration of connections. An empty ServerName means the
+	// server's host. Do not change TLS while the backend is open.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
 	files        driver.TLSReader // instead of TLS, for each connection; nil: TLS
@@ -52,7 +51,7 @@ type Options struct {
 	// refused, because it carries tokens and the application's data.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// dial replaces the dialer, in tests.
+	// dial replaces the dialer in tests.
 	dial dialer
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// paths maps the keys of package kv to nodes below a root. Directories are nodes
-// without data; a record is always a leaf, so that it can be deleted:
+// paths maps the keys of package kv to nodes below a root. Directories are nodes without data.
+// A record is always a leaf, so that it can be deleted:
 //
 //	<ns>/!state/shard/eu      /tenure/<ns>/!state/shard/eu
 //	<ns>/!item/eu/config/db   /tenure/<ns>/!item/eu/config:db
@@ -41,7 +41,7 @@ func (p paths) node(key string) (dir, node string, err error) {
 	if !plain(key) || leaf == "" {
 		return "", "", badKey(key)
 	}
-	// One string for both, because a claim of thousands of shards makes as many.
+	// One string serves for both, because a claim of thousands of shards makes as many strings.
 	node = p.root + "/" + key[:len(key)-len(leaf)] + strings.ReplaceAll(leaf, "/", separator)
 	return node[:len(node)-len(leaf)-1], node, nil
 }
@@ -64,8 +64,8 @@ func plain(key string) bool {
 	return true
 }
 
-// scope is the place of the records of a prefix: the leaves of one directory whose keys begin with
-// it, or the leaves of all directories in one.
+// scope is the place of the records of a prefix. These are the leaves of one directory whose
+// keys begin with it, or the leaves of all directories in one.
 type scope struct {
 	prefix string // of keys
 	dir    string // node

@@ -114,7 +114,7 @@ type multi struct {
 	zxid   bool // an operation's answer contains the zxid
 }
 
-// effect is an operation's effect on a record. The key is empty without one.
+// effect is an operation's effect on a record. Without such an effect, the key is empty.
 type effect struct {
 	key    string
 	former stat // compared by the operation, if any
@@ -229,10 +229,10 @@ func (m *multi) op(op write, c cond, k *knowledge) {
 // namespace's first join on.
 func isEnded(key string) bool { return strings.Contains(key, "/!node/!ended-") }
 
-// twin adds the node that is created together with a permanent one and that no process deletes. A
-// shard's record and the directory of its log exist together. So a record that was deleted by hand
-// is not created again with versions that a former owner remembers. A namespace's identity has its
-// marker.
+// twin adds the node that is created together with a permanent one and that no process deletes.
+// A shard's record and the directory of its log exist together. So a record that was deleted by
+// hand is not created again with versions that a previous owner remembers. The twin of a
+// namespace's identity is its marker.
 func (m *multi) twin(op write) {
 	ns, part := partOf(op.key)
 	root := op.dir[:strings.LastIndex(op.dir, "/"+ns)+1+len(ns)]

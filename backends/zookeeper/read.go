@@ -100,7 +100,8 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-// list returns the keys of a scope, in no order. Nodes with other names belong to other programs.
+// list returns the keys of a scope, in no particular order. Nodes with other names belong to
+// other programs.
 func (s *store) list(ctx context.Context, lk *link, sc scope) ([]string, error) {
 	keys, err := s.leaves(ctx, lk, sc)
 	return slices.DeleteFunc(keys, func(key string) bool {
@@ -137,8 +138,8 @@ func (s *store) children(ctx context.Context, lk *link, dir string) ([]string, e
 	})
 }
 
-// listed returns the names in the directories of which many records are read. dirs has the numbers
-// of these records.
+// listed returns the names in the directories of which many records are read. dirs holds the
+// numbers of these records.
 func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[string]map[string]bool, error) {
 	there := make(map[string]map[string]bool)
 	for dir, n := range dirs {
@@ -266,7 +267,7 @@ func (s *store) remember(key string, f found) {
 	}
 }
 
-// readError classifies the failure of a read, sent or not.
+// readError classifies the failure of a read, whether or not it was sent.
 func readError(err error) error {
 	return fmt.Errorf("tenure: zookeeper: reading: %w", denied(err))
 }

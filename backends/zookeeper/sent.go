@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// If the latest write of a change log is only of one shard, the log has stats below its own line.
-// There is one line for each record whose stat a reader of the change log needs.
+// If the latest write of a change log is of one shard only, the log has stats below its own
+// line. There is one line for each record whose stat a reader of the change log needs.
 //
 //	!state/shard/s1 0 4294967310 7    revision, or 0 for the change log's own, created, version
 //
@@ -64,8 +64,8 @@ func (f *found) split(node string) {
 	}
 }
 
-// learnSent keeps the stats in a change log. Any member can have written them, so it ignores a line
-// that names no record.
+// learnSent keeps the stats in a change log. Any member may have written them, so it ignores a
+// line that names no record.
 func (s *store) learnSent(log string, f found) {
 	if len(f.sent) == 0 || len(f.sent) > changelog.MaxPiggybackBytes {
 		return

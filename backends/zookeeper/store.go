@@ -18,8 +18,8 @@ import (
 
 var _ changelog.Store = (*store)(nil)
 
-// store is a changelog.Store on ZooKeeper. It uses permanent nodes, compared by their versions, and
-// zxids as revisions. Nothing depends on sessions. Safe for concurrent use.
+// store is a changelog.Store on ZooKeeper. It uses permanent nodes, compared by their versions,
+// and zxids as revisions. Nothing depends on sessions. It is safe for concurrent use.
 type store struct {
 	paths  paths
 	rights rights
@@ -27,9 +27,9 @@ type store struct {
 
 	identity atomic.Pointer[identity] // the one last read
 
-	// Heartbeats have separate links (rule E4), one to each server, and so have reads and watches.
-	// If one server is named, heartbeats have two links to it. The name may stand for several
-	// servers, and one connection may be lost unnoticed.
+	// Heartbeats have separate links (rule E4), one to each server, and so have reads and
+	// watches. If only one server is named, heartbeats have two links to it. The name may stand
+	// for several servers, and one connection may be lost unnoticed.
 	routes        *route.Routes
 	beats         []*connector
 	writes, reads *connector
@@ -72,9 +72,9 @@ func newStore(p paths, r rights, servers []string, dial linker) *store {
 
 func (s *store) connectors() []*connector { return append([]*connector{s.writes, s.reads}, s.beats...) }
 
-// doubt ends the links on which nothing was read since a moment, when calls on one link have waited
-// in vain since. Whatever silenced one connection has often silenced others, and each would cost
-// calls.
+// doubt ends the links on which nothing was read since a given moment. It is for when calls on
+// one link have waited in vain since then. Whatever silenced one connection has often silenced
+// others, and each would cost calls.
 func (s *store) doubt(since time.Time) {
 	for _, l := range s.connectors() {
 		l.doubt(since)
@@ -122,7 +122,7 @@ func marker(value []byte) string {
 type rights struct {
 	// own are the schemes and ids of the run-time role.
 	own []zk.ACL
-	// admins have all rights; if there are any, only they may change ACLs.
+	// admins have all rights. If there are any, only they may change ACLs.
 	admins []zk.ACL
 }
 

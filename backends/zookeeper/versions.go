@@ -8,10 +8,10 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// stat identifies a version of a node in compares. A revision is a Mzxid. No two writes of a node
-// have the same one, so a revision fixes the data version. A version alone does not fix the
-// revision, because a node that was deleted and created again counts from 0. Created, its Czxid,
-// distinguishes such nodes.
+// stat identifies a version of a node in compares. A revision is a Mzxid. No two writes of a
+// node have the same Mzxid, so a revision fixes the data version. A version alone does not fix
+// the revision, because a node that was deleted and created again counts from 0. Created, its
+// Czxid, distinguishes such nodes.
 type stat struct {
 	rev     kv.Rev
 	created int64
@@ -23,8 +23,8 @@ func statOf(s *zk.Stat) stat { return stat{kv.Rev(s.Mzxid), s.Czxid, s.Version} 
 // maxStats limits the remembered stats. Forgotten ones are read again.
 const maxStats = 1 << 18
 
-// stats has the versions of records that this process wrote or read. They can be out of date but
-// not wrong. Safe for concurrent use.
+// stats holds the versions of records that this process wrote or read. They can be out of date
+// but not wrong. It is safe for concurrent use.
 type stats struct {
 	mu sync.Mutex
 	m  map[string]stat // by key

@@ -64,7 +64,7 @@ func (t *observedConn) Write(p []byte) (int, error) {
 	return t.Conn.Write(p)
 }
 
-// lastRead is the time of the last byte received. Safe for concurrent use.
+// lastRead is the time of the last byte received. It is safe for concurrent use.
 type lastRead struct {
 	start time.Time
 	heard atomic.Int64 // time since start
@@ -76,10 +76,10 @@ func (v *lastRead) now() int64 { return int64(time.Since(v.start)) }
 
 func (v *lastRead) touch() { v.heard.Store(v.now()) }
 
-// silence returns how long nothing was read.
+// silence returns for how long nothing has been read.
 func (v *lastRead) silence() time.Duration { return time.Duration(v.now() - v.heard.Load()) }
 
-// silentSince reports whether nothing was read since a moment.
+// silentSince reports whether nothing has been read since a given moment.
 func (v *lastRead) silentSince(moment time.Time) bool {
 	return v.heard.Load() < int64(moment.Sub(v.start))
 }

@@ -16,8 +16,8 @@ import (
 // backendName is the backend's name in Info and of its Opener.
 const backendName = "zookeeper"
 
-// Backend is a namespace on a ZooKeeper ensemble. It implements driver.Backend. Safe for concurrent
-// use.
+// Backend is a namespace on a ZooKeeper ensemble. It implements driver.Backend and is safe for
+// concurrent use.
 type Backend struct {
 	*kv.Backend
 	store    *store
@@ -64,8 +64,8 @@ const pipeline = 4
 // limits returns the limits of namespaces below a root.
 func limits(root string) kv.Options {
 	return kv.Options{
-		// A node that is created again has the former one's versions, so a former holder's write
-		// could pass.
+		// A node that is created again has the previous node's versions, so a previous holder's
+		// write could pass.
 		Limits: driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond,
 			RecordsStay: true},
 		Pipeline: pipeline,
@@ -116,8 +116,8 @@ func connect(ctx context.Context, servers []string, namespace string, o *Options
 	return s, opts, nil
 }
 
-// prepare makes the directories of a namespace. Unless makeNew is set, the namespace must exist:
-// the store may be the wrong one, and prepare writes nothing into it.
+// prepare makes the directories of a namespace. Unless makeNew is set, the namespace must
+// exist. Otherwise, the store may be the wrong one, and prepare writes nothing into it.
 func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) error {
 	lk, err := s.writes.link(ctx)
 	if err != nil {
@@ -170,10 +170,10 @@ func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 	return create(c, node, acl)
 }
 
-// RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls it after the ensemble was restored from a backup. See kv.RaiseFloor. It needs no Create. If
-// Options.Admins names administrators, only they may write the identity, and Options.User must be
-// one of them.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring the ensemble from a backup. See kv.RaiseFloor. It needs no
+// Create. If Options.Admins names administrators, only they may write the identity, and
+// Options.User must be one of them.
 func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
 	if o != nil {
 		c := *o
@@ -188,12 +188,12 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 	return joined(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
 }
 
-// GuardOps returns operations for the front of a caller's Multi on the same ensemble. With them the
-// Multi takes effect if and only if the fence is the shard's current grant at that point of the
-// store's order (rule F1). Otherwise it is refused with zk.ErrBadVersion or zk.ErrNoNode at one of
-// them. The caller's connection needs the right to read the namespace. If the fence is not current,
-// GuardOps returns *driver.FencedError. The operations stay valid while this lease and this Backend
-// do, and may be kept that long.
+// GuardOps returns operations to put at the front of a caller's Multi on the same ensemble.
+// With them, the Multi takes effect if and only if the fence is the shard's current grant at
+// that point of the store's order (rule F1). Otherwise, it is refused with zk.ErrBadVersion or
+// zk.ErrNoNode at one of them. The caller's connection needs the right to read the namespace.
+// If the fence is not current, GuardOps returns *driver.FencedError. The operations stay valid
+// as long as this lease and this Backend, and may be kept that long.
 func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, error) {
 	conditions, err := kv.Guard(ctx, b.Backend, fence)
 	if err != nil {

@@ -24,7 +24,7 @@ type board struct {
 	mu      sync.Mutex
 	chains  map[string]chain // by airport
 	entries int
-	fresh   int     // number of entries decided since this process began
+	fresh   int     // number of entries decided since this process started
 	lags    []int64 // sample of these entries' times from the decision to the board, microseconds
 }
 
@@ -40,7 +40,7 @@ func (b *board) apply(_ context.Context, batch follower.Batch) error {
 	for _, e := range batch.Entries {
 		d, err := decodeDecision(e.Payload)
 		if err != nil {
-			d = decision{} // of no airport: from here on the board differs from the file
+			d = decision{} // of no airport: from here on, the board differs from the file
 		}
 		b.chains[batch.Shard()] = b.chains[batch.Shard()].next(d)
 		b.entries++
@@ -64,8 +64,8 @@ func (b *board) shown() event {
 	return event{Is: isShown, Count: b.entries, Board: digest(b.chains), Lags: slices.Clone(b.lags)}
 }
 
-// A chain stands for a log. Two chains are equal if their logs have the same decisions in the same
-// order.
+// A chain stands for a log. Two chains are equal if their logs contain the same decisions in
+// the same order.
 type chain [sha256.Size]byte
 
 // next returns the chain after one more decision.

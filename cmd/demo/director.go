@@ -18,9 +18,9 @@ import (
 
 const (
 	tick      = 100 * time.Millisecond // between two clearances
-	stepLimit = 30 * time.Second       // for a step of the chaos, besides some TTLs
+	stepLimit = 30 * time.Second       // for a step of the chaos, besides a few TTLs
 	stepTTLs  = 10
-	endLimit  = 30 * time.Second // for the members to leave at the end, besides some TTLs
+	endLimit  = 30 * time.Second // for the members to leave at the end, besides a few TTLs
 )
 
 // A director starts the members, lets departures through, injects faults, and keeps the history.
@@ -70,8 +70,8 @@ type node struct {
 	status string
 }
 
-// direct runs the whole play, and returns once no child is left. It returns an error if the play
-// could not continue.
+// direct runs the whole play, and returns once no child is left. If the play could not
+// continue, it returns an error.
 func (d *director) direct(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.end()) }()
 	d.began = time.Now()
@@ -172,7 +172,7 @@ func (d *director) killAndRestart(ctx context.Context) error {
 }
 
 // stopInMidWrite stops a member whose write has passed every check and is about to be sent. It
-// resumes the member when another one has taken over and written. The late write is a zombie write.
+// resumes the member when another has taken over and written. The late write is a zombie write.
 func (d *director) stopInMidWrite(ctx context.Context) error {
 	s := d.node(d.schedule.stop)
 	airport, err := d.holdWrite(ctx, s)

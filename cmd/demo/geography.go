@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// A projection is Albers' conic projection, which keeps areas. It has two exact parallels, a point
-// that lies at x, y of the map, and the width of the map in radians.
+// A projection is Albers' conic projection, which keeps areas. Its fields are two exact
+// parallels, a point that lies at x, y of the map, and the width of the map in radians.
 type projection struct {
 	south, north float64 // parallels, degrees
 	lat, lon     float64 // of the point
@@ -19,7 +19,7 @@ type projection struct {
 	width        float64
 }
 
-const mapHeight = 0.6 // as a part of its width
+const mapHeight = 0.6 // as a fraction of its width
 
 // projectionFor returns the projection of a state. States far from the others are drawn below them,
 // as on most maps of the country.

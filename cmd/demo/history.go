@@ -35,7 +35,7 @@ type passage struct {
 	airport  string
 	from, to lease
 	signal   string        // of the fault that made it a takeover; empty for a planned hand-over
-	took     time.Duration // from the fault, or the end of the former lease, to the resumption
+	took     time.Duration // from the fault, or the end of the previous lease, to the resumption
 }
 
 // history is what the director knows about leases and decisions from the members' events. Events of
@@ -119,7 +119,7 @@ func (h *history) newest(airport string) lease {
 	return ls[len(ls)-1]
 }
 
-// owned returns the airports whose newest lease is the member's and has not ended, in order of
+// owned returns the airports whose newest lease is the member's and has not ended, sorted by
 // name.
 func (h *history) owned(member string) []string {
 	var out []string
@@ -132,8 +132,8 @@ func (h *history) owned(member string) []string {
 	return out
 }
 
-// passages returns the completed takeovers and planned hand-overs, in order of completion. If the
-// former owner had a fault, the passage is a takeover.
+// passages returns the completed takeovers and planned hand-overs, in order of completion. If
+// the previous owner had a fault, the passage is a takeover.
 func (h *history) passages() []passage {
 	var out []passage
 	for airport, ls := range h.leases {

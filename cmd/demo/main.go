@@ -1,17 +1,18 @@
 //go:build unix
 
 // Command demo is the flight board: 20,000 real departures from 220 airports. Each airport is a
-// shard. Three member processes of this program share them with a sharding.Manager. The owner of an
-// airport appends one decision per departure to the airport's log, under its fencing token, from
-// where the former owner stopped. Every member shows all airports with a follower.Tailer. The
-// director kills one member, lets a fourth one join, stops another between the last check of a
-// write and its sending, drains one, and shuts one down. At the end it compares the logs and the
-// members' boards with the file, and package internal/proof/history judges the members' calls and
-// the answers. With -unfenced it runs without the fence, and finds damage.
+// shard. Three member processes of this program share them with a sharding.Manager. The owner
+// of an airport appends one decision per departure to the airport's log, under its fencing
+// token, from where the previous owner stopped. Every member shows all airports with a
+// follower.Tailer. The director kills one member, lets a fourth join, drains one, and shuts one
+// down. It stops another between the last check of a write and its sending. At the end, it
+// compares the logs and the members' boards with the file, and package internal/proof/history
+// judges the members' calls and the answers. With -unfenced, the demo runs without the fence,
+// and finds damage.
 //
-// The logs are in a temporary SQLite database. With -backend they are on a PostgreSQL, MariaDB,
-// ZooKeeper, Consul or Redis server, or in an etcd of three members. The run starts the server, and
-// kills and restarts it, or one of the three, once.
+// The logs are in a temporary SQLite database. With -backend, they are on a PostgreSQL,
+// MariaDB, ZooKeeper, Consul or Redis server, or in an etcd cluster of three members. The run
+// starts the server, and once kills and restarts it, or one of the three.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres
@@ -234,7 +235,7 @@ func (r *report) checkTraces(ctx context.Context, dir string) error {
 }
 
 // judgeCalls looks for answers that no order of the store can explain. It keeps such a history,
-// except of the control, where it is expected.
+// except that of the control, where it is expected.
 func (r *report) judgeCalls(h *calls.History) (err error) {
 	found := calls.Check(h, nil)
 	r.Calls.N, r.Calls.Contradictions = len(h.Operations), len(found)

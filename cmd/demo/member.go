@@ -40,9 +40,9 @@ type member struct {
 }
 
 const (
-	leaveBudget    = 10 * time.Second // until all airports are taken over, besides a TTL
+	leaveBudget    = 10 * time.Second // until all airports are taken over, plus a TTL
 	quitLimit      = 5 * time.Second  // for each part of a member to end when the director is gone
-	planningParts  = 10               // number of plans in a TTL, at most
+	planningParts  = 10               // largest number of plans in a TTL
 	successorParts = 20               // the second in order waits TTL/successorParts for the first
 )
 
@@ -61,8 +61,8 @@ func runMember(in io.Reader, out io.Writer) int {
 	return exitOK
 }
 
-// report sends an event to the director. Failures do not matter: if the director is gone, the end
-// of the input ends this process.
+// report sends an event to the director. Failures do not matter, because if the director is
+// gone, the end of the input ends this process.
 func (m *member) report(e event) {
 	e.At = monotonic()
 	_ = m.out.Write(e)
@@ -86,7 +86,7 @@ func (m *member) assemble(b core.Backend) (err error) {
 		LockDir:  "none", // each member stands for a machine
 		TraceDir: filepath.Dir(m.config.Calls),
 		// The members share the processors of one machine, so a successor may be late. With a
-		// shorter delay an airport first goes to another member, and moves twice.
+		// shorter delay, an airport first goes to another member, and moves twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
 		Logger:    slog.New(slog.DiscardHandler), // the screen shows the reports of the hooks
 		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{

@@ -18,7 +18,7 @@ func (d *director) say(format string, args ...any) {
 
 const progressStep = 10 // percent
 
-// showProgress prints how many departures are decided, at each progressStep.
+// At each progressStep, showProgress prints how many departures are decided.
 func (d *director) showProgress() {
 	p := d.history.decided * 100 / d.flights.total
 	if p < d.shown+progressStep {

@@ -17,7 +17,7 @@ import (
 const (
 	exitOK           = 0
 	exitDamage       = 1   // a check failed
-	exitInput        = 2   // bad input, or the run could not be finished
+	exitInput        = 2   // bad input, or the run could not finish
 	exitInconclusive = 3   // a control that found no damage
 	exitInterrupted  = 130 // as shells count SIGINT
 )
@@ -40,7 +40,7 @@ type options struct {
 	board     string // address; empty: nothing listens
 }
 
-// Limits of the options. The store gives the smallest TTL.
+// Limits of the options. The store determines the smallest TTL.
 const (
 	minMembers, maxMembers   = 2, 9
 	minDuration, maxDuration = 4 * time.Second, time.Hour

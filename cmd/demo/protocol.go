@@ -47,7 +47,7 @@ const (
 	isResumed  = "resumed"  // the new owner read the log, and wrote the waiting departures, if any
 	isWrote    = "wrote"    // a write was accepted; the airport has Count decisions
 	isEnded    = "ended"    // the lease of Airport under Token ended; Planned or not, for Cause
-	isHeld     = "held"     // Writes passed every check of the process and wait at the gate
+	isHeld     = "held"     // Writes have passed every check of the process and wait at the gate
 	isAnswered = "answered" // Writes were sent late, with their outcomes
 	isPlanned  = "planned"  // a plan that moves Count airports was written, for Cause
 	isEmptied  = "emptied"  // the member was drained and no longer owns anything
@@ -55,7 +55,7 @@ const (
 	isLeft     = "left"     // everything is given back
 	isBeat     = "beat"     // the store took a heartbeat
 	isMeasured = "measured" // Metrics are the member's, in Prometheus' format
-	isTrouble  = "trouble"  // the store refused or did not answer, because of Cause; the member continues
+	isTrouble  = "trouble"  // the store refused, or did not answer, because of Cause; the member continues
 	isFailed   = "failed"   // the member cannot continue, because of Cause
 )
 

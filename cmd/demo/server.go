@@ -17,8 +17,8 @@ type serverKind struct {
 	members int    // of a cluster; 0 for one server with databases
 }
 
-// A server is the run's own, with a database for the run, or a whole cluster. It ends with this
-// process in any case.
+// A server is the run's own, with a database for the run, or a whole cluster. It always ends
+// with this process.
 type server struct {
 	*servers.Server             // the one to kill
 	place           string      // for the narration

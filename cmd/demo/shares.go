@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// A reshare is one change of the members that take part, and the number of airports that it moved.
+// A reshare is one change of the participating members, with the number of airports that it
+// moved.
 type reshare struct {
 	What  string `json:"what"`
 	Moved int    `json:"moved"`
 	Least int    `json:"least"` // that must move for shares that differ by at most one
 }
 
-// leastMoves returns how many of all shards must get another owner, or one at all, so that the
+// leastMoves returns how many of all shards must get a first or a new owner so that the
 // members' shares differ by at most one. have is their present shares.
 func leastMoves(have []int, shards int) int {
 	have = slices.Sorted(slices.Values(have))

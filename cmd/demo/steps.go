@@ -63,8 +63,8 @@ func (d *director) leave(ctx context.Context) error {
 	return nil
 }
 
-// closeDown lets every remaining member show its board and leave: one after the other, those
-// without airports first.
+// closeDown lets every remaining member show its board and leave, one after the other. Those
+// without airports go first.
 func (d *director) closeDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit+stepTTLs*d.o.ttl)
 	defer cancel()

@@ -32,24 +32,26 @@ type store struct {
 	// check, if not nil, refuses a text that cannot be the store's place. Its error does not quote
 	// the place, which may contain a password.
 	check func(dsn string) error
-	// temporary returns a place of the store inside a directory; nil for a server.
+	// temporary returns a place of the store inside a directory. It is nil for a server.
 	temporary func(dir string) string
-	// server is the server to start if no place is given; nil: no server.
+	// server is the server to start if no place is given. It is nil for a store without a
+	// server.
 	server *serverKind
-	// migrate, if not nil, makes the tables, in a separate step before opening.
+	// migrate, if not nil, makes the tables in a separate step before opening.
 	migrate func(ctx context.Context, dsn string) error
 	// options returns the opener's settings.
 	options func(dsn, namespace string, create bool) map[string]any
 	// limit limits the opening and probing. late is the advice after that limit.
 	limit time.Duration
 	late  string
-	// files returns the files that opening a place may create; nil for a server.
+	// files returns the files that opening a place may create. It is nil for a server.
 	files func(dsn string) []string
-	// look returns a command that shows a namespace's logs; nil for a server, which is never kept.
+	// look returns a command that shows a namespace's logs. It is nil for a server, which is
+	// never kept.
 	look func(dsn, namespace string) string
 }
 
-// stores returns the values of -backend; the first is the default.
+// stores returns the values of -backend. The first is the default.
 func stores() []store {
 	return []store{
 		{
@@ -179,7 +181,7 @@ func checkEndpoints(dsn string) error {
 	return nil
 }
 
-// checkMySQL refuses a DSN whose password may be taken for the database, which errors show.
+// checkMySQL refuses a DSN whose password may be mistaken for the database, which errors show.
 func checkMySQL(dsn string) error {
 	c, err := mysqldriver.ParseDSN(dsn)
 	if err != nil || c.DBName == "" || strings.ContainsAny(c.DBName, "@:()") {

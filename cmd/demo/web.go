@@ -33,9 +33,9 @@ const (
 	webLimit     = 5 * time.Second        // for each part to end
 )
 
-// web is the board in the browser, and the metrics. It follows the namespace by an Elector that
-// contends for nothing, so it outlives every member. Heartbeats and metrics come from the members'
-// reports. A nil web takes reports and does nothing. A web is safe for concurrent use.
+// web is the board in the browser, and the metrics. It follows the namespace with an Elector
+// that contends for nothing, so it outlives every member. Heartbeats and metrics come from the
+// members' reports. A nil web takes reports and does nothing. A web is safe for concurrent use.
 type web struct {
 	*core.Elector
 	journal *tenurehttp.Journal

@@ -17,8 +17,8 @@ const (
 	retryPause = 100 * time.Millisecond // after a write of unknown outcome
 )
 
-// work serves one airport under one lease. It reads where the former owner's log ended, and appends
-// a decision for each departure that is due from there on.
+// work serves one airport under one lease. It reads where the previous owner's log ended, and
+// appends a decision for each departure that is due from there on.
 func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 	airport, token := l.Shard(), int64(l.Token())
 	m.report(event{Is: isGranted, Airport: airport, Token: token})
@@ -68,7 +68,7 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 		}
 	}
 	if ctx.Err() != nil || l.Err() != nil {
-		return nil // the lease has ended, and so has the work
+		return nil // the lease has ended, so the work has too
 	}
 	return err
 }

@@ -126,7 +126,7 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// args requires one argument for each of names.
+// args requires one argument for each of the names.
 func args(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
@@ -192,8 +192,8 @@ func openers() []core.Opener {
 		consul.Opener(), redis.Opener()}
 }
 
-// foreign returns openers that refuse the configured backends that this command lacks. A member may
-// have its own backends, or the memory backend: open refuses them only if one is chosen.
+// foreign returns openers that refuse the configured backends that this command lacks. A member
+// may have its own backends, or the memory backend. open refuses them only if one is chosen.
 func foreign(c *config.Config, list []core.Opener) []core.Opener {
 	var out []core.Opener
 	for _, name := range c.Backends() {
@@ -230,8 +230,8 @@ func explain(err error, create bool) error {
 	return &exitError{exitNotFound, fmt.Errorf("%s: check the configuration, or make it with: tenure init", missing.What)}
 }
 
-// creating returns an opener whose setting for making what is missing is create, whatever the
-// configuration says.
+// creating returns an opener that uses create as its setting for making what is missing,
+// whatever the configuration says.
 func creating(o core.Opener, create bool) core.Opener {
 	open := o.Open
 	o.Open = func(ctx context.Context, decode func(any) error) (core.Backend, error) {
@@ -255,7 +255,7 @@ func creating(o core.Opener, create bool) core.Opener {
 	return o
 }
 
-// migrate makes the tables of a store that needs this step.
+// migrate makes the tables if the store needs this step.
 func migrate(ctx context.Context, settings any) error {
 	password := func(file string, old func(context.Context) (string, error)) func(context.Context) (string, error) {
 		if file == "" {

@@ -244,7 +244,7 @@ func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	return nil
 }
 
-const maxEmpty = 5 // so many empty pages below the head count as a gap
+const maxEmpty = 5 // this many empty pages below the head count as a gap
 
 // logWalk reads one log.
 type logWalk struct {

@@ -120,7 +120,8 @@ func effectText(r *control.Rule) string {
 type effectOut struct {
 	Shard core.ShardID `json:"shard"`
 	effect.Effect
-	// UnderWay reports whether an attempt may be under way: the owner that began it lives.
+	// UnderWay reports whether an attempt may be under way, that is, whether the owner that
+	// began it lives.
 	UnderWay bool `json:"under_way"`
 }
 

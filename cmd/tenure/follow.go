@@ -143,7 +143,7 @@ func (r *logReader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when the log may have new entries.
+// wait returns once the log may have new entries.
 func (r *logReader) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()

@@ -25,7 +25,7 @@ type historyLease struct {
 	Entries int            `json:"entries"`           // the number of its entries among those read
 	First   core.Seq       `json:"first,omitempty"`
 	Last    core.Seq       `json:"last,omitempty"`
-	// Rules are the rules that moved or resigned the lease, or should have.
+	// Rules are the rules that moved or resigned the lease, or should have done so.
 	Rules []operator.Change `json:"rules,omitempty"`
 }
 

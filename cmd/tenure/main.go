@@ -1,7 +1,7 @@
-// Command tenure is the command line for every store. It shows the owners of shards, follows and
-// checks logs, and runs a command only while this process leads. It reads the same configuration
-// file and environment as package config. docs/tenure.md lists the commands and exit codes, with
-// examples.
+// Command tenure is the command line for every store. It shows the owners of shards, follows
+// and checks logs, and runs a command only while this process leads. It reads the same
+// configuration file and environment as package config. See docs/tenure.md for the commands and
+// exit codes, with examples.
 package main
 
 import (

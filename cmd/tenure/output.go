@@ -102,9 +102,10 @@ func asJSON(v any, indent string) ([]byte, error) {
 	}), err
 }
 
-// escaped replaces each character that a terminal obeys by the output of escape. These are control
-// characters, including U+007F to U+009F, and format characters, such as those of the writing
-// direction. In JSON, and in YAML made from it, such characters occur only within quotes.
+// escaped replaces each character that a terminal obeys with the output of escape. These are
+// control characters, including U+007F to U+009F, and format characters, such as those of the
+// writing direction. In JSON, and in YAML made from it, such characters occur only within
+// quotes.
 func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	acts := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
@@ -121,8 +122,8 @@ func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	return out
 }
 
-// plainWriter escapes the characters that a terminal obeys in all that is written to w: results,
-// errors and log lines.
+// plainWriter escapes the characters that a terminal obeys in everything written to w,
+// including results, errors and log lines.
 type plainWriter struct{ w io.Writer }
 
 func (p plainWriter) Write(text []byte) (int, error) {
@@ -158,8 +159,8 @@ func asYAML(v any) ([]byte, error) {
 	return escaped(out, func(out []byte, r rune) []byte { return fmt.Appendf(out, `\U%08x`, r) }), err
 }
 
-// block writes mappings and lists over several lines. Strings stay quoted, so that no reader takes
-// one for a number.
+// block writes mappings and lists over several lines. Strings stay quoted, so that no reader
+// mistakes one for a number.
 func block(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode && len(n.Content) > 0 {
 		n.Style = 0

@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// lasting is how long rules about ranges and quarantine last by default. After that a range stays
-// as it is until the assigner has a reason to change it.
+// lasting is how long rules about ranges and quarantine last by default. After that, a range
+// stays as it is until the assigner has a reason to change it.
 const lasting = time.Hour
 
 // rangeCommands returns the commands that write rules about ranges and quarantine.
@@ -108,7 +108,7 @@ func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error)
 }
 
 // aside reads why shards are not meant to have an owner. The function that it returns is never
-// nil, so that callers can go on where the plans cannot be read.
+// nil, so that callers can continue if the plans cannot be read.
 func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) seam.Aside, error) {
 	why, err := call(ctx, a, func(ctx context.Context) (func(string) seam.Aside, error) {
 		_, why, err := sharding.ReadPlans(ctx, b, seam.Key{})
@@ -327,7 +327,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 			return err
 		}
 		return o.a.writer(b).Write(ctx, func(ctx context.Context, _ *driver.View) (*operator.Decision, error) {
-			if err := check(ctx); err != nil { // another rule may be written since
+			if err := check(ctx); err != nil { // another rule may have been written since
 				return nil, err
 			}
 			d := &operator.Decision{}

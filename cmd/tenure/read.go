@@ -100,10 +100,11 @@ type memberOut struct {
 	Priority int32          `json:"priority"`
 	Weight   int32          `json:"weight"`
 	Draining bool           `json:"draining"` // at its own request, such as when it leaves
-	// Drained is the operators' rule that drains the member's node. It is left out if there is
-	// none.
+	// Drained is the operators' rule that drains the member's node. Without such a rule, it is
+	// left out.
 	Drained *control.Rule `json:"drained,omitempty"`
-	// Ineligible is why the member is not eligible to own shards. It is left out if it is eligible.
+	// Ineligible is why the member is not eligible to own shards. If the member is eligible, it
+	// is left out.
 	Ineligible string            `json:"ineligible,omitempty"`
 	Shards     int               `json:"shards"`
 	Meta       map[string]string `json:"meta,omitempty"` // without the reason
@@ -163,7 +164,7 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 	for _, m := range v.Members {
 		q.Beats = append(q.Beats, driver.Beat{Session: m.Session})
 	}
-	// A session that has ended since has no heartbeat, and then the call may wait for a change.
+	// A session that has since ended has no heartbeat, so the call may wait for a change.
 	limited, cancel := context.WithTimeout(ctx, min(a.timeout, 5*time.Second))
 	defer cancel()
 	page, err := b.Observe(limited, q)
@@ -184,11 +185,12 @@ type shardOut struct {
 	Node    string         `json:"node"` // empty: the owner is not alive
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
-	// Trouble is a problem of the owner that a person must solve. It is left out without a problem.
+	// Trouble is a problem of the owner that a person must solve. Without such a problem, it is
+	// left out.
 	Trouble string `json:"trouble,omitempty"`
-	// Aside is why the shard is meant to have no owner. It is left out if the shard should have
-	// one. AsideUntil is the end of that, for example of a quarantine. It is left out if there is
-	// none.
+	// Aside is why the shard is meant to have no owner. If the shard should have one, it is
+	// left out. AsideUntil is when that ends, for example the end of a quarantine. If there is
+	// no end, it is left out.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }
@@ -231,8 +233,8 @@ type lockOut struct {
 	Token   core.Token     `json:"token"`
 }
 
-// locks lists the locks that a member holds. The record of a free lock means nothing: the store is
-// about to remove it, or keeps it.
+// locks lists the locks that a member holds. The record of a free lock means nothing. The store
+// either is about to remove it or keeps it.
 func (a *app) locks(ctx context.Context, b core.Backend, node string) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -318,7 +320,7 @@ type itemOut struct {
 	Key     string       `json:"key"`
 	Version core.Version `json:"version"`
 	Value   payload      `json:"value"`
-	// Damaged is why the value is left out. It is itself left out if the value is not.
+	// Damaged is why the value is left out. If the value is present, Damaged is left out.
 	Damaged *driver.DamagedError `json:"damaged,omitempty"`
 }
 

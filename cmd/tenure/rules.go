@@ -120,7 +120,7 @@ func (a *app) ruleCommands() []*cobra.Command {
 
 type ruleOut struct {
 	control.Rule
-	Ended bool `json:"ended"` // also if the rule reserves a place for a node that is back
+	Ended bool `json:"ended"` // even if the rule reserves a place for a node that is back
 	Spent bool `json:"spent"` // the shard no longer has the rule's token
 }
 
@@ -235,7 +235,7 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	})
 }
 
-// room returns an error if one more rule would exceed the number that is obeyed.
+// room returns an error if one more rule would exceed the number that the leader obeys.
 func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error {
 	all, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
 	if err != nil && all == nil {
@@ -334,8 +334,8 @@ func writer() string {
 	return name + "@" + host
 }
 
-// ruleText returns the author of a rule, its writer if that is another name, and the reason. The
-// author is whatever the writer claims.
+// ruleText returns the author of a rule, its writer if that is another name, and the reason.
+// The author is whatever name the writer gives.
 func ruleText(r control.Rule) string {
 	text := "of " + r.Author
 	if r.Writer != r.Author {

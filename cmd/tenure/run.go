@@ -25,7 +25,7 @@ const (
 	restartNever     = "never"      // any exit
 )
 
-// runner is one run of a command under leases of a shard.
+// runner runs a command under leases of a shard.
 type runner struct {
 	a       *app
 	shard   string
@@ -55,7 +55,7 @@ type occurrences struct {
 // lineEvery is the time between two lines.
 const lineEvery = time.Minute
 
-// next counts an occurrence. It returns the number of occurrences to log, or 0 for no line.
+// next counts an occurrence. It returns the number of occurrences to log, or 0 to log nothing.
 func (o *occurrences) next() int {
 	o.n++
 	if now := time.Now(); o.said.IsZero() || now.Sub(o.said) >= lineEvery {
@@ -189,8 +189,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 }
 
-// leave asks the handler to end and waits until it has, however long that takes. While a process
-// cannot be ended, this one continues its heartbeats and keeps the shard.
+// leave asks the handler to end and waits until it has ended, however long that takes. While a
+// process cannot be ended, this one continues its heartbeats and keeps the shard.
 func (r *runner) leave(e *core.Elector) {
 	time.Sleep(e.Leave())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -227,7 +227,7 @@ func (c childExit) status() int {
 	return c.code
 }
 
-// decide ends run or lets it restart the command, after an exit that was not asked for.
+// decide ends run or lets it restart the command after an exit that was not asked for.
 func (r *runner) decide(c childExit) error {
 	failed := c.code != 0 || c.signal != ""
 	switch {

@@ -32,7 +32,7 @@ const (
 	tellError = "error" // error TEXT: the command could not be started
 )
 
-// The guard's argument for whether the command may become another user.
+// The guard's argument that says whether the command may become another user.
 const (
 	withSetuid    = "setuid"
 	withoutSetuid = "no-setuid"
@@ -71,8 +71,8 @@ func (r *runner) adopt() error {
 	return nil
 }
 
-// handle runs the command under one lease. It returns when no process of the command is left. The
-// lease passes on only after that, or at the end of trust, before which the guard has ended the
+// handle runs the command under one lease. It returns when no process of the command is left.
+// The lease passes on only after that, or at the end of trust. By then, the guard has ended the
 // command.
 func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	r.working.Lock()
@@ -182,8 +182,8 @@ func (g *guarded) hear(line string) {
 	}
 }
 
-// guardWait returns how long the guard may take to obey an order. After that this process ends the
-// guard and its processes, in time before others may have the shard.
+// guardWait returns how long the guard may take to obey an order. After that, this process ends
+// the guard and its processes before others may have the shard.
 func (r *runner) guardWait() time.Duration { return min(200*time.Millisecond, r.margin/4) }
 
 // supervise extends the guard's time and sends it orders until it is gone. It reports whether the
@@ -251,10 +251,10 @@ func children() []int {
 	return out
 }
 
-// endAll ends and reaps all processes below this one except spared, and returns when none is left.
-// It returns the status of leader, which is the command, if leader is not 0. Processes whose parent
-// ends become children of this process, so a later round finds them. endAll logs each process that
-// cannot be ended once.
+// endAll ends and reaps all processes below this one except spared, and returns when none is
+// left. It returns the status of leader, which is the command, if leader is not 0. Processes
+// whose parent ends become children of this process, so a later round finds them. endAll logs
+// once each process that cannot be ended.
 func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.WaitStatus) {
 	const patience = time.Second // for the kernel to end a killed process
 	begun, said, pause, none := time.Now(), map[int]bool{}, time.Millisecond, 0
@@ -301,7 +301,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 	}
 }
 
-// reap reaps a child that has ended. Without such a child pid is 0.
+// reap reaps a child that has ended. Without such a child, pid is 0.
 func reap() (pid int, st syscall.WaitStatus, err error) {
 	for {
 		if pid, err = syscall.Wait4(-1, &st, syscall.WNOHANG, nil); !errors.Is(err, syscall.EINTR) {
@@ -336,10 +336,10 @@ func ended(pid int) bool {
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
-// guard is the hidden subcommand. It runs a command in a process group. It ends the command and all
-// its processes on an order, when trust ends, and when the process that leads is gone. Processes
-// that the command leaves become children of the guard. If the guard ends, the kernel ends the
-// command and gives the other processes to the process that leads.
+// guard is the hidden subcommand. It runs a command in a process group. It ends the command and
+// all its processes when ordered to, when trust ends, and when the process that leads is gone.
+// Processes that the command leaves become children of the guard. If the guard ends, the kernel
+// ends the command and gives the other processes to the process that leads.
 func guard(args []string, stderr io.Writer) int {
 	var until int64
 	var err error
@@ -357,8 +357,8 @@ func guard(args []string, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(told, tellError, strings.ReplaceAll(err.Error(), "\n", " "))
 		return exitOK
 	}
-	// The kernel ends the command with the thread that started it. NO_NEW_PRIVS, too, is a property
-	// of the thread, which the command inherits.
+	// The kernel ends the command when the thread that started it ends. NO_NEW_PRIVS is also a
+	// property of that thread, and the command inherits it.
 	runtime.LockOSThread()
 	cmd := exec.Command(args[3], args[4:]...) //nolint:noctx // the guard signals it, as it was ordered
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr

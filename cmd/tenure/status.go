@@ -23,8 +23,8 @@ type statusOut struct {
 	Silent  []silentMember `json:"silent"`
 	Shards  int            `json:"shards"`
 	// Owned counts the shards whose owner made a heartbeat. Ended counts those without an owner
-	// whose range was merged with another one. Unowned counts the others that are not in
-	// quarantine.
+	// whose range was merged with another. Unowned counts the others without an owner that are
+	// not in quarantine.
 	Owned       int                `json:"owned"`
 	Unowned     int                `json:"unowned"`
 	Reserved    int                `json:"reserved"`
@@ -35,7 +35,7 @@ type statusOut struct {
 	Troubled    []string           `json:"troubled"` // nodes and their problems that a person must solve
 }
 
-// quarantinedShard is withheld from all members.
+// quarantinedShard is a shard that is withheld from all members.
 type quarantinedShard struct {
 	Shard core.ShardID `json:"shard"`
 	Until time.Time    `json:"until"`
@@ -50,7 +50,7 @@ type heartbeat struct {
 	at      time.Time
 }
 
-// silentMember made no heartbeat for its TTL.
+// silentMember is a member that made no heartbeat for its TTL.
 type silentMember struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
@@ -58,8 +58,8 @@ type silentMember struct {
 	Shards  int            `json:"shards"` // whose record still names it as the owner
 }
 
-// status first waits until each member has made a heartbeat or was silent for its TTL, because the
-// records of stopped and running members look alike.
+// status first waits until each member has made a heartbeat or was silent for its TTL. It does
+// so because the records of stopped and running members look the same.
 func (a *app) status(ctx context.Context, b core.Backend) error {
 	began := time.Now()
 	seen, err := a.heartbeats(ctx, b, maxTTL)
@@ -193,9 +193,9 @@ func departed(page *driver.View, s core.SessionID) bool {
 // maxTTL is the longest TTL that a member may have.
 const maxTTL = 24 * time.Hour
 
-// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its TTL. It
-// returns the time when each was seen; zero means never. It does not watch members whose TTL is
-// above most.
+// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its
+// TTL. It returns the time when it saw each heartbeat; zero means never. It does not watch
+// members whose TTL is above most.
 func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration) (map[core.SessionID]time.Time, error) {
 	v, err := a.state(ctx, b)
 	if err != nil {

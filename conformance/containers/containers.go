@@ -39,27 +39,27 @@ const (
 	logLines      = 40
 )
 
-// Options of Run. The zero value and nil work.
+// Options are the options of Run. Nil and the zero value mean the defaults.
 type Options struct {
-	// Cases names the cases to run: "Area/Property". A case that must be skipped then fails.
-	// Default: all possible cases.
+	// Cases names the cases to run, in the form "Area/Property". A named case that would be
+	// skipped fails. Default: all possible cases.
 	Cases []string
 
-	// StartTimeout bounds the pull of the image and the start of the store, together.
-	// Default (0) 3 min.
+	// StartTimeout limits the pull of the image and the start of the store together. Default 3
+	// min.
 	StartTimeout time.Duration
 
-	// Required makes the test fail, instead of skipping it, if there is no engine or no image.
+	// Required makes the test fail, rather than be skipped, if there is no engine or no image.
 	// Default false.
 	Required bool
 }
 
-// errUnavailable is the reason for skipping a test.
+// errUnavailable is the reason why a test is skipped.
 var errUnavailable = errors.New("not available")
 
 // Run starts a container of the image, runs the suite in it as subtests of t, and removes the
-// container when t ends. If there is no Docker engine, or no image and it cannot be pulled, Run
-// skips t with the reason.
+// container when t ends. If there is no Docker engine, or the image is missing and cannot be
+// pulled, Run skips t and gives the reason.
 func Run(t *testing.T, image Image, o *Options) {
 	t.Helper()
 	if o == nil {
@@ -250,9 +250,9 @@ func (s *store) try(ctx context.Context) error {
 	return b.Close()
 }
 
-// reached returns the address of a published port. An engine behind a local socket may run beside
-// the process, or outside the container of the process. In the second case the loopback address
-// refuses.
+// reached returns the address of a published port. An engine behind a local socket may run next
+// to the process, or outside the container of the process. In the second case, the loopback
+// address refuses connections.
 func (s *store) reached(ctx context.Context, port string) string {
 	if s.local {
 		const loopback = "127.0.0.1"

@@ -14,9 +14,10 @@ import (
 // janitorLabel is the label by which a janitor finds its containers.
 const janitorLabel = "tenure.janitor"
 
-// janitorScript waits for a line, which means that all is removed, or for the end of its input, and
-// then removes the containers with the label. It does so several times, because the engine may
-// still be creating one for a dead process. A signal that ends the test must not end the script.
+// janitorScript waits for a line, which means that everything has been removed. If its input ends
+// instead, it removes the containers with the label. It does so several times, because the engine
+// may still be creating one for a dead process. A signal that ends the test must not end the
+// script.
 const janitorScript = `
 trap '' HUP INT QUIT TERM
 read -r line && exit 0

@@ -1,17 +1,18 @@
-// Package control defines operators' rules, which are small records. A rule may, for example,
-// drain a node, place or move a shard, freeze all shards, allow a node to be stopped, or decide
-// an effect in doubt. The command tenure writes them. Package sharding obeys them in its plans. A
-// core.Elector obeys drains, moves and resignations for the shards that no plan assigns. Neither
-// obeys a Stop, which only callers that request another Stop read, nor a Resolve, which package
-// effect carries out.
+// Package control defines operators' rules, which are small records. A rule may, for example, drain
+// a node, place or move a shard, or freeze all shards. It may also allow a node to be stopped, or
+// decide an effect in doubt. The command tenure writes the rules. Package sharding obeys them in
+// its plans. A core.Elector obeys drains, moves and resignations for the shards that no plan
+// assigns. Neither obeys a Stop, which only callers that request another Stop read. Neither obeys a
+// Resolve, which package effect carries out.
 //
-// A rule is an item of the reserved shard Shard, written under a lease of that shard like any
-// other commit. So it is written completely or not at all, it survives restarts, and the members
-// see in their views that the shard's record changed. The command takes a lease for each change.
+// A rule is an item of the reserved shard Shard. Like any other commit, it is written under a lease
+// of that shard. It is therefore written completely or not at all, and it survives restarts. The
+// members see in their views that the shard's record has changed. The command takes a lease for
+// each change.
 //
-// Rules are advice to planners. They never grant or fence anything. A rule with an end ends by
-// the wall clock of the member that obeys it. A move or resignation names the token of one lease.
-// Once the shard has another token, the rule is permanently spent.
+// Rules are advice to planners. They never grant or fence anything. A rule with an end expires
+// according to the wall clock of the member that obeys it. A move or resignation names the token of
+// one lease. Once the shard has another token, the rule is permanently spent.
 package control
 
 import (
@@ -43,19 +44,19 @@ type Kind string
 // The kinds of rules.
 const (
 	Drain   Kind = "drain"   // Node should own nothing
-	Pin     Kind = "pin"     // Node should own Shards while it lives
+	Pin     Kind = "pin"     // Node should own Shards while Node is alive
 	Exclude Kind = "exclude" // Node should not own Shards
 	Freeze  Kind = "freeze"  // no shard moves unless its owner is dead or leaving
-	Move    Kind = "move"    // Shards, one shard, goes to Node, once
-	Resign  Kind = "resign"  // the owner of Shards, one shard, gives it to another member, once
+	Move    Kind = "move"    // the one shard in Shards moves to Node, once
+	Resign  Kind = "resign"  // the owner of the one shard in Shards gives it away, once
 	Split   Kind = "split"   // a range of the keyspace begins at Hash
 	Merge   Kind = "merge"   // no range of the keyspace begins at Hash
-	Release Kind = "release" // Shards, one shard, leaves quarantine
-	Resolve Kind = "resolve" // Effect of Shards, one shard, has Outcome (package effect)
+	Release Kind = "release" // the one shard in Shards leaves quarantine
+	Resolve Kind = "resolve" // Effect, of the one shard in Shards, has Outcome (package effect)
 	Stop    Kind = "stop"    // Node may be stopped until Expires; it takes one of Away places
 )
 
-// maxText limits Author, Writer, Reason and Result, in bytes each.
+// maxText limits Author, Writer, Reason and Result each, in bytes.
 const maxText = 500
 
 // maxEffect limits Effect, in bytes.
@@ -68,12 +69,12 @@ const (
 	OutcomeRepeat = "repeat" // attempt it once more, with the same idempotency key
 )
 
-// MaxRules is the number of rules that are obeyed: the first by key. A namespace needs few,
-// because a prefix stands for many shards.
+// MaxRules is the number of rules that members obey: the first by key. A namespace needs few,
+// because one prefix covers many shards.
 const MaxRules = 1000
 
-// maxRecords is the number of records that are read, whatever they hold. If there are more,
-// MaxRules of each kind are read.
+// maxRecords is the number of records that Read reads, whatever they contain. If there are more, it
+// reads MaxRules of each kind.
 const maxRecords = 4 * MaxRules
 
 // MaxRecord is larger than the record of any rule, in bytes.
@@ -92,19 +93,19 @@ type Rule struct {
 	// first hash.
 	Hash string `json:"hash,omitempty"`
 
-	// Token is the token of the only lease that a Move or Resign acts on.
+	// Token is the token of the one lease that a Move or Resign acts on.
 	Token driver.Token `json:"token,omitempty"`
 
 	// Away is the number of nodes, including Node, that may be away at a time. It is at least 1.
 	// The requester of a Stop chooses it.
 	Away int `json:"away,omitempty"`
 	// Sessions lists the sessions of Node when a Stop was written, at most 100. A session of Node
-	// that joined later ends the Stop, because the node is back.
+	// that joins later ends the Stop, because the node is back.
 	Sessions []driver.SessionID `json:"sessions,omitempty"`
 
-	// Effect is the key of the effect in doubt that a Resolve decides, and Outcome is its
-	// outcome. Began and Repeats are the state of the effect that the author saw. If the effect
-	// has another state, the rule is spent. Result is kept with an effect that is done.
+	// Effect is the key of the effect in doubt that a Resolve decides, and Outcome is its outcome.
+	// Began and Repeats are the state of the effect that the author saw. If the effect has another
+	// state, the rule is spent. Result is the stored outcome of an effect that is done.
 	Effect  string    `json:"effect,omitempty"`
 	Outcome string    `json:"outcome,omitempty"`
 	Result  string    `json:"result,omitempty"`
@@ -224,7 +225,7 @@ func (r *Rule) checkResolve() error {
 	return driver.CheckKey(r.Effect)
 }
 
-// checkShards checks a shard's name. If one is not set, a prefix that ends in "*" is also valid.
+// checkShards checks a shard's name. Unless one is set, a prefix that ends in "*" is also valid.
 func checkShards(s string, one bool) error {
 	name, isPrefix := strings.CutSuffix(s, "*")
 	if isPrefix && one {
@@ -239,9 +240,10 @@ func checkShards(s string, one bool) error {
 	return driver.CheckShard(driver.ShardID(name))
 }
 
-// Key returns the key of the rule's item. Two rules with the same key replace each other. A shard
-// or prefix has one pin, a node one drain and one stop, and a hash one split or merge. A shard
-// also has one move or resignation and one release, and an effect one outcome.
+// Key returns the key of the rule's item. Two rules with the same key replace each other. There is
+// at most one pin for a shard or prefix, one drain and one stop for a node, and one split or merge
+// for a hash. A shard also has at most one move or resignation and one release, and an effect one
+// outcome.
 func (r *Rule) Key() string {
 	shards := "shard/" + r.Shards
 	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
@@ -270,11 +272,11 @@ func (r *Rule) Key() string {
 	return prefix + string(r.Kind)
 }
 
-// Active reports whether the rule has not ended at now.
+// Active reports whether the rule is still in force at time now.
 func (r *Rule) Active(now time.Time) bool { return r.Expires.IsZero() || now.Before(r.Expires) }
 
-// Spent reports whether the rule has done its work or can no longer do it. Such a rule acts on
-// one lease, and token, the current token of the shard's record, belongs to another.
+// Spent reports whether the rule has done its work or can no longer do it. Such a rule acts on one
+// lease, but token, the shard's current token, belongs to another lease.
 func (r *Rule) Spent(token driver.Token) bool { return r.Token != 0 && r.Token != token }
 
 // Put returns the operation that writes the rule, for a commit under a lease of Shard.
@@ -295,9 +297,9 @@ func Remove(r *Rule) (driver.Op, error) {
 }
 
 // Read returns at most MaxRules rules, by key, including rules that have ended. It leaves out
-// records that are no rules, such as those of a newer version, and all rules after the first
-// MaxRules. If it leaves out any, it returns the rules that it could read together with an error
-// of at most 8 KiB. If it cannot read any, the rules are nil.
+// records that are not rules, such as those of a newer version, and all rules after the first
+// MaxRules. If it leaves out any, it returns the rules that it could read, with an error of at most
+// 8 KiB. If it cannot read any, the rules are nil.
 func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	rules := []Rule{}
 	left, notUnderstood := 0, 0
@@ -336,17 +338,16 @@ func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	return slices.Clip(rules), errors.Join(errs...)
 }
 
-// kinds has the beginnings of the keys of each kind's rules, in key order.
+// kinds lists the key prefix of each kind of rule, in key order.
 var kinds = [...]string{
 	prefix + string(Drain) + "/", prefix + string(Exclude) + "/", prefix + string(Freeze), prefix + "once/",
 	prefix + string(Pin) + "/", prefix + "range/", prefix + string(Release) + "/",
 	prefix + string(Resolve) + "/", prefix + string(Stop) + "/",
 }
 
-// records passes take the records that may be rules, in key order, and reports whether these are
-// all. If there are too many, it reads the first of each kind, so that junk under the keys of one
-// kind hides no rules of another. So even a shard full of junk costs a member only a limited
-// read.
+// records passes the records that may be rules to take, in key order, and reports whether it passed
+// all. If there are too many, it reads the first of each kind. Junk under one kind's keys therefore
+// hides no rules of another kind. Even a shard full of junk costs a member only a limited read.
 func records(ctx context.Context, b driver.Backend, take func([]driver.Item)) (all bool, err error) {
 	items, err := b.List(ctx, Shard, prefix, maxRecords+1, MaxRecord)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 )
 
 // The closed set of errors (rule E1). An error that matches one of these means that the call, or
-// the item that has the error, was certainly not applied, now or later. Any other error,
-// including a context's, means that the outcome is unknown: the write may have happened, or may
-// still happen. Backends wrap the store's own error with %w beside the sentinel, and map unknown
-// errors to no sentinel.
+// the item that has the error, was certainly not applied, now or later. Any other error, including
+// a context's, means that the outcome is unknown: the write may have happened, or may still happen.
+// Backends wrap the store's own error and the sentinel with %w, and map unknown errors to no
+// sentinel.
 var (
-	// ErrLost is matched by every error that means that a lease is over. It is not itself in the
-	// closed set: a backend returns ErrFenced or ErrSessionLost.
+	// Every error that means that a lease is over matches ErrLost. It is not itself in the closed
+	// set: a backend returns ErrFenced or ErrSessionLost.
 	ErrLost = errors.New("lease lost")
 	// ErrFenced means the fence is not the shard's current grant. See FencedError. It matches
 	// ErrLost.
@@ -32,10 +32,10 @@ var (
 	// ErrTooLarge means a request exceeds a limit of Info, or a limit of the server for a whole
 	// request (A4).
 	ErrTooLarge = errors.New("too large")
-	// ErrUnsupported means the store cannot do this.
+	// ErrUnsupported means the store does not support the call.
 	ErrUnsupported = errors.New("unsupported by this store")
 	// ErrStoreChanged means the store was replaced: it has another identity, or its revision went
-	// back (rule I1). Nothing may be granted until an operator decides.
+	// back (rule I1). No lease may be granted until an operator decides.
 	ErrStoreChanged = errors.New("store changed: it was wiped, restored or replaced; an operator must decide")
 	// ErrClosed means the backend was closed, before the call began or while it waited.
 	ErrClosed = errors.New("closed")
@@ -44,14 +44,14 @@ var (
 	// joins, or a context that was done before anything was sent.
 	ErrRetry = errors.New("not applied, may be tried again")
 
-	// ErrDamaged means a record of the store cannot be read. Calls that need it fail until it is
+	// ErrDamaged means a record in the store cannot be read. Calls that need it fail until it is
 	// repaired. Reads return it as well. See DamagedError.
 	ErrDamaged = errors.New("damaged: a record of the store cannot be read")
 
-	// ErrDenied means the store refuses this to this user, or with its present settings, such as
-	// a missing right or a read-only server. Rule E5: whenever the store reports this, the error
-	// of a read or a write matches ErrDenied. If a write was certainly not applied, its error
-	// matches ErrRetry as well, because ErrDenied alone is not in the set.
+	// ErrDenied means the store denies the call to this user, or its present settings forbid the
+	// call. Reasons are a missing right or a read-only server. Rule E5: whenever the store reports
+	// this, the error of a read or a write matches ErrDenied. If a write was certainly not applied,
+	// its error matches ErrRetry as well, because ErrDenied alone is not in the set.
 	ErrDenied = errors.New("denied until a right or a setting of the store is changed")
 
 	// ErrTrimmed is the only error of reads outside the set above: the requested entry was
@@ -65,7 +65,7 @@ var notApplied = [...]error{
 }
 
 // NotApplied reports whether err is of the closed set of rule E1, so that its call or item was
-// certainly not applied. It is false for nil.
+// certainly not applied. NotApplied returns false for nil.
 func NotApplied(err error) bool {
 	for _, s := range notApplied {
 		if errors.Is(err, s) {
@@ -75,14 +75,14 @@ func NotApplied(err error) bool {
 	return false
 }
 
-// Unknown reports whether err leaves the outcome unknown: neither success nor certainly not
-// applied (rules E1 and S16).
+// Unknown reports whether err leaves the outcome unknown: the call neither succeeded nor certainly
+// failed to apply (rules E1 and S16).
 func Unknown(err error) bool { return err != nil && !NotApplied(err) }
 
-// Ended returns the error of a context that is done, with its cause, for backends. Client
+// Ended returns, for backends, the error of a context that is done, with its cause. Client
 // libraries do not always report why a call ended. If the cause matches ErrLost or a sentinel of
-// the closed set, Ended keeps only its text. Such a cause is the reason why the caller gave up,
-// not the outcome of the call (rule E1).
+// the closed set, Ended keeps only its text. Such a cause is the reason why the caller gave up, not
+// the outcome of the call (rule E1).
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
@@ -94,12 +94,12 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// Loss is the way in which a session ended, if the store still knows it.
+// Loss says how a session ended, if the store still knows.
 type Loss string
 
 // The ways in which sessions end. The zero value means unknown.
 const (
-	LossEvicted    Loss = "evicted"    // by another member, to which it was silent for its TTL
+	LossEvicted    Loss = "evicted"    // by another member that saw no heartbeat for its TTL
 	LossSuperseded Loss = "superseded" // by a join under its node label
 	LossClosed     Loss = "closed"     // by its member
 )
@@ -142,13 +142,13 @@ func (e *SessionLostError) Is(target error) bool {
 type Explainer interface {
 	// Explain is called after the session was found lost, and costs at most one read. Fields that
 	// the store does not know, or cannot report before ctx ends, stay empty. The answer is for
-	// people and decides nothing: evictors leave their names in a few places, in the step that
-	// evicts, and later evictors overwrite them.
+	// people and decides nothing. Evictors leave their names in a few places, in the step that
+	// evicts, and later evictors overwrite these names.
 	Explain(ctx context.Context) *SessionLostError
 }
 
-// LabelLister is an optional interface of a Backend that lists the node labels that have a
-// record, in no order. It is for operators and tests.
+// LabelLister is an optional interface of a Backend that lists the node labels that have a record,
+// in no particular order. It is for operators and tests.
 type LabelLister interface {
 	Labels(ctx context.Context) ([]string, error)
 }
@@ -156,16 +156,15 @@ type LabelLister interface {
 // Historian is an optional interface of a Backend that remembers the last leases of a shard, for
 // people. The command tenure history shows them.
 type Historian interface {
-	// History returns at most the last four leases of a shard, the oldest first. Of a lock it
-	// returns none (R3). Each change of owner writes them with the shard's record, in at most 200
-	// bytes, without another request. No View has them, and they decide nothing. If a stored
-	// lease makes no sense, the error matches ErrDamaged, and History returns only the newer
-	// leases.
+	// History returns at most the last four leases of a shard, oldest first. For a lock, it returns
+	// none (R3). Each change of owner writes them with the shard's record, in at most 200 bytes,
+	// without another request. No View contains them, and they decide nothing. If a stored lease is
+	// implausible, the error matches ErrDamaged, and History returns only the newer leases.
 	History(ctx context.Context, shard ShardID) ([]Grant, error)
 }
 
-// MissingError reports a database, tables or a namespace that opening a backend did not find and
-// was not allowed to create. It matches Err.
+// MissingError reports a database, tables or a namespace that a backend did not find when it was
+// opened, and was not allowed to create. It matches Err.
 type MissingError struct {
 	What string // the missing thing, such as `namespace "app" has no identity record`
 	Make string // how a program creates it, such as "open it once with Create"; it follows "run tenure init, or"
@@ -181,8 +180,8 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// HeldError is the error of a denied claim, with the shard's current record (rule A4). It is also
-// returned if only Claim.Seen was stale and no session holds the shard. It matches ErrHeld.
+// HeldError is the error of a denied claim, with the shard's current record (rule A4). HeldError is
+// also returned if only Claim.Seen was stale and no session holds the shard. It matches ErrHeld.
 type HeldError struct {
 	Shard ShardID
 	Owner Owner

@@ -21,19 +21,19 @@ const (
 // value.
 const MaxListBytes = 16 << 20
 
-// MaxIdleLabels is the number of node labels without a live member of which a namespace keeps a
-// record (rule M3).
+// MaxIdleLabels is the number of node labels without a live member whose records a namespace keeps
+// (rule M3).
 const MaxIdleLabels = 64
 
 // Reserved reports whether name is reserved for Tenure: it starts with "_".
 func Reserved(name string) bool { return strings.HasPrefix(name, "_") }
 
-// LockPrefix begins the names of shards that are locks of package lock. A lock's record is
+// LockPrefix begins the names of the shards that package lock uses as locks. A lock's record is
 // removed when the lock is free (rule R2).
 const LockPrefix = "_lock."
 
-// MaxFreeLocks limits, for each process that released locks, the records of free locks without a
-// head that a namespace keeps (rule R2).
+// MaxFreeLocks limits the records of free locks without a head that a namespace keeps for each
+// process that released locks (rule R2).
 const MaxFreeLocks = 2048
 
 // IsLock reports whether the shard is a lock (rule R2).
@@ -48,7 +48,7 @@ func CheckShard(s ShardID) error {
 	return checkName("shard", string(s), MaxNameLen)
 }
 
-// CheckNode validates a node label, by the same grammar as a shard's name.
+// CheckNode validates a node label, which has the same grammar as a shard's name.
 func CheckNode(node string) error { return checkName("node", node, MaxNameLen) }
 
 // CheckSession validates a session id. It has the grammar of a name and at most MaxSessionLen
@@ -77,7 +77,7 @@ func CheckNamespace(ns string) error {
 }
 
 // CheckKey validates the key of an item: parts in the grammar of a name, joined by "/", at most
-// MaxKeyLen bytes in all.
+// MaxKeyLen bytes in total.
 func CheckKey(key string) error {
 	if len(key) > MaxKeyLen {
 		return invalid("key %s has %d bytes: the limit is %d", quote(key), len(key), MaxKeyLen)

@@ -14,8 +14,8 @@ import (
 type TLSReader func() (*tls.Config, error)
 
 // Renewed returns a TLSReader for files that may be replaced, and the first configuration. While
-// the files cannot be read, such as in the middle of a replacement, the reader returns the newest
-// configuration until its client certificate has ended. Renewed records the certificate's end in
+// the files cannot be read, for example during a replacement, the reader returns the newest
+// configuration until its client certificate has expired. Renewed records the certificate's end in
 // cert.
 func (read TLSReader) Renewed(cert *Certificate) (TLSReader, *tls.Config, error) {
 	first, err := read()
@@ -66,11 +66,11 @@ func (read TLSReader) Dial(dial Dialer) Dialer {
 	}
 }
 
-// Certificate holds the end of a backend's client certificate. It is safe for concurrent use. A
-// nil Certificate has no end.
+// Certificate holds the time when a backend's client certificate expires. It is safe for concurrent
+// use. A nil Certificate has no end.
 type Certificate struct{ end atomic.Pointer[time.Time] }
 
-// Note records and returns the end of the client's certificate, or the zero time if there is no
+// Note records and returns when the client's certificate expires, or the zero time if there is no
 // certificate.
 func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
 	if cfg != nil && len(cfg.Certificates) > 0 && cfg.Certificates[0].Leaf != nil {
@@ -82,7 +82,8 @@ func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
 	return end
 }
 
-// CertificateEnd returns the end that was recorded last, or the zero time without a certificate.
+// CertificateEnd returns the expiry time that was recorded last, or the zero time if there is no
+// certificate.
 func (c *Certificate) CertificateEnd() (end time.Time) {
 	if c != nil && c.end.Load() != nil {
 		end = *c.end.Load()

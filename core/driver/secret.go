@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Limits of files in bytes: of a credential, and of certificates. A machine's bundle of
-// authorities has some 220 KiB.
+// Size limits of a credential file and of certificate files, in bytes. A machine's bundle of
+// authorities has about 220 KiB.
 const (
 	maxSecret = 64 << 10
 	maxPEM    = 1 << 20
 )
 
-// Secret is a string that prints as xxxxx in every format, for the credentials in a backend's
-// settings. Convert it to string to use it. It is not hidden in an unexported field, because
+// Secret is a string for the credentials in a backend's settings. It prints as xxxxx in every
+// format. To use it, convert it to a string. It is not hidden in an unexported field, because
 // package fmt prints such a field without calling its methods.
 type Secret string
 
@@ -45,16 +45,16 @@ func ReadSecret(path string) (string, error) {
 	return strings.TrimRight(string(text), "\r\n"), err
 }
 
-// TLSFiles are the settings of a backend's TLS connections: names of PEM files of at most 1 MiB,
-// which are read like those of ReadSecret.
+// TLSFiles are the settings of a backend's TLS connections. They name PEM files of at most 1 MiB,
+// which Config reads as ReadSecret reads its file.
 type TLSFiles struct {
 	CA         string // trusted authorities; empty for those of the machine
 	Cert, Key  string // the client's certificate; both empty for none
 	ServerName string // expected in the server's certificate; empty for the host's name
 }
 
-// Config reads the files. An error begins with the wrong setting, ca_file, cert_file or key_file,
-// and does not name the file.
+// Config reads the files. An error begins with the name of the wrong setting, ca_file, cert_file or
+// key_file. It does not name the file.
 func (t TLSFiles) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	read := func(setting, path string) ([]byte, error) {

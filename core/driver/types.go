@@ -4,21 +4,22 @@ import (
 	"time"
 )
 
-// PingShard is the shard of a ping. If no heartbeat was answered in time, core reads the item "0"
-// of this shard, which is never written. It then sends heartbeats only while such reads are
-// answered. It makes up to nine at a time. A Get of the item waits for no other call (E4).
+// PingShard is the shard of a ping. If no heartbeat is answered in time, core reads item "0" of
+// this shard, which is never written. From then on, core sends heartbeats only while such reads are
+// answered. It makes up to nine of these reads at a time. A Get of the item waits for no other call
+// (E4).
 const PingShard ShardID = "_read"
 
 // ShardID names a shard, the unit of leadership. See CheckShard.
 type ShardID string
 
-// SessionID is the random id of one member's session, chosen by core and used for only one
+// SessionID is the random id of one member's session. Core chooses it and uses it for only one
 // attempt to join (rule C3). The zero value means no session.
 type SessionID string
 
-// Token is the fencing token. It is positive, and greater with every new lease of a shard (rule
-// A2). Compare tokens only within one shard, so a token travels together with its shard's name.
-// Zero is never issued.
+// Token is the fencing token. It is positive, and increases with every new lease of a shard (rule
+// A2). Compare tokens only within one shard; a token therefore travels together with its shard's
+// name. Zero is never issued.
 type Token int64
 
 // Version is a version of a stored record, positive for a record that exists. Compare an item's
@@ -35,19 +36,18 @@ const (
 // Seq numbers the entries of a shard's decision log: 1, 2, 3 ... without gaps.
 type Seq int64
 
-// WriteNo numbers the commits of a shard: 1, 2, 3 ... over all its leases.
+// WriteNo numbers the commits of a shard across all its leases: 1, 2, 3 ...
 type WriteNo int64
 
-// UpdateNo numbers the updates of a session's record in the intended order. Numbers may be left
-// out.
+// UpdateNo numbers the updates of a session's record in the intended order. Numbers may be skipped.
 type UpdateNo int64
 
 // Nonce is a random number that distinguishes attempts to commit with the same number. Zero is
 // not used.
 type Nonce uint64
 
-// Cursor is an opaque position in a stream of changes, made and read by one backend only. Empty
-// means from the start. It holds no credentials. A backend must accept or refuse any bytes
+// Cursor is an opaque position in a stream of changes, made and read by one backend only. An empty
+// Cursor means the start. A Cursor holds no credentials. A backend must accept or refuse any bytes
 // without harm.
 type Cursor string
 
@@ -76,7 +76,7 @@ type Head struct {
 }
 
 // Member describes a session to the other members. Only its MemberState changes while the session
-// lives.
+// is alive.
 type Member struct {
 	Session SessionID     `json:"session"`
 	Node    string        `json:"node"` // label of the machine or replica; need not be unique
@@ -103,12 +103,12 @@ const (
 	troubleKey    = "_trouble"
 )
 
-// Ineligible returns the reason why the member should not own shards, as it published it; empty
-// if it is eligible.
+// Ineligible returns the published reason why the member should not own shards. It is empty if the
+// member is eligible.
 func (st *MemberState) Ineligible() (why string) { return st.Meta[ineligibleKey] }
 
-// Trouble returns the problems that an operator must fix: calls that the store denies the member,
-// or a stuck handler. It is empty if there are none.
+// Trouble returns the problems that an operator must fix: calls that the store denies to the
+// member, or a stuck handler. It is empty if there are no problems.
 func (st *MemberState) Trouble() (what string) { return st.Meta[troubleKey] }
 
 // Beat is a session and the version that its last heartbeat gave its record.
@@ -118,7 +118,7 @@ type Beat struct {
 }
 
 // Claim requests a lease. Seen must match the shard's record exactly; the zero Owner matches a
-// shard without a record. Preempt takes the shard even if its holder lives.
+// shard without a record. Preempt takes the shard even if its holder is alive.
 type Claim struct {
 	Shard   ShardID
 	Seen    Owner
@@ -132,8 +132,8 @@ type Transfer struct {
 	To    SessionID
 }
 
-// Suspect is a session to evict and the last seen version of its record: the same Beat that
-// Observe reported.
+// Suspect is a session to evict, with the version of its record that was last seen. It is the same
+// Beat that Observe reported.
 type Suspect = Beat
 
 // AcquireResult is the outcome of one Claim or Transfer. If Err is nil, Fence is the new lease
@@ -144,8 +144,8 @@ type AcquireResult struct {
 	Err   error
 }
 
-// EvictResult is the outcome of one Suspect. Evicted reports whether this call removed the
-// record. If not, and Err is nil, Current is the record's present version, or 0 if there is no
+// EvictResult is the outcome of one Suspect. Evicted reports whether this call removed the record.
+// If it did not, and Err is nil, Current is the record's present version, or 0 if there is no
 // record.
 type EvictResult struct {
 	Evicted bool
@@ -153,8 +153,8 @@ type EvictResult struct {
 	Err     error
 }
 
-// Grant is one lease of a shard in the history that the store keeps for people. The times are
-// whole seconds by the writers' wall clocks. They decide nothing, and may be in any order.
+// Grant is one lease of a shard in the history that the store keeps for people. The times are whole
+// seconds on the writers' wall clocks. They decide nothing, and may be out of order.
 type Grant struct {
 	Node  string    `json:"node"`           // node label; if longer than 23 bytes, "~" and its last 22; empty if unknown
 	Since time.Time `json:"since,omitzero"` // zero if unknown
@@ -168,7 +168,7 @@ type End string
 // The reasons why leases end. Stores keep the values.
 const (
 	EndReleased  End = "released"  // by its session
-	EndPassed    End = "passed"    // by its session, to another one
+	EndPassed    End = "passed"    // by its session, to another session
 	EndRenewed   End = "renewed"   // by its session, for a lease with a new token
 	EndGone      End = "gone"      // a claim found that its session had no record: see Loss
 	EndPreempted End = "preempted" // by a claim with Preempt
@@ -180,7 +180,7 @@ type OpKind uint8
 // The kinds of operations of a Write.
 const (
 	OpPut    OpKind = iota + 1 // sets Key to Value, if IfVersion allows
-	OpDelete                   // removes Key, if IfVersion allows; removing an absent key is no error
+	OpDelete                   // removes Key, if IfVersion allows; not an error if it is absent
 	OpAppend                   // appends Value to the shard's log
 	OpTrim                     // removes the log's entries up to and including Through
 )
@@ -210,7 +210,7 @@ type Op struct {
 }
 
 // Write is one fenced, atomic commit under one shard. Number is the number that the commit will
-// have: the head's plus one. The backend must not keep Ops or its byte slices after the call
+// have: the head's plus one. The backend must not keep Ops or its byte slices after the call has
 // returned.
 type Write struct {
 	Fence  Fence
@@ -220,9 +220,9 @@ type Write struct {
 }
 
 // CommitResult is the outcome of one Write. If Err is nil, Head is the shard's head after it.
-// Versions has, for each Op, the version that a Put gave its item, and 0 for other kinds; it is
-// nil if the write has no Put. If the write appended entries, the last has Head.Seq, and the
-// others precede it.
+// Versions contains, for each Op, the version that a Put gave its item, and 0 for other kinds. It
+// is nil if the write has no Put. If the write appended entries, the last has number Head.Seq, and
+// the others precede it.
 type CommitResult struct {
 	Head     Head
 	Versions []Version
@@ -247,7 +247,8 @@ type Entry struct {
 }
 
 // LogPage is a contiguous part of one shard's log, and the shard's head, no older than any commit
-// acknowledged before the call. For a shard without a record it is empty, with the zero Head.
+// acknowledged before the call. For a shard without a record, the page is empty and has the zero
+// Head.
 type LogPage struct {
 	Entries []Entry
 	Head    Head
@@ -259,8 +260,8 @@ type ShardHead struct {
 	Head  Head
 }
 
-// TailPage is the result of TailLog. With Reset, Heads has the head of every shard that has one,
-// Entries is empty, and the reader catches up with ReadLog.
+// TailPage is the result of TailLog. With Reset, Heads contains the head of every shard that has
+// one, Entries is empty, and the reader catches up with ReadLog.
 type TailPage struct {
 	Cursor  Cursor
 	Reset   bool
@@ -275,28 +276,27 @@ type ObserveQuery struct {
 	Beats []Beat
 }
 
-// ShardState is a shard's name and record. If Head is not nil, it is a head of the shard during
-// the lease that Owner names: at the grant, or after a later commit under this lease. Head is nil
-// if the store does not know it without a read, if no session holds the shard, or if the head is
-// damaged (O1).
+// ShardState is a shard's name and record. If Head is not nil, it is the shard's head at the grant
+// of the lease that Owner names, or after a later commit under this lease. Head is nil if it would
+// cost the store a read, if no session holds the shard, or if the head is damaged (O1).
 type ShardState struct {
 	Shard ShardID
 	Owner Owner
 	Head  *Head
 }
 
-// View is one page of changes of a namespace. With Reset it is the full state: anything that it
+// View is one page of changes of a namespace. With Reset, it is the full state: anything that it
 // does not list does not exist.
 type View struct {
 	Cursor Cursor
 	Reset  bool
 	// Members lists the members that joined or were updated since the cursor (with Reset, all
-	// members). Gone lists the sessions that ended. A session that joined and ended in between
-	// may be in Gone only, or in neither.
+	// members). Gone lists the sessions that ended. A session that joined and ended in between may
+	// appear only in Gone, or in neither list.
 	Members []Member
 	Gone    []SessionID
-	// Beats has the requested sessions whose version is newer than in the query; an older one is
-	// no sign of life. A session without a record is not listed.
+	// Beats lists the requested sessions whose version is newer than in the query; an older version
+	// is no sign of life. A session without a record is not listed.
 	Beats []Beat
 	// Shards lists the shards whose record changed since the cursor (with Reset, all shards).
 	Shards []ShardState
@@ -304,35 +304,35 @@ type View struct {
 	// those found since the cursor, or all with Reset.
 	Damaged []*DamagedError
 	// Floor is set with Reset only. It is the value to which the namespace's tokens were last
-	// raised, by a failover that may have lost grants, or by an operator. Tokens granted before
-	// are at most Floor, later ones are above it (I2). A shard that is not listed is free: a
-	// claim of it matches with the zero Owner, and with Owner{Token: Floor}. Floor is 0 if tokens
+	// raised, by a failover that may have lost grants, or by an operator. Tokens granted before are
+	// at most Floor, and later tokens are above it (I2). A shard that is not listed is free: a
+	// claim to it matches with the zero Owner, and with Owner{Token: Floor}. Floor is 0 if tokens
 	// were never raised, or if the backend learns of a raise only when it is opened again.
 	Floor Token
 }
 
 // Limits are a backend's limits and properties. They are constant after opening.
 type Limits struct {
-	// BatchItems is the number of items of Acquire, Transfer, Release, Commit or Evict in one
-	// round trip. Calls may have more: the backend splits them.
+	// BatchItems is the number of items of Acquire, Transfer, Release, Commit or Evict in one round
+	// trip. Calls may contain more items: the backend splits them.
 	BatchItems int
 	// CommitCalls is the number of concurrent calls of Commit beyond which one process's commits
-	// are no faster. Core makes at most so many, unless some take long. 0 counts as 1.
+	// are no faster. Core makes at most this number of calls, unless some take long. 0 counts as 1.
 	CommitCalls int
 	// WriteOps and WriteBytes limit one Write: its operations, and the sum of the lengths of its
 	// keys and values. A larger Write fails with ErrTooLarge before anything is sent.
 	WriteOps   int
 	WriteBytes int
-	// PollPeriod is how late a change may be reported while changes are expected, if the store is
-	// polled; 0 if it pushes.
+	// If the store is polled, PollPeriod is how late a change may be reported while changes are
+	// expected. It is 0 if the store pushes.
 	PollPeriod time.Duration
-	// IdlePollPeriod is how late the first change after a quiet time may be reported, or a change
-	// whose notification was lost; 0 if that is PollPeriod.
+	// IdlePollPeriod is how late the first change after a quiet time, or a change whose
+	// notification was lost, may be reported. It is 0 if PollPeriod applies.
 	IdlePollPeriod time.Duration
-	// MinTTL is the shortest Member.TTL that was measured to work on this store.
+	// MinTTL is the shortest Member.TTL that measurements showed to work on this store.
 	MinTTL time.Duration
-	// RecordsStay reports whether a shard's record can never be removed, so that records of free
-	// locks stay, one for each name. This is an exception from rule R2.
+	// RecordsStay reports whether a shard's record can never be removed, so that each name of a
+	// free lock keeps its record. This is an exception to rule R2.
 	RecordsStay bool
 }
 
@@ -343,7 +343,7 @@ type Info struct {
 	StoreID   string // the namespace's identity (rule I1)
 	Limits    Limits
 	// Rollback describes what the store may have lost, if opening it found and recorded that its
-	// history differs from the recorded one. It is empty if nothing was lost or the store does
-	// not say.
+	// history differs from the recorded one. It is empty if nothing was lost, or if the store does
+	// not report a loss.
 	Rollback string
 }

@@ -1,5 +1,5 @@
-// Package boundjson decodes JSON from others in limited memory. A limit of the bytes alone does not
-// limit the memory: an empty object of three bytes may become a struct of hundreds.
+// Package boundjson decodes JSON from others in limited memory. A limit on the bytes alone does
+// not limit the memory, because an empty object of three bytes may become a struct of hundreds.
 package boundjson
 
 import (
@@ -10,8 +10,8 @@ import (
 // maxDepth limits the nesting. No record has more than a third of it.
 const maxDepth = 32
 
-// Limits of every call. The time of a call is linear in both, and well below a second. A caller
-// that decodes many records checks its context between them.
+// Limits of every call. The time of a call is linear in both, and is well below a second. A
+// caller that decodes many records checks its context between them.
 const (
 	mostBytes  = 24 << 20
 	mostValues = 1_200_000

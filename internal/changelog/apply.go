@@ -87,8 +87,8 @@ func (w *writers) mine(name string) bool {
 	return slices.ContainsFunc(w.all, func(l *writer) bool { return l.name == name })
 }
 
-// maxRefusals is how often a batch is sent again after its piggybacked transaction was refused. A
-// late request, or a process that removes change logs, may cause each refusal.
+// maxRefusals is how many times a batch is sent again after its piggybacked transaction was
+// refused. A late request, or a process that removes change logs, may cause each refusal.
 const maxRefusals = 8
 
 // Apply adds the entries of the batch's changes. Heartbeats have no entries, so they never wait for
@@ -176,7 +176,7 @@ func (s *store) piggyback(ctx context.Context, b *kv.Batch, names [kinds][]strin
 	return n, nil
 }
 
-// settle updates a change log after a batch that carried it.
+// settle updates a change log after a batch that carried its write.
 func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	switch {
 	case err != nil:
@@ -192,8 +192,8 @@ func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	}
 }
 
-// unlogged returns an error if something was applied without its entry. Observers would miss such a
-// change of a store that breaks its contract.
+// unlogged returns an error if something was applied without its entry. Observers would miss
+// such a change, which only a store that breaks its contract makes.
 func unlogged(out *Outcome) error {
 	if !out.Refused && !out.Piggyback.OK && slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) {
 		return errors.New("tenure: the store applied a write without the change log that has to go with it")
@@ -221,7 +221,7 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 		return fmt.Errorf("tenure: the store answered %d of 1 keys", len(page.Pairs))
 	}
 	l, err := decode(page.Pairs[0])
-	if err != nil { // a missing record is damaged, too
+	if err != nil { // a missing record is also damaged
 		f.writers.rename(w)
 		return nil
 	}
@@ -247,7 +247,8 @@ func (s *store) stale(k kind) (string, position, bool) {
 	return name, at, ok
 }
 
-// sweep is what a process that writes change logs of a kind, and follows none, has read of them.
+// sweep holds what a process that writes change logs of a kind, and follows none, has read of
+// them.
 type sweep struct {
 	next time.Time
 	logs map[string]position

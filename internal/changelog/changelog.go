@@ -14,8 +14,8 @@ const (
 )
 
 // Store is a store that cannot list the changes since a revision, such as Consul or ZooKeeper.
-// [New] makes it a kv.Store. Get, Range and Close are those of kv.Store. All methods are safe for
-// concurrent use.
+// [New] turns it into a kv.Store. Get, Range and Close are those of kv.Store. All methods are
+// safe for concurrent use.
 type Store interface {
 	// Apply is kv.Store.Apply. It honors Batch.Piggyback.
 	Apply(ctx context.Context, b *Batch) (*Outcome, error)
@@ -23,20 +23,20 @@ type Store interface {
 	// Get is kv.Store.Get.
 	Get(ctx context.Context, keys ...string) (*kv.Page, error)
 
-	// Range is kv.Store.Range. Page.Rev may be a lower bound: the page has everything up to it. It
-	// never decreases from one call to the next, unless the store went back.
+	// Range is kv.Store.Range. Page.Rev may be a lower bound, up to which the page has
+	// everything. It never decreases from one call to the next, unless the store went back.
 	Range(ctx context.Context, q kv.Range) (*kv.Page, error)
 
-	// Follow calls fn with all records whose key begins with one of the prefixes. The first call is
-	// immediate. The next ones follow each time a record may have changed, until ctx ends, fn
-	// fails, or the store can no longer serve it. Follow never returns nil. It may merge
-	// intermediate states and repeat a page, but never loses the last state. No record in a page is
-	// older than in the pages before, including pages of former calls. If a store cannot read all
-	// records at one revision, it lists the keys first. It then reads the values, or knows that
-	// they are unchanged. So if a record is missing from a page, the page shows the other writes of
-	// the transaction that removed it. Page.Rev is a revision up to which everything is in the
-	// page, or 0 if the store does not report one. It may decrease. Calls of fn are sequential, and
-	// none comes after Follow has returned.
+	// Follow calls fn with all records whose key begins with one of the prefixes. The first
+	// call is immediate. The next ones follow each time a record may have changed, until ctx
+	// ends, fn fails, or the store can no longer serve it. Follow never returns nil. It may
+	// merge intermediate states and repeat a page, but never loses the last state. No record in
+	// a page is older than in earlier pages, including those of earlier calls. If a store
+	// cannot read all records at one revision, it lists the keys first. It then reads the
+	// values, or knows that they are unchanged. So if a record is missing from a page, the page
+	// shows the other writes of the transaction that removed it. Page.Rev is a revision up to
+	// which the page has everything, or 0 if the store does not report one. It may decrease.
+	// Calls of fn are sequential, and none comes after Follow has returned.
 	//
 	// A prefix ends with "/" or "-", or is a whole key. Follow is for tens to a few hundreds of
 	// small records: change logs and heartbeats.
@@ -49,11 +49,11 @@ type Store interface {
 // Batch is a batch of kv.Store with a piggybacked transaction.
 type Batch struct {
 	kv.Batch
-	// Piggyback, if not nil, is applied in one atomic step with the applied ones of Txns, and only
-	// if some of them are applied. Its records have the revision of that step. If its conditions do
-	// not hold, nothing is applied and Outcome.PiggybackRefused is true. With a Piggyback the store
-	// applies all that it applies of the batch in one step. A Piggyback has at most MaxPiggybackOps
-	// conditions and operations.
+	// Piggyback, if not nil, is applied in one atomic step with those of Txns that are applied,
+	// and only if there are any. Its records get the revision of that step. If its conditions
+	// do not hold, nothing is applied and Outcome.PiggybackRefused is true. With a Piggyback,
+	// the store applies everything that it applies of the batch in one step. A Piggyback has at
+	// most MaxPiggybackOps conditions and operations.
 	Piggyback *kv.Txn
 	// Head, if its key is not empty, is the head that Piggyback shows to the observers of a
 	// hand-over, at its revision. A store whose conditions need more of a record than its revision
@@ -72,10 +72,11 @@ type Outcome struct {
 	Piggyback kv.Result
 }
 
-// Options configure New. The zero value works.
+// Options configure New. The zero value is valid.
 type Options struct {
-	// Parallel limits the concurrent batches that change one kind of records, ownership or logs;
-	// more wait. Each has its own change log. 0 means 4. It should be at least kv.Options.Pipeline.
+	// Parallel limits the concurrent batches that change one kind of record, ownership or logs.
+	// Further batches wait. Each has its own change log. 0 means 4. It should be at least
+	// kv.Options.Pipeline.
 	Parallel int
 	// ReadKeys is the number of keys in one Get. 0 means 64.
 	ReadKeys int

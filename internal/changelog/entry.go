@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// kind is the kind of records whose changes a change log has. Each kind has its own change logs, so
-// that claims neither queue behind commits nor push their entries out.
+// kind is the kind of records whose changes a change log lists. Each kind has its own change
+// logs, so that claims neither queue behind commits nor push their entries out.
 type kind int
 
 const (
@@ -99,9 +99,9 @@ func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 	return "", false
 }
 
-// group returns the group of an entry, and the number of a group's entries to keep. A later entry
-// of a group replaces earlier ones. A record has its own group, of one entry. With the latest chunk
-// of a shard a reader finds the chunks before it by one more read.
+// group returns the group of an entry, and the number of a group's entries to keep. A later
+// entry of a group replaces earlier ones. A record has its own group, of one entry. With the
+// latest chunk of a shard, a reader finds the chunks before it in one more read.
 func (k kind) group(name string) (string, int) {
 	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstonePrefix) {
 		return shard, maxChunks
@@ -109,10 +109,10 @@ func (k kind) group(name string) (string, int) {
 	return name, 1
 }
 
-// inlineValue returns the value of the one record that a batch changes, as its entry has it, or "".
-// It is a short chunk, or a shard's record and the head behind it. Readers need not read such a
-// record. A batch of several transactions has none: some of them may be refused, but the change log
-// is written.
+// inlineValue returns the value of the one record that a batch changes, as its entry has it, or
+// "". It is a short chunk, or a shard's record and the head behind it. Readers need not read
+// such a record. A batch of several transactions has none, because some of them may be refused
+// although the change log is written.
 func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	if len(b.Txns) != 1 {
 		return ""

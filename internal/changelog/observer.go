@@ -13,8 +13,8 @@ import (
 // behind reads everything, which is cheaper for it.
 const maxChanged = 1024
 
-// observer is the state of this process's reading of the change logs of one kind: the last write
-// read of each, and the keys that their entries named. It does no I/O. It is not safe for
+// observer holds what this process has read of the change logs of one kind. This is the last
+// write read of each, and the keys that their entries named. It does no I/O. It is not safe for
 // concurrent use.
 type observer struct {
 	kind  kind
@@ -22,14 +22,14 @@ type observer struct {
 	begun bool // a page was read
 	logs  map[string]position
 
-	// order has the changed keys in the order of their numbers, each once, with the revision of the
-	// last change log that named it, and that log's inline value, if any.
+	// order holds the changed keys in the order of their numbers, each once. With each is the
+	// revision of the last change log that named it, and that log's inline value, if any.
 	order   list.List                // of changedKey
 	changed map[string]*list.Element // by key
 	seq     int64                    // the number of the latest changed key
 	lost    int64                    // a watch that has read up to a smaller number has missed some
-	// floor is the revision up to which changed keys may be missing. A state read at this revision
-	// or later does not need them.
+	// floor is the revision up to which changed keys may be missing. A state read at this
+	// revision or later does not need those keys.
 	floor kv.Rev
 }
 
@@ -48,9 +48,9 @@ func (o *observer) init(keys kvkeys.Keys, k kind) {
 	o.changed = make(map[string]*list.Element)
 }
 
-// look reads a page of change logs, of a store that has shown revision latest. It returns false if
-// change logs went back, or are gone without a tombstone, because then the store itself may have
-// gone back.
+// look reads a page of change logs from a store that has shown revision latest. It returns
+// false if change logs went back, or are gone without a tombstone, because then the store
+// itself may have gone back.
 func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool) {
 	sane = true
 	whole := true   // nothing was missed
@@ -149,8 +149,8 @@ func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 	return tombstones
 }
 
-// forget makes every watch read everything, because a change was missed that was written at
-// revision rev at the latest.
+// forget makes every watch read everything, because a change written at revision rev or earlier
+// was missed.
 func (o *observer) forget(rev kv.Rev) {
 	o.seq++
 	o.lost, o.floor = o.seq, rev
@@ -177,8 +177,9 @@ func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 	return keys, true
 }
 
-// stale picks a change log of another process that was not written for a while. A long one is not
-// kept as long, because all followers read it at every change and its entries are no longer useful.
+// stale picks a change log of another process that was not written for a while. A long change
+// log is kept for less time, because all followers read it at every change and its entries are
+// no longer useful.
 func stale(logs map[string]position, now time.Time, retention time.Duration, mine func(name string) bool) (string, position, bool) {
 	for name, at := range logs {
 		keep := retention

@@ -18,11 +18,11 @@ import (
 // New makes a kv.Store of a Store for the namespace of keys. It keeps change logs, and serves Watch
 // from them. The kv.Store owns s.
 //
-// The prefixes of one Watch must all be below Keys.State of internal/kvkeys, all below Keys.Logs,
-// or all elsewhere, such as heartbeats, which it follows directly. For other combinations it
-// returns errors.ErrUnsupported. If a reader missed entries, it returns kv.ErrCompacted. After a
-// change of hundreds of records it does so soon, but the longer a read in full takes, the more
-// rarely.
+// The prefixes of one Watch must all be below Keys.State of internal/kvkeys, all below
+// Keys.Logs, or all elsewhere, such as heartbeats, which it follows directly. For other
+// combinations, Watch returns errors.ErrUnsupported. If a reader missed entries, it returns
+// kv.ErrCompacted. After a change of hundreds of records, it does so soon. The longer a full
+// read takes, the more rarely it does so.
 func New(s Store, namespace string, o Options) kv.Store {
 	keys := kvkeys.Keys(namespace)
 	l := &store{
@@ -57,8 +57,8 @@ type store struct {
 	feeds  [kinds]feed
 }
 
-// feed is the change logs of one kind, of this and all other processes. store.mu guards all fields
-// except writers.
+// feed holds the change logs of one kind, from this and all other processes. store.mu guards
+// all fields except writers.
 type feed struct {
 	writers  writers
 	observer observer
@@ -92,9 +92,9 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.below.Get(ctx, keys...)
 }
 
-// Range reads from the Store. It sees every change that the change logs showed before it began, so
-// its revision is at least theirs: a watch that needs to read everything can begin there. The first
-// full read reads the change logs before it, so that such a watch knows their state.
+// Range reads from the Store. It sees every change that the change logs showed before it began,
+// so its revision is at least theirs. A watch that needs to read everything can begin there.
+// The first full read first reads the change logs, so that such a watch knows their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	whole := kinds // the kind that is read in full
 	switch q.Prefix {
@@ -141,7 +141,7 @@ func (s *store) Close() error {
 	return err
 }
 
-// logged returns the kind of change logs that have the changes of keys with a prefix, if any.
+// logged returns the kind of change logs that list the changes of keys with a prefix, if any.
 func (s *store) logged(prefix string) (kind, bool) {
 	switch {
 	case strings.HasPrefix(prefix, s.keys.State()):
@@ -152,7 +152,7 @@ func (s *store) logged(prefix string) (kind, bool) {
 	return 0, false
 }
 
-// Watch delivers changes: see kv.Store, and New for the prefixes.
+// Watch delivers changes. See kv.Store, and New for the prefixes.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	logged := 0
 	var kind kind
@@ -174,7 +174,7 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	return fmt.Errorf("tenure: a watch of state or logs and of other records at once: %w", errors.ErrUnsupported)
 }
 
-// watchFunc is the function that a watch calls with changes: see kv.Store.
+// watchFunc is the function that a watch calls with changes (see kv.Store).
 type watchFunc = func(rev kv.Rev, changes []kv.Change) error
 
 // watch delivers the changes in the change logs of a kind.
@@ -228,8 +228,8 @@ func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after k
 // maxReadChunks is the number of chunks that are read, and kept in memory, together.
 const maxReadChunks = 16
 
-// deliver reads the changed keys without an inline value, and calls fn with the changes that are
-// newer than revision after. After that everything up to rev is delivered.
+// deliver reads the changed keys without an inline value, and calls fn with the changes that
+// are newer than revision after. After that, everything up to rev is delivered.
 func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, after, rev kv.Rev, fn watchFunc) error {
 	atOnce := s.readKeys
 	if kind == logKind {
@@ -295,7 +295,7 @@ func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev)
 }
 
 // missed requests a full read, but leaves time between two of them. While thousands of records
-// change, each process reads them a few times and not thousands of times.
+// change, each process reads them a few times rather than thousands of times.
 func (s *store) missed(ctx context.Context, kind kind) error {
 	s.mu.Lock()
 	last := s.feeds[kind].full

@@ -11,8 +11,8 @@ import (
 
 const prefix = "tenure: "
 
-// Errorf is fmt.Errorf, except that its text has the module's prefix only once: it drops the prefix
-// of a wrapped error.
+// Errorf is like fmt.Errorf, except that it drops the module's prefix from a wrapped error, so
+// that its text has the prefix only once.
 func Errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	text := strings.ReplaceAll(err.Error(), ": "+prefix, ": ")
@@ -41,7 +41,7 @@ func (e NotApplied) NotApplied() bool { return true }
 var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)\b`)
 
 // InKeys returns err with the fields of settings, a struct, replaced by their yaml keys. A
-// backend's error names the fields, and a configuration file has the keys.
+// backend's error names the fields, while a configuration file uses the keys.
 func InKeys(err error, settings any) error {
 	keys := make(map[string]string)
 	collect(reflect.TypeOf(settings), "", "", keys)

@@ -1,4 +1,4 @@
-// Package examine has findings that several backends make.
+// Package examine contains findings that several backends make.
 package examine
 
 import (

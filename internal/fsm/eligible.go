@@ -10,7 +10,7 @@ import (
 // A gift is a shard that this process gave to a member that should have it instead (C15, C16).
 type gift struct {
 	at Instant // when the shard was given
-	n  uint8   // how often in a row no member took it, up to maxGifts
+	n  uint8   // how many times in a row no member took it, up to maxGifts
 }
 
 // maxGifts limits the wait before an untaken shard is given again: BackoffMax times two to the
@@ -53,7 +53,7 @@ func (m *Machine) bar(p *peer) {
 	m.yieldAt = m.now
 }
 
-// precedes reports whether a peer should get what this process holds, at the latest when it has
+// precedes reports whether a peer should get what this process holds, either now or once it has
 // lived for Failback.
 func (m *Machine) precedes(p *peer) bool {
 	switch {
@@ -65,7 +65,8 @@ func (m *Machine) precedes(p *peer) bool {
 	return m.cfg.Failback > 0 && p.member.Priority > m.cfg.Member.Priority
 }
 
-// patience returns how long a member must live before it precedes this one, and the cause.
+// patience returns how long a preceding member must live before it gets what this one holds. It
+// also returns the cause.
 func (m *Machine) patience() (time.Duration, Cause) {
 	if m.cfg.Ineligible != "" {
 		return 0, CauseIneligible
@@ -73,8 +74,9 @@ func (m *Machine) patience() (time.Duration, Cause) {
 	return m.cfg.Failback, CauseFailback
 }
 
-// successor returns the first, in the order of C9, of the members that should have a thing instead
-// of this one, or nil. newest is when the newest of these members qualified.
+// successor returns the first member, in the order of C9, that should have a thing instead of
+// this one. Without such a member, it returns nil. newest is when the newest of these members
+// qualified.
 func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	wait, _ := m.patience()
 	for _, p := range m.peers {
@@ -89,8 +91,8 @@ func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	return first, newest
 }
 
-// lookForSuccessors schedules each held shard if another member should have it. It also sets when
-// time alone may change that.
+// lookForSuccessors schedules each held shard if another member should have it. It also
+// determines when time alone may change that.
 func (m *Machine) lookForSuccessors() {
 	m.yieldAt = Never
 	wait, _ := m.patience()
@@ -114,8 +116,9 @@ func (m *Machine) lookForSuccessors() {
 	}
 }
 
-// yieldsTo returns the member that should have a shard that this process wants and has, or nil, and
-// from when on. If an assigner named members for the shard, the assigner moves it.
+// yieldsTo returns the member, if any, that should have a shard that this process wants and
+// has. It also returns from when on. If an assigner named members for the shard, the assigner
+// moves it.
 func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	s := &m.shards[i]
 	if wait, _ := m.patience(); wait == 0 && m.cfg.Ineligible == "" || m.lapsed || s.heirs != (Heirs{}) || driver.IsLock(s.name) {
@@ -132,7 +135,7 @@ func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	return p, from
 }
 
-// settleHeld asks the handler of a held lease to stop if another member should have the shard.
+// If another member should have the shard, settleHeld asks the handler of a held lease to stop.
 func (m *Machine) settleHeld(i int32) {
 	p, from := m.yieldsTo(i)
 	switch {
@@ -148,9 +151,9 @@ func (m *Machine) settleHeld(i int32) {
 	}
 }
 
-// reconsider decides who gets a wanted shard whose record names this process and which has no held
-// lease. It may be another member, or this process, for example if the other member has gone while
-// the handler returned.
+// reconsider decides who gets a wanted shard whose record names this process but that has no
+// held lease. It may be another member, or this process, for example if the other member has
+// gone while the handler returned.
 func (m *Machine) reconsider(i int32) {
 	o := m.shards[i].own
 	p, from := m.yieldsTo(i)
@@ -170,7 +173,7 @@ func (m *Machine) given(i int32) {
 	m.gifts[i].at = m.now
 }
 
-// cameBack counts how often a given shard returned because no member took it.
+// cameBack counts how many times a given shard returned because no member took it.
 func (m *Machine) cameBack(i int32) {
 	switch g := m.gifts[i]; {
 	case g == nil:

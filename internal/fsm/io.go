@@ -6,8 +6,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// An Instant is a duration since the process started, by a clock that never steps and that counts
-// the time for which the machine was suspended. Wall time cannot enter the machine.
+// An Instant is a duration since the process started. Its clock never steps, and counts the
+// time for which the machine was suspended. Wall time cannot enter the machine.
 type Instant time.Duration
 
 // Never is later than every instant.
@@ -20,7 +20,7 @@ func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
 func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 
 // Config configures a machine. All durations must be positive unless zero has a documented
-// meaning. core.Options has the defaults and checks how they relate.
+// meaning. core.Options sets the defaults and checks how they relate.
 type Config struct {
 	// Member is this process's description of itself until InUpdate. NewSession sets its Session
 	// at each attempt to join.
@@ -31,7 +31,7 @@ type Config struct {
 	Jitter       float64       // share of Interval subtracted at random, 0 to 0.5
 	Margin       time.Duration // subtracted from the TTL to give the time of trust
 	DrainBudget  time.Duration // for a handler to return before the lease is revoked
-	AbandonAfter time.Duration // after a revocation, release even if the handler runs; 0: never
+	AbandonAfter time.Duration // after a revocation, release even if the handler still runs; 0: never
 	Resync       time.Duration // between two full reads of the namespace (C2, S13)
 	CallTimeout  time.Duration // of every call except heartbeats
 	RankDelay    time.Duration // between the candidates for one shard or eviction (C9)
@@ -41,12 +41,12 @@ type Config struct {
 	WatchFew     int           // with more, watch this many predecessors by session id
 	Seed         uint64        // of jitter and back-off
 
-	// HostLock is the identity of the lock that this process holds and that ends with it; empty
-	// if it holds none (C14).
+	// HostLock is the identity of the lock that this process holds and that ends with the
+	// process. It is empty if the process holds none (C14).
 	HostLock string
 
-	// Ineligible is the reason why this process is not eligible, until InEligible; empty if it is
-	// eligible (C15).
+	// Ineligible is the reason why this process is not eligible, until InEligible. It is empty
+	// if the process is eligible (C15).
 	Ineligible string
 	// Failback is how long a member with a higher priority must live and be eligible before it
 	// gets the shards that this process holds (C16). 0: never.
@@ -67,19 +67,19 @@ type InputKind uint8
 const (
 	// InWake: only time has passed. It is expected at or after Machine.WakeAt.
 	InWake InputKind = iota
-	// InWant: this process wants Shard, or all of Shards. It claims free shards after Wait at the
-	// earliest.
+	// InWant: this process wants Shard, or all of Shards. It claims free shards no earlier than
+	// after Wait.
 	InWant
 	// InUnwant: this process no longer wants Shard, or Shards. A held lease drains. The shard is
 	// then handed to session To if that is not empty and lives, and otherwise released.
 	InUnwant
 	// InDrained: the handler that was started for the grant of Shard and Token has returned.
 	InDrained
-	// InStalled: the handler of Shard and Token makes no progress; the lease is
-	// revoked as if its drain budget were spent.
+	// InStalled: the handler of Shard and Token makes no progress. The lease is revoked as if
+	// its drain budget were spent.
 	InStalled
-	// InFenced: a commit under Shard and Token was refused; Owner is the record
-	// that refused it, zero if unknown.
+	// InFenced: a commit under Shard and Token was refused. Owner is the record that refused
+	// it, or zero if that is unknown.
 	InFenced
 	// InObserved: View, a page of changes, was requested at instant SentAt.
 	InObserved
@@ -94,15 +94,15 @@ const (
 	InUpdated
 	InRead
 	InClosed
-	// InLeave: this process permanently gives up its session. All leases still held are revoked.
-	// If no handler runs, the record is removed; otherwise it is left to be evicted.
+	// InLeave: this process permanently gives up its session. All leases still held are
+	// revoked. If no handler runs, the record is removed. Otherwise, it is left to be evicted.
 	InLeave
 	// InStoreChanged: a call that the machine did not make returned Err, which matches
 	// driver.ErrStoreChanged (I1).
 	InStoreChanged
 	// InPrefer: for each of Shards, wanted here or not, Heirs names the sessions that claim it
-	// first when it is free (C9). This is advice: an heir that does not live, or does not act, is
-	// passed over.
+	// first when it is free (C9). This is only advice. An heir that does not live, or does not
+	// act, is passed over.
 	InPrefer
 	// InUpdate: this process publishes State from now on. The machine numbers it.
 	InUpdate
@@ -152,11 +152,11 @@ const (
 	// EffRead requests one small linearizable read of anything. Only whether it is answered
 	// matters (C6).
 	EffRead
-	// EffClose requests to close Session.
+	// EffClose requests the closing of Session.
 	EffClose
-	// EffResync requests another full read of the namespace. The runner ends the Observe call in
-	// progress and starts one with an empty cursor. If the call in progress has an empty cursor,
-	// it continues, and another one follows.
+	// EffResync requests another full read of the namespace. The runner ends the Observe call
+	// in progress and starts one with an empty cursor. If the call in progress has an empty
+	// cursor, it continues, and another follows.
 	EffResync
 	// EffGrant: Fence is granted until Until. Head is the shard's head if HeadKnown.
 	EffGrant
@@ -246,8 +246,8 @@ const (
 	// OutcomeUnknown: the record is Owner, of a later lease. No reply shows how the shard left
 	// this lease.
 	OutcomeUnknown
-	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries again; no
-	// caller waits for that.
+	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries again,
+	// and no caller waits for that.
 	OutcomeRefused
 	// OutcomeLost: the lease was revoked before its handler returned, or the session
 	// ended before the shard was given back, because of Cause.

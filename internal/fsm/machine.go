@@ -7,10 +7,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Limits of outstanding calls. The first manyBeats heartbeats may be as close as a twelfth of the
-// smallest TTL watched. The others, up to maxBeats, are a twelfth of the member's own TTL apart,
-// so that there is always room for one (C10). After a lapse there are at most lapsedBeats
-// heartbeats, and lapsedReads reads, each for half a TTL (C6).
+// Limits of outstanding calls. The first manyBeats heartbeats may be as close as a twelfth of
+// the smallest TTL watched. The others, up to maxBeats, are a twelfth of the member's own TTL
+// apart, so that there is always room for one (C10). After a lapse, there are at most
+// lapsedBeats heartbeats, and lapsedReads reads, each for half a TTL (C6).
 const (
 	manyBeats   = 12
 	maxBeats    = 24
@@ -29,7 +29,7 @@ const (
 	halted               // the store changed (I1)
 )
 
-// callKind indexes the batches. One call of each may be outstanding.
+// callKind indexes the batches. One call of each kind may be outstanding.
 type callKind uint8
 
 const (
@@ -66,11 +66,11 @@ type beat struct {
 	call   CallID
 	sentAt Instant
 	other  bool // of a heartbeat: the read sent with it was answered; of a read: that heartbeat failed
-	long   bool // a read that has all of CallTimeout
+	long   bool // a read that may take all of CallTimeout
 }
 
-// Machine is one member's side of the lease protocol: a pure state machine without I/O, clock or
-// goroutine. It is not safe for concurrent use.
+// Machine is one member's side of the lease protocol. It is a pure state machine without I/O,
+// clock or goroutine. It is not safe for concurrent use.
 type Machine struct {
 	cfg  Config
 	rng  rng
@@ -118,8 +118,8 @@ type Machine struct {
 	minTTL  Instant // smallest TTL watched, or 0
 	wideTo  Instant // until then all members are watched, because most watched members fell silent
 
-	// buried has the suspects of evictions without an answer, including evictions sent under an
-	// earlier session. It serves only to report the evictor.
+	// buried holds the suspects of evictions without an answer, including evictions sent under
+	// an earlier session. It serves only to report the evictor.
 	buried map[CallID][]driver.Member
 
 	shards []shard
@@ -314,8 +314,8 @@ func (m *Machine) Trusted(now Instant) bool {
 	return m.phase == live && !m.lapsed && now < m.until
 }
 
-// Settled reports whether leaving loses nothing: no handler runs, no record names this session,
-// and nothing is in flight. It checks every shard.
+// Settled reports whether leaving loses nothing, because no handler runs, no record names this
+// session, and nothing is in flight. It checks every shard.
 func (m *Machine) Settled() bool {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -382,8 +382,9 @@ func (m *Machine) fatal(err error) bool {
 	return true
 }
 
-// ended counts a kind's calls in a row without an answer: calls whose outcome is unknown, and calls
-// whose time was up. A backend that was still connecting reports the latter as not applied.
+// ended counts a kind's consecutive calls without an answer. These are calls whose outcome is
+// unknown, and calls whose time was up. A backend that was still connecting reports a call of
+// the second kind as not applied.
 func (c *call) ended(err error, now Instant) {
 	if err == nil || !driver.Unknown(err) && now < c.until {
 		c.failed = 0
@@ -393,8 +394,8 @@ func (c *call) ended(err error, now Instant) {
 }
 
 // callTimeout returns the time-out of a call about n items that begins now. On a store that
-// answers it is less than the TTL, so that a server that hangs delays no takeover. It is up to
-// CallTimeout if such calls have failed before.
+// answers, it is less than the TTL, so that a server that hangs delays no takeover. If such
+// calls have failed before, it is up to CallTimeout.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
 	c := &m.calls[k]
 	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime

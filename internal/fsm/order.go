@@ -50,8 +50,8 @@ func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Du
 	return m.delay(rank)
 }
 
-// turnOf returns the turn at a shard. At a released lock only its rivals have one: the members that
-// are known to want it (C17).
+// turnOf returns the turn at a shard. At a released lock, only its rivals have one, which are
+// the members that are known to want it (C17).
 func (m *Machine) turnOf(s *shard, thing uint64) time.Duration {
 	switch {
 	case !driver.IsLock(s.name):
@@ -81,9 +81,9 @@ func (m *Machine) rival(s *shard, id driver.SessionID) {
 	}
 }
 
-// standby returns the session that immediately gets a shard given up here, or "" if none is known
-// that is likely to act (C13). It is the first of the heirs, or the only other member, that has
-// sent a heartbeat within half its TTL, is eligible and does not drain.
+// standby returns the session that immediately gets a shard given up here, or "" if none is
+// known that is likely to act (C13). It is the first such heir, or else the only other member.
+// Such a member has sent a heartbeat within half its TTL, is eligible and does not drain.
 func (m *Machine) standby(s *shard) driver.SessionID {
 	for _, h := range s.heirs {
 		if m.acts(m.alive[h]) {
@@ -149,7 +149,7 @@ func (r *rng) upTo(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * r.float())
 }
 
-// backoff returns least, doubled n times, at most most, less a random part of up to half.
+// backoff returns least, doubled n times up to most, less a random part of up to half.
 func (r *rng) backoff(least, most time.Duration, n int) time.Duration {
 	d := least
 	for ; n > 0 && d < most; n-- {

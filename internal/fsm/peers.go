@@ -30,7 +30,7 @@ type peer struct {
 
 func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
 
-// quietAt returns when the silence of p becomes worth proving: C5.
+// quietAt returns when the silence of p becomes worth proving (C5).
 func (p *peer) quietAt() Instant { return p.changed.Add(p.member.TTL / 2) }
 
 // restart makes the silence of a peer count from now.
@@ -134,8 +134,8 @@ func (m *Machine) addPeer(member *driver.Member) bool {
 	return true
 }
 
-// removePeer removes a member, and reports whether it was known. Its shards may now be claimed: the
-// caller calls watch and dueFree.
+// removePeer removes a member, and reports whether it was known. Its shards may now be claimed,
+// so the caller calls watch and dueFree.
 func (m *Machine) removePeer(id driver.SessionID) bool {
 	p := m.alive[id]
 	if p == nil {
@@ -154,8 +154,8 @@ func (m *Machine) findPeer(id driver.SessionID) (int, bool) {
 	})
 }
 
-// watch chooses the members whose heartbeats to see: all in a small cluster, a few predecessors on
-// the ring of sessions in a large one (O3).
+// watch chooses the members whose heartbeats to see. In a small cluster, these are all members.
+// In a large one, they are a few predecessors on the ring of sessions (O3).
 func (m *Machine) watch() {
 	m.watched, m.minTTL = m.watched[:0], 0
 	if m.phase != live {
@@ -191,7 +191,8 @@ func (m *Machine) watch() {
 		}
 		p.watched, p.listed = p.listed, false
 	}
-	// A member sends heartbeats at a third of the smallest TTL that it watches: C5.
+	// A member sends heartbeats at intervals of a third of the smallest TTL that it watches
+	// (C5).
 	m.beatAt = min(m.beatAt, m.now.Add(m.interval()))
 }
 
@@ -207,10 +208,10 @@ func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	return b
 }
 
-// covered is one half of C5. A success proves that the store was reached between its sending and
-// its arrival. If it arrives long after the previous one was sent, every silence clock restarts: in
-// between this process or the store may have been away, so silence means nothing. If the gap were
-// measured from arrival to arrival, late replies would hide an outage.
+// covered is one half of C5. A success proves that the store was reached between its sending
+// and its arrival. If it arrives long after the previous one was sent, every silence clock
+// restarts. In between, this process or the store may have been away, so silence means nothing.
+// If the gap were measured from arrival to arrival, late replies would hide an outage.
 func (m *Machine) covered(sentAt Instant) {
 	if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
 		for _, p := range m.watched {
@@ -220,9 +221,9 @@ func (m *Machine) covered(sentAt Instant) {
 	m.okSentAt = max(m.okSentAt, sentAt)
 }
 
-// proven is the other half of C5: the newest success was sent so recently that silence is covered
-// up to now. Quiet heartbeats (quiet) bring one every TTL/12 after the round trip. An older success
-// may be from before an outage that lasts.
+// proven is the other half of C5. It reports whether the newest success was sent so recently
+// that silence is covered up to now. Quiet heartbeats (quiet) bring one every TTL/12 after the
+// round trip. An older success may be from before an outage that lasts.
 func (m *Machine) proven() bool {
 	ttl := Instant(m.base())
 	return m.now-m.okSentAt <= min(ttl/2, ttl/6+m.slow)
@@ -288,9 +289,8 @@ func (m *Machine) quiet() bool {
 	return false
 }
 
-// widen watches all members for a while if most of the watched few are silent. Otherwise, after the
-// death of many, the members that those had watched would be found dead a few at a time, a TTL
-// each.
+// widen watches all members for a while if most of the watched few are silent. Otherwise, after
+// many members die, the members that they had watched would be found dead only a few per TTL.
 func (m *Machine) widen() {
 	if m.wideTo != 0 {
 		if m.now >= m.wideTo {
@@ -404,7 +404,7 @@ func (m *Machine) evicted(in *Input) {
 		case in.Evictions[k].Evicted || in.Evictions[k].Current == 0:
 			gone = m.removePeer(suspect.Session) || gone
 		case p.version == suspect.Version:
-			// It did send a heartbeat, which the stream of changes has not shown.
+			// The member did send a heartbeat, which the stream of changes has not shown.
 			p.version, p.beat = in.Evictions[k].Current, true
 			m.heardOf(p)
 			m.resync()

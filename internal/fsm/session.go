@@ -66,8 +66,8 @@ func (m *Machine) backOff() {
 	m.joins++
 }
 
-// lapse revokes all leases when trust has ended. late is how late this step is: if the process did
-// not run, it sent no heartbeat, so the store is not the reason.
+// lapse revokes all leases when trust has ended. late is how late this step is. If the process
+// did not run, it sent no heartbeat, so the store is not the reason.
 func (m *Machine) lapse(late time.Duration) {
 	if m.phase != live || m.lapsed || m.now < m.until {
 		return
@@ -89,10 +89,10 @@ func (m *Machine) resync() {
 	m.resyncAt = m.now.Add(m.cfg.Resync)
 }
 
-// mayBeat is C10 and C6. After a lapse a member sends heartbeats only if a read since the lapse was
-// answered recently. If a few heartbeats get no answer, it stays silent long enough to be evicted,
-// and then tries again. Otherwise a member whose requests arrive but whose replies do not would
-// hold its shards forever.
+// mayBeat is C10 and C6. After a lapse, a member sends heartbeats only if a read since the
+// lapse was answered recently. If a few heartbeats get no answer, it stays silent long enough
+// to be evicted, and then tries again. Otherwise, a member whose requests arrive but whose
+// replies are lost would hold its shards forever.
 func (m *Machine) mayBeat() bool {
 	if !m.lapsed {
 		return len(m.beats) < maxBeats
@@ -107,10 +107,10 @@ func (m *Machine) mayBeat() bool {
 		m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)
 }
 
-// mayRead reports whether reads are sent. While trust has lapsed, one is sent every TTL/12 until
-// one is answered, then every TTL/4. Each is small and limited, so a slow one delays no other,
-// unlike a read of the whole namespace. One at a time has all of CallTimeout, so that it can
-// connect even if connecting takes longer than half a TTL.
+// mayRead reports whether reads are sent. While trust has lapsed, one is sent every TTL/12
+// until one is answered, then every TTL/4. Each is small and limited, so, unlike a read of the
+// whole namespace, a slow one delays no other. One read at a time may take all of CallTimeout,
+// so that it can connect even if connecting takes longer than half a TTL.
 func (m *Machine) mayRead() bool { return m.lapsed && len(m.reads) < lapsedReads }
 
 func (m *Machine) sendRead(long bool) {
@@ -158,7 +158,8 @@ func take(calls *[]beat, id CallID) (b beat, ok bool) {
 	return beat{}, false
 }
 
-// together notes in the call that was sent with another one at sentAt that the other has ended.
+// together finds the call that was sent with another at sentAt, and notes in it that the other
+// has ended.
 func together(calls []beat, sentAt Instant) {
 	for i := range calls {
 		if calls[i].sentAt == sentAt {
@@ -167,9 +168,9 @@ func together(calls []beat, sentAt Instant) {
 	}
 }
 
-// unheard counts a heartbeat after a lapse whose outcome is unknown although the read sent with it
-// was answered. In an outage neither has an answer. Of several heartbeats sent at about the same
-// time it counts one. A refusal is an answer.
+// unheard counts a heartbeat after a lapse whose outcome is unknown although the read sent with
+// it was answered. In an outage, neither gets an answer. Of several heartbeats sent at about
+// the same time, unheard counts one. A refusal is an answer.
 func (m *Machine) unheard(sentAt Instant) {
 	ttl := m.cfg.Member.TTL
 	switch since := sentAt.Sub(m.deafAt); {
@@ -184,8 +185,8 @@ func (m *Machine) unheard(sentAt Instant) {
 	}
 }
 
-// base returns the TTL that sets the pace of heartbeats: the own one, or the smallest one watched
-// if that is less (C5).
+// base returns the TTL that sets the pace of heartbeats. This is the member's own or, if that
+// is less, the smallest one watched (C5).
 func (m *Machine) base() time.Duration {
 	ttl := m.cfg.Member.TTL
 	if m.minTTL > 0 {
@@ -195,7 +196,7 @@ func (m *Machine) base() time.Duration {
 }
 
 // interval returns the time from an answered heartbeat to the next: a third of the TTL, less
-// jitter. On a slow store it is less, so that the next answer still comes in time to cover the
+// jitter. On a slow store, it is less, so that the next answer still comes in time to cover the
 // silence of others (C5).
 func (m *Machine) interval() time.Duration {
 	ttl := m.base()
@@ -227,8 +228,8 @@ func (m *Machine) late() time.Duration {
 	return m.pace()
 }
 
-// sendBeat sends a heartbeat, and schedules the next one for when this one is late. A late reply
-// still counts from its sending: C10.
+// sendBeat sends a heartbeat, and schedules the next one for when this one is late. A late
+// reply still counts from its sending (C10).
 func (m *Machine) sendBeat() {
 	if m.lapsed && len(m.reads) < lapsedReads+lapsedBeats {
 		m.sendRead(false) // the outcomes of the two distinguish an outage from lost answers
@@ -273,7 +274,8 @@ func (m *Machine) beaten(id CallID, err error) {
 	if m.lapsed {
 		m.lapsed = false
 		m.event(EventRegained, nil)
-		// Each shard needs a new token first: C7. One delay for all: one batch.
+		// Each shard needs a new token first (C7). All share one delay, so they share one
+		// batch.
 		m.dueAll(m.now.Add(m.rng.upTo(m.cfg.Member.TTL / 24)))
 	}
 }
@@ -299,8 +301,8 @@ func (m *Machine) lost(err error) {
 }
 
 // duel is the number of TTLs that a superseding session must live before its loss counts as the
-// first. If two processes under one label keep ending each other, the waits before their joins
-// double.
+// first. If two processes under one label keep ending each other's sessions, the waits before
+// their joins double.
 const duel = 10
 
 // drop forgets the outstanding calls of the session. Leases that were being given back are lost,

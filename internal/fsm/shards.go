@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A shard is what the machine knows of one shard. There may be 100,000 that this process does not
-// own, so the part that only an owner needs is separate.
+// A shard is what the machine knows of one shard. There may be 100,000 shards that this process
+// does not own, so the part that only an owner needs is separate.
 type shard struct {
 	name      driver.ShardID
 	owner     driver.Owner // the newest known record
@@ -22,7 +22,7 @@ type shard struct {
 	releaser  driver.SessionID // the session that made the record free, if that was seen: C13
 	slot      int32            // in the queue
 	tries     int8             // claims that failed in a row
-	returns   int8             // short leases given back in a row
+	returns   int8             // short leases in a row that were given back
 	flight    callKind
 	want      bool
 	waiting   bool // for its turn to claim
@@ -92,8 +92,8 @@ func (m *Machine) shard(name driver.ShardID) int32 {
 	return i
 }
 
-// forget removes a free lock that this process does not want. Otherwise a process would remember
-// every name that was ever locked (C17).
+// forget removes a free lock that this process does not want. Otherwise, a process would
+// remember every name that was ever locked (C17).
 func (m *Machine) forget(i int32) {
 	s := &m.shards[i]
 	if !driver.IsLock(s.name) || s.want || s.own != nil || s.owner.Session != "" {
@@ -111,15 +111,15 @@ func (m *Machine) forget(i int32) {
 	m.unused = append(m.unused, i)
 }
 
-// expect makes room for n more shards. If the slice grew by doubling, a standby for many shards
-// would keep up to as much memory again unused.
+// expect makes room for n more shards. If the slice grew by doubling, up to half of the memory
+// of a standby for many shards would be unused.
 func (m *Machine) expect(n int) { m.shards = slices.Grow(m.shards, max(0, n)) }
 
 // mine reports whether the newest known record names this session.
 func (m *Machine) mine(s *shard) bool { return m.phase == live && s.owner.Session == m.sess }
 
-// free reports whether the record may be claimed: it names no session, or one that has no record
-// and so is dead forever. The store decides at the claim: A1.
+// free reports whether the record may be claimed. Such a record names no session, or one that
+// has no record and so is dead forever. The store decides at the claim (A1).
 func (m *Machine) free(s *shard) bool {
 	id := s.owner.Session
 	return id == "" || id != m.sess && m.alive[id] == nil
@@ -212,7 +212,7 @@ func (m *Machine) endLease(name driver.ShardID, token driver.Token, cause Cause)
 	}
 }
 
-// revoke ends a lease and burns its token: C1, S6.
+// revoke ends a lease and burns its token (C1, S6).
 func (m *Machine) revoke(i int32, cause Cause) {
 	s := &m.shards[i]
 	o := s.own
@@ -278,9 +278,9 @@ func (m *Machine) learnState(st *driver.ShardState) {
 	}
 }
 
-// learn reads a record from any source. It counts only if it is newer than the newest known: C1. A
-// release keeps the token and clears the session. If two sessions have one token, the store forgot
-// a grant: S14.
+// learn reads a record from any source. It counts only if it is newer than the newest known
+// (C1). A release keeps the token and clears the session. If two sessions have one token, the
+// store forgot a grant (S14).
 func (m *Machine) learn(i int32, o driver.Owner) {
 	s := &m.shards[i]
 	if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != "" && s.owner.Session != "" {
@@ -298,7 +298,7 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	if o.Token == s.owner.Token {
 		s.releaser = s.owner.Session
 	}
-	if s.waiting { // for a turn among the candidates of the former record
+	if s.waiting { // for a turn among the candidates of the previous record
 		s.waiting, s.notBefore = false, m.now
 	}
 	if m.phase == live && o.Session == m.sess && s.owner.Session != m.sess {
@@ -309,7 +309,7 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	}
 	s.owner, s.tries = o, 0
 	if s.flight != noCall && m.mine(s) {
-		// The reply is on its way. It also has the heads, for all shards of the call.
+		// The reply is on its way. It also contains the heads for all shards of the call.
 		s.notBefore = m.now.Add(m.cfg.Member.TTL/24 + time.Duration(len(m.calls[s.flight].shards))*itemTime)
 	}
 	switch lease := s.lease(); { // of the record before this one
@@ -355,7 +355,7 @@ func (m *Machine) dueAll(at Instant) {
 }
 
 // dueFree schedules every wanted shard that may be claimed, and every lock of a member that has
-// gone. Each waits for its turn: an attempt from before the shard was free does not count.
+// gone. Each waits for its turn. An attempt from before the shard was free does not count.
 func (m *Machine) dueFree() {
 	for i := range m.shards {
 		if s := &m.shards[i]; (s.want || driver.IsLock(s.name)) && m.free(s) {
@@ -398,7 +398,8 @@ func (m *Machine) settle(i int32) {
 	}
 }
 
-// settleMine decides about a shard whose record names this session and that has no held lease.
+// settleMine decides what to do with a shard whose record names this session and that has no
+// held lease.
 func (m *Machine) settleMine(i int32) {
 	s := &m.shards[i]
 	if s.own == nil {
@@ -462,8 +463,8 @@ func (m *Machine) settleFree(i int32) {
 	m.claim(i)
 }
 
-// claim claims a shard in this member's turn: C9. If a lock was never seen held, it has no rivals,
-// so this member's turn is now (C17).
+// claim claims a shard in this member's turn (C9). A lock that was never seen held has no
+// rivals, so this member's turn is now (C17).
 func (m *Machine) claim(i int32) {
 	s := &m.shards[i]
 	if !m.viewed || m.lapsed {
@@ -511,8 +512,8 @@ func (m *Machine) decide(k callKind, i int32) {
 	m.shards[i].flight = k
 }
 
-// again schedules the shards that waited for an ended call, as many as the next call takes. So each
-// is scheduled once in all. It reports whether there was any.
+// again schedules the shards that waited for a call that has ended, as many as the next call
+// takes. So each is scheduled only once. It reports whether there was any.
 func (m *Machine) again() bool {
 	any := false
 	for k := acquire; k <= release; k++ {
@@ -643,9 +644,9 @@ func (m *Machine) transferred(in *Input) {
 	}
 }
 
-// refused reports whether err means that a transfer was not applied, and that trying again may not
-// help. A fence error that names the current record proves no refusal: an earlier attempt may have
-// been applied, which learn decides.
+// refused reports whether err means that a transfer was not applied, and that trying again may
+// not help. A fence error that names the current record does not prove a refusal. An earlier
+// attempt may have been applied, which learn decides.
 func refused(err error) bool {
 	if f, ok := errors.AsType[*driver.FencedError](err); ok && f.Current != (driver.Owner{}) {
 		return false

@@ -16,8 +16,8 @@ func (m *Machine) update(st driver.MemberState) {
 	m.yieldAt = m.now // C16: its priority may have changed
 }
 
-// mayUpdate is C12: the store does not have the newest state, and no call in progress may bring
-// it a state.
+// mayUpdate is C12. It reports whether the store lacks the newest state, and no call in
+// progress may bring it a state.
 func (m *Machine) mayUpdate() bool { return m.stored < m.cfg.Member.Update && m.calls[update].id == 0 }
 
 func (m *Machine) sendUpdate() {
@@ -47,8 +47,8 @@ func (m *Machine) updated(id CallID, err error) {
 }
 
 // Updated returns the number of this member's newest state that the store has, or that its join
-// brings. If a call failed, it also returns the reason why the store has no later state yet.
-// Without a session the newest state goes with the next join.
+// brings. If a call failed, it also returns the reason why the store does not have a later
+// state yet. Without a session, the next join carries the newest state.
 func (m *Machine) Updated() (driver.UpdateNo, error) {
 	if m.phase == live || m.phase == joining {
 		return m.stored, m.updateErr

@@ -1,5 +1,5 @@
-// Package goexit calls functions of the application that may end their goroutine (runtime.Goexit,
-// as t.FailNow does). Tenure's own goroutine survives.
+// Package goexit calls functions of the application that may end their goroutine with
+// runtime.Goexit, as t.FailNow does. Tenure's own goroutine survives.
 package goexit
 
 import (
@@ -28,7 +28,8 @@ func Call(f func() error) error {
 	return <-done
 }
 
-// Told returns a function that calls f, which has no result, by Call. It returns nil for nil.
+// Told returns a function that calls f, which has no result, through Call. If f is nil, it
+// returns nil.
 func Told[T any](f func(T)) func(T) {
 	if f == nil {
 		return nil
@@ -36,7 +37,7 @@ func Told[T any](f func(T)) func(T) {
 	return func(x T) { _ = Call(func() error { f(x); return nil }) }
 }
 
-// Logger returns a Logger that calls the handler of l by Call.
+// Logger returns a Logger that calls the handler of l through Call.
 func Logger(l *slog.Logger) *slog.Logger { return slog.New(handler{l.Handler()}) }
 
 type handler struct{ slog.Handler }

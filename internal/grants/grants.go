@@ -1,4 +1,4 @@
-// Package grants encodes the last leases of a shard, which stores keep for people.
+// Package grants encodes the last leases of a shard. Stores keep them for people to read.
 package grants
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// MaxBytes of one shard have room for Keep leases, whatever their ends and labels.
+// MaxBytes is the size limit for one shard. It has room for Keep leases, whatever their ends
+// and labels.
 const (
 	MaxBytes = 200
 	Keep     = 4
@@ -49,8 +50,8 @@ func Event(now time.Time, end driver.End, node string) string {
 	return strconv.FormatInt(max(0, now.Unix()), 36) + "+" + strconv.Itoa(slices.Index(ends, end)) + "+" + Node(node) + "/"
 }
 
-// Add returns the text with one more event. It drops the oldest events if there is no room, and a
-// text with invalid characters.
+// Add returns the text with one more event. If there is no room, it drops the oldest events. It
+// drops a text with invalid characters.
 func Add(event, text string) string {
 	if strings.Trim(text, chars) != "" {
 		return event

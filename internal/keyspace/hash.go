@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// The hashes of a sharding.Keyspace. Both are permanent; golden values are tested.
+// The hashes of a sharding.Keyspace. Both are permanent, and tests compare golden values.
 const (
 	// HashMixed is the default: FNV-1a of 64 bits over the key's bytes, finished like SplitMix64,
 	// because FNV-1a alone mixes the last bytes poorly.
@@ -24,7 +24,7 @@ const MaxCuts = 15
 // FormatHash writes a hash in the form 0x8000000000000000.
 func FormatHash(h uint64) string { return fmt.Sprintf("0x%016x", h) }
 
-// ParseHash reads a hash of the form 0x8000000000000000; the error matches driver.ErrInvalid.
+// ParseHash reads a hash of the form 0x8000000000000000. Its error matches driver.ErrInvalid.
 func ParseHash(s string) (uint64, error) {
 	digits, ok := strings.CutPrefix(s, "0x")
 	h, err := strconv.ParseUint(digits, 16, 64)

@@ -1,5 +1,5 @@
-// Package keyspace has the names, hashes and limits of sets of shards. It also carries, in a
-// handler's context, which shards a shard's keys may go to.
+// Package keyspace defines the names, hashes and limits of sets of shards. It also records, in
+// a handler's context, which shards a shard's keys may go to.
 package keyspace
 
 import "context"
@@ -12,7 +12,7 @@ func With(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, key{}, name)
 }
 
-// Of returns the name, or "" if the handler is not a Manager's.
+// Of returns the name, or "" if the context is not that of a Manager's handler.
 func Of(ctx context.Context) string {
 	name, _ := ctx.Value(key{}).(string)
 	return name

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// EndedSlots is the number of evictions remembered at most. A later one replaces one in the same
-// slot.
+// EndedSlots is the largest number of evictions remembered. A later eviction replaces the one
+// in its slot.
 const EndedSlots = 16
 
 // Keys makes the keys of one namespace. Fixed parts start with "!", which no name may, so that
@@ -112,13 +112,14 @@ func (k Keys) Item(s driver.ShardID, key string) string {
 	return string(k) + "/!item/" + string(s) + "/" + key
 }
 
-// Probe returns a scratch key, for opening.
+// Probe returns a scratch key for use when a namespace is opened.
 func (k Keys) Probe(random string) string { return string(k) + "/!probe/" + random }
 
 // seqDigits makes the order of chunk keys the order of their numbers.
 const seqDigits = 16
 
-// SplitChunk returns the shard and the last entry's number of a chunk's key, and whether it is one.
+// SplitChunk returns the shard and the last entry's number of a chunk's key, and reports
+// whether the key is one.
 func (k Keys) SplitChunk(key string) (driver.ShardID, driver.Seq, bool) {
 	rest, ok := strings.CutPrefix(key, k.Logs())
 	if !ok {

@@ -1,5 +1,5 @@
-// Package kvrecord reads and writes records that package kv and its change logs share: one line of
-// fields, the record of a shard, and the head that may follow it.
+// Package kvrecord reads and writes what the records of package kv and its change logs share.
+// These are one-line records, the record of a shard, and the head that may follow it.
 package kvrecord
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// A record is one line of text: the number of the format, and fields separated by one space. Text
-// after the known fields is ignored, so that a later version may add fields.
+// A record is one line of text. It consists of the number of the format, and fields separated
+// by one space. Text after the known fields is ignored, so that a later version may add fields.
 const (
 	Format = "1"
 	MaxLen = 1024 // bytes; a longer one is damaged
@@ -133,10 +133,10 @@ func ParseShard(text []byte) (s Shard, reason string) {
 	return s, ""
 }
 
-// Head is a shard's head and its revision, as the writer of the shard's record knew it. Rev is 0 if
-// there was none. A hand-over writes the head behind the shard's record, so that the successor's
-// first commit needs no read. Readers of the record ignore it, and it decides nothing, because the
-// commit compares the head.
+// Head is a shard's head and its revision, as the writer of the shard's record knew it. Rev is
+// 0 if there was none. A hand-over writes the head behind the shard's record, so that the
+// successor's first commit needs no read. Readers of the record ignore the head, and it decides
+// nothing, because the commit compares it.
 type Head struct {
 	Rev  int64
 	Text []byte
@@ -151,7 +151,7 @@ func AppendHead(shard []byte, h Head) []byte {
 	return append(append(shard, ' '), h.Text...)
 }
 
-// CutHead removes the head from a shard's record. ok is false without a head.
+// CutHead removes the head from a shard's record. Without a head, ok is false.
 func CutHead(text []byte) (shard []byte, h Head, ok bool) {
 	shard, rest, ok := bytes.Cut(text, []byte(headMark))
 	if !ok {

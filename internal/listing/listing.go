@@ -12,7 +12,7 @@ import (
 // MaxDamaged is the largest number of damaged records that one View names.
 const MaxDamaged = 64
 
-// page is about how many bytes of values one read may have.
+// page is the approximate number of bytes of values that one read may return.
 const page = 4 << 20
 
 // A Budget decides which values of a List are returned.

@@ -1,6 +1,6 @@
-// Package mark has the metadata of members that Tenure writes, which applications can neither set nor
-// remove. Package sharding knows members by it: each member that runs a Manager has a mark. The
-// sessions of one process begin alike.
+// Package mark defines the metadata of members that Tenure writes, and that applications can
+// neither set nor remove. Package sharding recognizes members by it, because each member that
+// runs a Manager has a mark. The ids of one process's sessions begin with the same bytes.
 package mark
 
 import (
@@ -13,8 +13,8 @@ import (
 // begin with "_".
 const Key = "_shards"
 
-// Keys of MemberState.Meta that core writes, which MemberState.Ineligible and Trouble read. A backend
-// stores them like any other.
+// Keys of MemberState.Meta that core writes, and that MemberState.Ineligible and Trouble read.
+// A backend stores them like any other key.
 const (
 	IneligibleKey = "_ineligible" // the reason why a member is not eligible
 	TroubleKey    = "_trouble"    // the reason why a member needs an operator's help
@@ -25,7 +25,7 @@ type key struct{}
 // Allow returns a context under which Elector.Update lets its caller see and change Tenure's keys.
 func Allow(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, true) }
 
-// Allowed reports whether a context is from Allow, or made from one.
+// Allowed reports whether a context comes from Allow, or is derived from such a context.
 func Allowed(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 
 // ProcessLen is the number of bytes at the beginning of a session's id that name its process.

@@ -1,5 +1,5 @@
-// Package oddkey lets backends report items under invalid keys: List leaves them out, and views
-// name them.
+// Package oddkey lets backends report items under invalid keys. List leaves such items out, and
+// views name them.
 package oddkey
 
 import (
@@ -10,10 +10,11 @@ import (
 	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// Why is the reason in the DamagedError.
+// Why is the reason given in the DamagedError.
 const Why = "its key is not valid, or too long"
 
-// Found are the items that List left out. The zero value is ready. It is safe for concurrent use.
+// Found holds the items that List left out. The zero value is ready for use. A Found is safe
+// for concurrent use.
 type Found struct {
 	mu  sync.Mutex
 	all []*driver.DamagedError

@@ -35,21 +35,22 @@ type Question struct {
 	Node string
 	// Away is the number of nodes that may be away at a time, including Node. 0 means DefaultAway.
 	Away int
-	// Members is the number of nodes that should run; missing nodes count as away. 0: unknown.
+	// Members is the number of nodes that should run. Missing nodes count as away. 0 means
+	// unknown.
 	Members int
 	// For is how long the place lasts, MinFor to MaxFor. 0 means DefaultFor.
 	For time.Duration
-	// Keep leaves a place of Node as it is if it lasts at least so much longer. 0: always extend
-	// it.
+	// Keep leaves a place of Node as it is if it lasts at least that much longer. 0 means
+	// always to extend it.
 	Keep time.Duration
 	// Look asks without writing.
 	Look bool
 	// Silent are the sessions that were seen to make no heartbeat for their TTL.
 	Silent []core.SessionID
-	// Aside says which shards are not meant to have an owner; nil: none. They do not count as
-	// unowned.
+	// Aside says which shards are not meant to have an owner, and is nil if there are none.
+	// Such shards do not count as unowned.
 	Aside func(shard string) seam.Aside
-	// Writer and the others are kept with the rule.
+	// Writer, Author and Reason are kept with the rule.
 	Writer, Author, Reason string
 }
 
@@ -72,10 +73,10 @@ type Answer struct {
 	May    bool   `json:"may"`
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
-	// Until is when the place of Node ends. It is left out if Node has none.
+	// Until is when the place of Node ends. If Node has none, it is left out.
 	Until time.Time `json:"until,omitzero"`
-	// Budget is the number of nodes that may be away: the smallest one among this question and
-	// those of the nodes that hold places.
+	// Budget is the number of nodes that may be away. It is the smallest budget of this
+	// question and of the nodes that hold places.
 	Budget int `json:"budget"`
 	// Away lists up to 100 other nodes that are away or may be. AwayTotal counts all of them.
 	Away      []Gone `json:"away"`
@@ -93,7 +94,8 @@ type Gone struct {
 	away  int       // the budget of its place
 }
 
-// Retry returns how long to wait before asking again: until the first place ends, 1 s to 30 s.
+// Retry returns how long to wait before asking again. This is the time until the first place
+// ends, limited to 1 s to 30 s.
 func (a *Answer) Retry(now time.Time) time.Duration {
 	wait := 10 * time.Second
 	for _, g := range a.Away {
@@ -105,8 +107,8 @@ func (a *Answer) Retry(now time.Time) time.Duration {
 }
 
 // Ask answers a Question. If the node may stop, it has a place when Ask returns. An error means
-// that there is no answer; it matches ErrNoNode if no member of the node lives. If the outcome of a
-// write is unknown, asking again finds the place.
+// that there is no answer. If no member of the node lives, it matches ErrNoNode. If the outcome
+// of a write is unknown, asking again finds the place.
 func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -199,8 +201,8 @@ func decode(i *core.Item) (*control.Rule, error) {
 	return r, nil
 }
 
-// Back reports whether a rule is a Stop of a node that is back: a session of the node lives that it
-// did not have when the rule was written.
+// Back reports whether a rule is a Stop of a node that is back. Such a node has a living
+// session that it did not have when the rule was written.
 func Back(r *control.Rule, members []core.Member) bool {
 	return r.Kind == control.Stop && slices.ContainsFunc(members, func(m core.Member) bool {
 		return m.Node == r.Node && !slices.Contains(r.Sessions, m.Session)
@@ -268,8 +270,8 @@ func (p *picture) sessions(node string) []core.SessionID {
 	return all
 }
 
-// nodes returns the nodes with a living member, each with why none of its members can serve shards.
-// The reason is empty if one can.
+// nodes returns the nodes with a living member, each with the reason why none of its members
+// can serve shards. If one can, the reason is empty.
 func (p *picture) nodes(silent []core.SessionID) map[string]string {
 	all := map[string]string{}
 	for i := range p.view.Members {
@@ -343,7 +345,7 @@ func (p *picture) judge(q *Question, now time.Time) (a *Answer, own *control.Rul
 	return a, own, nil
 }
 
-// decide decides yes or no. A node keeps its place unless it now asks with a smaller number.
+// decide decides yes or no. A node keeps its place unless it now asks with a smaller budget.
 func (a *Answer) decide(q *Question, own *control.Rule) {
 	switch {
 	case own != nil && own.Away <= q.Away:

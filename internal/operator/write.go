@@ -42,20 +42,22 @@ type Change struct {
 // it, and takes a lease. A Writer is safe for concurrent use.
 type Writer struct {
 	Backend core.Backend
-	// Options of the members; nil works. Node, Hooks and options that pass a shard on are ignored.
+	// Options are those of the members, and may be nil. Node, Hooks and options that pass a
+	// shard on are ignored.
 	Options *core.Options
-	// Timeout limits each call to the store. With two TTLs more it limits the wait for the lease.
+	// Timeout limits each call to the store. With two TTLs added, it limits the wait for the
+	// lease.
 	Timeout time.Duration
-	// Denied, if set, reports whether a store refused a call because a right is missing. The Writer
-	// ends at the first such error; an Elector would try again.
+	// Denied, if set, reports whether a store refused a call because a right is missing. The
+	// Writer ends at the first such error, whereas an Elector would try again.
 	Denied func(error) bool
-	// Late, if set, gets the error of a write that succeeded, and the time for which the lease may
-	// remain.
+	// Late, if set, is called with the error of a write that succeeded, and the time for which
+	// the lease may remain.
 	Late func(ttl time.Duration, err error)
 }
 
-// A Decision is what to write in one commit: the operations, and an entry of the log for each
-// change.
+// A Decision is what to write in one commit. It consists of the operations, and a log entry for
+// each change.
 type Decision struct {
 	Ops     []core.Op
 	Changes []Change
@@ -64,10 +66,10 @@ type Decision struct {
 // decider decides under a lease, from a view of the namespace that is at least as new as the lease.
 type decider = func(ctx context.Context, v *driver.View) (*Decision, error)
 
-// Write takes the lease of the rules' shard, reads the namespace and calls decide. It commits the
-// result with an entry of the log for each change, and removes old rules. If decide returns nil or
-// an error, Write writes nothing, and returns that error unchanged. Any other error states whether
-// the rule is written.
+// Write takes the lease of the rules' shard, reads the namespace and calls decide. It commits
+// the result with a log entry for each change, and removes old rules. If decide returns nil or
+// an error, Write writes nothing, and returns that error unchanged. Any other error states
+// whether the rule was written.
 func (w *Writer) Write(ctx context.Context, decide decider) error {
 	o, ttl, err := w.options()
 	if err != nil {
@@ -80,9 +82,9 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	defer done()
 	one := &writing{w: w, decide: decide, refused: make(chan error, 1), written: make(chan error, 1)}
 	o.Hooks.OnCall = func(c core.Call) { one.heard(c.Err, done) }
-	// The handler returns unasked. After that work ends, so that the lease is released. If the
-	// handler were asked to return, the lease would go to the only other member (C13), which may be
-	// a process without a handler for it.
+	// The handler returns without being asked. Then, work ends, so that the lease is released.
+	// If the handler were asked to return, the lease would go to the only other member (C13).
+	// That may be a process without a handler for it.
 	o.Hooks.OnSettled = func(core.Settled) { done() }
 	e, err := core.NewElector(w.Backend, o)
 	if err != nil {
@@ -210,8 +212,8 @@ type writing struct {
 	written chan error
 }
 
-// heard ends the work at the first call that is refused because a right is missing. Otherwise the
-// Elector would repeat it until the time is up.
+// heard ends the work at the first call that is refused because a right is missing. Otherwise,
+// the Elector would repeat it until the time is up.
 func (x *writing) heard(err error, end func()) {
 	if err == nil || x.w.Denied == nil || !x.w.Denied(err) {
 		return

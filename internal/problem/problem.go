@@ -48,9 +48,9 @@ func (d Document) Write(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(d) // a client that is gone needs no answer
 }
 
-// Read returns the Document of a response, or nil if the response is no problem document of one of
-// these types. It reads only the body of a problem document; the caller closes the body in any
-// case. The error may quote everything that was read.
+// Read returns the Document of a response, or nil if the response is not a problem document of
+// one of these types. It reads only the body of a problem document. The caller always closes
+// the body. The error may quote everything that was read.
 func Read(r *http.Response, types ...string) (*Document, error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != contentType {
 		return nil, nil

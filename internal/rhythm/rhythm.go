@@ -1,5 +1,5 @@
-// Package rhythm chooses which failures of a repeated call are logged: the first, those after 1, 5
-// and 15 minutes, one every 15 minutes after that, and the end.
+// Package rhythm chooses which failures of a repeated call to log. These are the first, those
+// after 1, 5 and 15 minutes, and then one every 15 minutes. The end is also logged.
 package rhythm
 
 import (
@@ -10,16 +10,16 @@ import (
 
 const (
 	every = 15 * time.Minute
-	// calm is how long after the end of a spell the next failure counts as a first one. So a call
-	// that alternately fails and works keeps the rhythm.
+	// calm is how long after the end of a spell the next failure counts as a first one. So a
+	// call that alternates between failing and working keeps the rhythm.
 	calm = 5 * time.Minute
 	// silent is how long after its last failure a spell without an end is forgotten.
 	silent  = 2 * every
 	maxKeys = 16 // default number of spells
 )
 
-// Rhythm keeps a spell of failures for each key. A key is the kind of a call, never a name from an
-// endless set. The zero value is ready. Methods may be called concurrently.
+// Rhythm keeps a spell of failures for each key. A key is the kind of a call, never a name from
+// an unbounded set. The zero value is ready for use. Methods may be called concurrently.
 type Rhythm struct {
 	// After is how long a call must fail before its first line.
 	After time.Duration
@@ -99,7 +99,7 @@ func (r *Rhythm) spell(key string, now time.Time) *spell {
 	return s
 }
 
-// next returns the time of the line after now, where the first one was logged at said.
+// next returns the time of the line after now, if the first one was logged at said.
 func next(said, now time.Time) time.Time {
 	for _, d := range []time.Duration{time.Minute, 5 * time.Minute, every} {
 		if at := said.Add(d); at.After(now) {

@@ -9,19 +9,19 @@
 //
 // # Heartbeats find the server that is silent
 //
-// Core sends another heartbeat while one has no answer. [Routes.Beat] takes it to a server that
+// Core sends another heartbeat while one has no answer. [Routes.Beat] sends it to a server that
 // owes no answer. The first server was asked earlier. If it is still silent when the second one
 // answers, and has had several times as long, it is suspect. Another server becomes the current
-// one. The calls under way on the silent server end with [ErrSilent], and do not wait for their own
-// time-outs. If a store stalls as a whole, no server becomes suspect, because its servers answer at
-// about the same time.
+// one. Calls in progress on the silent server end with [ErrSilent], and do not wait for their
+// own time-outs. If a store stalls as a whole, no server becomes suspect, because its servers
+// answer at about the same time.
 //
-// If a server refuses a call, or the call ends by its deadline, another server also becomes the
-// current one. Then only watches end, because heartbeats that go elsewhere no longer check their
-// server.
+// If a server refuses a call, or the call reaches its deadline, another server also becomes the
+// current one. Then only watches end, because heartbeats that go elsewhere no longer check
+// their server.
 //
 // # What it does not do
 //
-// It starts no timer and no goroutine, and repeats no call: the caller gets the error, and its next
-// call goes to another server.
+// The package starts no timer and no goroutine, and repeats no call. The caller gets the error,
+// and its next call goes to another server.
 package route

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrSilent is the cause that ends a call's context if its server does not answer heartbeats while
-// another one does.
+// ErrSilent is the cause that ends a call's context if its server does not answer heartbeats
+// while another does.
 var ErrSilent = errors.New("tenure: the server does not answer heartbeats, and another one does")
 
 // ErrMoved is the cause that ends a watch when another server becomes the current one.
@@ -17,7 +17,7 @@ var ErrMoved = errors.New("tenure: another server of the store is used from now 
 
 // patience is how many times longer than the round trip of an answered heartbeat another server
 // must have been silent to be suspect. A smaller factor would judge by the order of two answers
-// that come late together, such as after an election.
+// that are both late, for example after an election.
 const patience = 4
 
 // least is the shortest silence of a suspect server. A round trip takes one millisecond, and a
@@ -68,8 +68,8 @@ func New(life context.Context, n, first int) *Routes {
 // Trip is a call under way to one server. Done ends it, and must be called once.
 type Trip struct {
 	Server int
-	// Context ends with the caller's, with the life of the routes, and when the server turns out to
-	// be silent. In the last case the cause is ErrSilent.
+	// Context ends with the caller's, with the life of the routes, and when the server turns
+	// out to be silent. In the last case, the cause is ErrSilent.
 	Context context.Context
 	// Stale is set for a heartbeat beside an unanswered one if the connection for it was unused for
 	// a long time. The cause of the silence may have broken that connection too, so a new one is
@@ -92,8 +92,8 @@ const (
 	watch
 )
 
-// Beat chooses a server for a heartbeat: the current one if it owes no answer to another heartbeat,
-// otherwise one that owes the fewest.
+// Beat chooses a server for a heartbeat. It is the current one if that owes no answer to
+// another heartbeat, otherwise one that owes the fewest.
 func (r *Routes) Beat(ctx context.Context) *Trip { return r.begin(ctx, beat) }
 
 // Call returns a trip to the current server.
@@ -129,9 +129,9 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 	return t
 }
 
-// best returns the server that owes the fewest answers to heartbeats. Among several it prefers a
-// server whose latest call did not fail, and then the one that answered last. It returns server not
-// only if there is no other.
+// best returns the server that owes the fewest answers to heartbeats. Among several, it prefers
+// a server whose latest call did not fail, and then the one that answered last. It returns the
+// server given as not only if there is no other.
 func (r *Routes) best(not int) int {
 	best := -1
 	for n := range r.servers {
@@ -185,7 +185,7 @@ func (t *Trip) Done(o Outcome) {
 		if t.Server == r.current {
 			r.move(r.best(t.Server))
 		}
-	default: // Ended: it says nothing about the server
+	default: // Ended: the call says nothing about the server
 	}
 }
 
@@ -221,7 +221,7 @@ func (r *Routes) suspect(answered *Trip) {
 	}
 }
 
-// move makes a server the current one, and ends the watches on the former one.
+// move makes a server the current one, and ends the watches on the previous one.
 func (r *Routes) move(to int) {
 	if to == r.current {
 		return

@@ -109,7 +109,7 @@ func readBody(from io.Reader, read func(*json.Decoder) error) error {
 	return refuse(http.StatusBadRequest, codeInvalid, "the body is not as GET /v1/openapi.json describes it: %s", cut(err.Error(), 200))
 }
 
-// ignoredBody is the longest body of a request that needs none.
+// ignoredBody is the longest body accepted with a request that needs none.
 const ignoredBody = 4 << 10
 
 // bodiless reads and drops the body of a request that needs none, and then serves the request.
@@ -181,8 +181,8 @@ func delim(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// A utf8Reader fails at bytes that are not UTF-8, and at the escape of half a character, such as
-// \ud800. The decoder would replace both by another character.
+// A utf8Reader fails at bytes that are not UTF-8, and at the escape of half a character, such
+// as \ud800. The decoder would replace both with another character.
 type utf8Reader struct {
 	from  io.Reader
 	begun [utf8.UTFMax]byte // of a character

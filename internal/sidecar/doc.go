@@ -1,6 +1,6 @@
-// Package sidecar serves leases to programs in other languages by an HTTP API with JSON and
-// server-sent events, on loopback or a Unix socket. The command "tenure serve" runs it.
-// docs/sidecar.md is for its users, and openapi.json describes every route.
+// Package sidecar serves leases to programs in other languages through an HTTP API with JSON
+// and server-sent events, on loopback or a Unix socket. The command "tenure serve" runs it. See
+// docs/sidecar.md for its use, and openapi.json for every route.
 //
 // # A lease and its client
 //
@@ -14,23 +14,26 @@
 //	client stopped, cut off  no later than the client's TTL after its last request
 //	sidecar killed, stopped  its session is evicted after the TTL, as any member's is
 //
-// In the first two cases the lease is then given back in one write. The fence refuses the client's
-// late writes.
+// In the first two cases, the lease is then given back in one write. The fence refuses the
+// client's late writes.
 //
 // # Effects
 //
-// The lease's ledger (package effect) calls a function that waits for the client. The route begin
-// answers when the function runs, and end lets it return. If the client does not end it in time, or
-// the lease ends first, the function returns without an outcome, and the effect is in doubt.
+// The lease's ledger (package effect) calls a function that waits for the client. The route
+// begin answers when the function runs, and end lets it return. If the client does not end it
+// in time, or the lease ends first, the function returns without an outcome. The effect is then
+// in doubt.
 //
 // # Locks
 //
-// A lock (package lock) is also a lease with a stream, which ends when the lock is lost. The answer
-// comes when the client has the lock, so a waiting client shows that it is alive by its connection.
+// A lock (package lock) is also a lease with a stream, which ends when the lock is lost. The
+// answer comes when the client has the lock, so the connection of a waiting client shows that
+// the client is alive.
 //
 // # What it does not do
 //
-// It has one Elector, so one client at a time contends for a shard through it; a standby has its
-// own sidecar. Any number of clients may wait for a lock. It serves no program outside the machine,
-// and knows no users: every client may contend for every shard and lock.
+// A sidecar has one Elector, so only one client at a time contends for a shard through it. A
+// standby needs its own sidecar. Any number of clients may wait for a lock. It serves no
+// program outside the machine. It does not distinguish users, so every client may contend for
+// every shard and lock.
 package sidecar

@@ -14,22 +14,24 @@ import (
 // Limits of connections that have not shown the token.
 const (
 	maxStrangers = 512
-	// strangerTime is how long a connection may take to show the token while others wait for its
-	// place. If none waits, it has headerTime, and a second to take the refusal.
+	// strangerTime is how long a connection may take to show the token while others wait for
+	// its place. If none waits, the connection has headerTime, and a second to take the
+	// refusal.
 	strangerTime = 500 * time.Millisecond
 	pauseTime    = 10 * time.Millisecond // while no stranger may be closed
 	longestStay  = headerTime + time.Second
 	refusalsTime = time.Minute // between two log lines about peers of other users
 )
 
-// A door is a listener that keeps connections without authority apart, so that they take no place
-// of the others. On a Unix socket it closes connections of other users when it accepts them. If
-// there are maxStrangers, it closes the oldest stranger that has had strangerTime and has sent
-// nothing unread. It also closes connections with authority beyond the places for them.
+// A door is a listener that keeps connections without authority apart, so that they take no
+// place of the others. On a Unix socket, it closes connections of other users when it accepts
+// them. If there are maxStrangers, it closes the oldest stranger that has had strangerTime and
+// has sent nothing unread. It also closes connections with authority beyond the places for
+// them.
 type door struct {
 	net.Listener
 	log    *slog.Logger
-	token  bool          // clients send one
+	token  bool          // clients send a token
 	places chan struct{} // of clients with authority
 	left   chan struct{} // gets an element when a stranger leaves
 
@@ -80,7 +82,7 @@ func (d *door) refused(err error) {
 	}
 }
 
-// enter adds a stranger, and may close another one for it.
+// enter adds a stranger, and may close another stranger to make room.
 func (d *door) enter(c *caller) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +112,9 @@ func (d *door) enter(c *caller) {
 	})
 }
 
-// idle returns the oldest stranger that may be closed, or nil. On a busy machine a stranger that
-// sent its request in time may be old, but its request is not yet read. The caller holds d.mu.
+// idle returns the oldest stranger that may be closed, or nil. On a busy machine, a stranger
+// that sent its request in time may be old, but its request is not yet read. The caller holds
+// d.mu.
 func (d *door) idle() *caller {
 	for e := d.strangers.Front(); e != nil; e = e.Next() {
 		c := e.Value.(*caller)

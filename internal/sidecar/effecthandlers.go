@@ -61,7 +61,7 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 		err = fmt.Errorf("the state %.40q is not one of those that the request may have", b.State)
 	}
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
-	// While the store hangs, an attempt outlasts its request: it must not keep a large body.
+	// While the store hangs, an attempt outlasts its request, so it must not keep a large body.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
 	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), maxReason)])
 	return d, err
@@ -127,7 +127,8 @@ func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func
 	answer(w, http.StatusOK, reply)
 }
 
-// noEffectsProblem is for locks: records of effects outlast their lease, and a lock leaves nothing.
+// noEffectsProblem is for locks, because records of effects outlast their lease, and a lock
+// leaves nothing.
 func noEffectsProblem() *problem {
 	return refuse(http.StatusConflict, codeNoEffects, "a lock keeps no records of effects: contend for a shard")
 }

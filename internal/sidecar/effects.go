@@ -58,8 +58,8 @@ func (r *effectReply) setOpen(e *effect.Effect) {
 	}
 }
 
-// effects are the effects of one lease. Their function runs in the client; the part here waits
-// until the client ends it. All methods are safe for concurrent use.
+// effects are the effects of one lease. Their function runs in the client, and the part here
+// waits until the client ends it. All methods are safe for concurrent use.
 type effects struct {
 	s     *Server
 	lease *core.Lease
@@ -140,8 +140,9 @@ func (x *effects) rules() []control.Rule {
 	return all
 }
 
-// resolve returns what is known of an effect after an attempt that was not done. It knows nothing
-// of effects that a former leader left open. The ledger calls it on the attempt's goroutine.
+// resolve returns what is known of an effect after an attempt that was not done. It knows
+// nothing of effects that a previous leader left open. The ledger calls it on the attempt's
+// goroutine.
 func (x *effects) resolve(_ context.Context, e effect.Effect) (effect.Decision, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -155,8 +156,8 @@ func (x *effects) reply(key string) effectReply {
 	return effectReply{Key: key, ID: effect.ID(x.lease.Namespace()+"/"+x.lease.Shard(), key)}
 }
 
-// begin starts an attempt of an effect by this client. If the effect needs no attempt, or another
-// one is under way, the reply says so.
+// begin starts an attempt of an effect by this client. If the effect needs no attempt, or
+// another attempt is under way, the reply says so.
 func (x *effects) begin(ctx context.Context, key string, rule *control.Rule) (effectReply, error) {
 	if err := effect.CheckKey(key); err != nil {
 		return effectReply{}, err
@@ -283,7 +284,7 @@ func unwritten(key string, cause error) *problem {
 		"effect %q: its end may not be written: begin it again, or list the effects: %v", key, cause), nil)
 }
 
-// unsure marks a problem as possibly written, unless the cause excludes it.
+// unsure marks a problem as possibly written, unless the cause rules that out.
 func unsure(p *problem, cause error) *problem {
 	if !core.NotApplied(cause) {
 		p.Applied = "unknown"

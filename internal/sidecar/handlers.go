@@ -488,8 +488,8 @@ func lasting(err error) bool {
 	return errors.Is(err, core.ErrTrimmed) || core.NotApplied(err) && !errors.Is(err, core.ErrRetry)
 }
 
-// wait returns when the log may have new entries. It also returns after a while, because a hint may
-// be lost.
+// wait returns when the log may have new entries. It also returns after some time, because a
+// hint may be lost.
 func (t *tailer) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()

@@ -16,10 +16,10 @@ import (
 
 const unixPrefix = "unix:"
 
-// Listen listens on an address: "unix:" and the path of a socket, or a loopback IP address with a
-// port. The socket is a file with mode 0600. It takes only connections of this process's user, and
-// needs Linux. For any other address Listen opens nothing and returns an error that matches
-// core.ErrInvalid. The caller closes the listener, which removes the socket.
+// Listen listens on an address, which is "unix:" and the path of a socket, or a loopback IP
+// address with a port. The socket is a file with mode 0600. It accepts only connections of this
+// process's user, and needs Linux. For any other address, Listen opens nothing and returns an
+// error that matches core.ErrInvalid. The caller closes the listener, which removes the socket.
 func Listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {
@@ -48,9 +48,9 @@ func invalid(format string, args ...any) error {
 // Limits of a token: enough for a random one, and no more than a header takes.
 const minToken, maxToken = 32, 4096
 
-// ReadToken reads the token that clients send. The file must be a regular file of this process's
-// user that only this user may read or write. It must have 32 to 4096 printable characters without
-// blanks; a final new line is ignored.
+// ReadToken reads the token that clients send. The file must be a regular file of this
+// process's user that only this user may read or write. It must have 32 to 4096 printable
+// characters without blanks. A final new line is ignored.
 func ReadToken(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {

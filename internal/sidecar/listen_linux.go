@@ -21,8 +21,8 @@ type lockedListener struct {
 
 func (l *lockedListener) Close() error { return errors.Join(l.UnixListener.Close(), unlock(l.lock)) }
 
-// unlock releases the lock immediately. Closing the file alone would not: a process that is being
-// started has a copy of every descriptor until its program is loaded.
+// unlock releases the lock immediately. Closing the file alone would not, because a process
+// that is being started has a copy of every descriptor until its program is loaded.
 func unlock(lock *os.File) error {
 	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
 }
@@ -44,8 +44,8 @@ func listenUnix(path string) (net.Listener, error) {
 	return &lockedListener{ln, lock}, nil
 }
 
-// checkDir refuses a directory that another user may write: that user could replace the socket and
-// make clients believe in false leases. It makes the directory if it is missing.
+// checkDir refuses a directory that another user may write, because that user could replace the
+// socket and make clients believe in false leases. If the directory is missing, it makes it.
 func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Codes of errors. Clients decide by the code; people read the message.
+// Codes of errors. Clients act on the code, and people read the message.
 const (
 	codeInvalid   = "invalid"       // bad input
 	codeNoToken   = "unauthorized"  // the token is missing or wrong

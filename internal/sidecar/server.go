@@ -19,17 +19,17 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// Options of a Server. For a Unix socket nil works.
+// Options configure a Server. For a Unix socket, nil is valid.
 type Options struct {
-	// Elector are the options of the member. Its TTL is the longest that a client may ask for.
-	// Default: the defaults of core.Options.
+	// Elector holds the options of the member. Its TTL is the longest that a client may ask
+	// for. Default: the defaults of core.Options.
 	Elector *core.Options
 	// Token is the bearer token of clients. Only on a Unix socket may it be empty, because the
 	// socket's file and peers are checked.
 	Token string
 	// MaxLeases limits the clients that contend concurrently. Default 256, at most 10,000.
 	MaxLeases int
-	// MaxTails limits the streams of logs. Each of them has a call to the store outstanding.
+	// MaxTails limits the streams of logs. Each stream has one call to the store outstanding.
 	// Default 16, at most 1000.
 	MaxTails int
 	// MaxRequests limits the other requests that are served concurrently, and with them the memory
@@ -47,7 +47,7 @@ const (
 	spareConns = 64               // besides those of streams and requests
 )
 
-// Server serves leases of one Elector. All methods are safe for concurrent use.
+// Server serves the leases of one Elector. All methods are safe for concurrent use.
 type Server struct {
 	b        core.Backend
 	e        *core.Elector
@@ -131,7 +131,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 // they have four fifths of the drain budget. Finally it gives everything back, as
 // [core.Elector.Run] does, and returns its error. It closes ln. It may be called once.
 //
-// A listener of TCP needs a token; without one the error matches core.ErrInvalid.
+// A TCP listener needs a token. Without one, the error matches core.ErrInvalid.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if _, tcp := ln.Addr().(*net.TCPAddr); tcp && s.token == "" {
 		return errors.Join(invalid("on %v every user of the machine could lead: name a token file", ln.Addr()), ln.Close())
@@ -142,7 +142,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		// answers without a handler, and for parts of a body that it skips.
 		ReadTimeout: bodyTime,
 		ConnContext: withCaller, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		DisableGeneralOptionsHandler: true, // OPTIONS * needs authority, too
+		DisableGeneralOptionsHandler: true, // OPTIONS * also needs authority
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -252,8 +252,8 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// authorize refuses a request without authority. No other code sees the request before. On a Unix
-// socket the door has already checked the peer's user.
+// authorize refuses a request without authority. No other code sees the request before that. On
+// a Unix socket, the door has already checked the peer's user.
 func (s *Server) authorize(r *http.Request) error {
 	if s.token == "" {
 		return nil

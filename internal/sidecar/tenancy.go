@@ -30,7 +30,7 @@ type tenancy struct {
 	s     *Server
 	id    string
 	shard string
-	ttl   time.Duration // a client that is silent for so long counts as gone
+	ttl   time.Duration // a client that is silent for this long counts as gone
 	lock  bool          // the shard is a lock: there is one lease, and no effects
 
 	changed chan struct{} // gets an element when the state changes
@@ -68,7 +68,7 @@ type leaseState struct {
 	Cause     string      `json:"cause,omitempty"`
 }
 
-// A headState is the extent of a log.
+// A headState describes the extent of a log.
 type headState struct {
 	Seq    core.Seq `json:"seq"`
 	Oldest core.Seq `json:"oldest"`
@@ -105,8 +105,8 @@ func (c *tenancy) news() {
 	}
 }
 
-// alive notes a request of the client. It returns false if the client was silent for its TTL
-// before, or the tenancy is over.
+// alive notes a request of the client. It returns false if the client had been silent for its
+// TTL, or the tenancy is over.
 func (c *tenancy) alive() bool {
 	now := time.Now()
 	c.mu.Lock()
@@ -134,8 +134,8 @@ func (c *tenancy) endSilent() {
 	c.end(fmt.Sprintf("the client made no request for %v: call beat more often", c.ttl))
 }
 
-// end takes the lease from the client: no later request can use it. The stream, which owns the
-// tenancy, then gives the shard back.
+// end takes the lease from the client, so that no later request can use it. The stream, which
+// owns the tenancy, then gives the shard back.
 func (c *tenancy) end(cause string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,7 @@ func overProblem(cause string) *problem {
 	return refuse(http.StatusGone, codeOver, "the lease is over: %s: contend again", cause)
 }
 
-// lead is the handler of the shard: it holds each lease for the client.
+// lead is the handler of the shard. It holds each lease for the client.
 func (c *tenancy) lead(ctx context.Context, l *core.Lease) error {
 	x := newEffects(c.s, l)
 	c.grant(l, x)
@@ -293,7 +293,7 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 			c.endSilent()
 			return
 		}
-		// A stopped client takes nothing: the write must not outlast its TTL.
+		// A stopped client reads nothing, so the write must not outlast its TTL.
 		if err := out.event("lease", c.state(), left); err != nil {
 			c.end("the stream has ended: " + err.Error())
 			return

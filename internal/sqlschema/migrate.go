@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Migrations are the versions of a schema: the n-th file of Files, in the order of their names,
+// Migrations are the versions of a schema. The n-th file of Files, in the order of their names,
 // makes version n. The table "<prefix>schema" holds the version.
 type Migrations struct {
 	Files  fs.FS
@@ -22,8 +22,8 @@ type Execer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
 }
 
-// Migrate brings a schema from version from, 0 for none, to the newest. It must run in a
-// transaction if the database has transactions for schemas.
+// Migrate brings a schema from version from to the newest. A from of 0 means no schema. It must
+// run in a transaction if the database has transactions for schemas.
 func (m Migrations) Migrate(ctx context.Context, on Execer, from int) error {
 	names, err := fs.Glob(m.Files, "*.sql")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sqlschema is the common part of the SQL dialects' schemas: the prefix of their names, the
-// widths of their columns, and their versions.
+// Package sqlschema is the common part of the SQL dialects' schemas. It handles the prefix of
+// their names, the widths of their columns, and their versions.
 package sqlschema
 
 import (
@@ -15,8 +15,8 @@ var (
 	prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
 )
 
-// CheckPrefix validates the prefix of the tables' names: lower-case letters,
-// digits and "_", at most 32 bytes.
+// CheckPrefix validates the prefix of the tables' names. It may have lower-case letters, digits
+// and "_", at most 32 bytes.
 func CheckPrefix(prefix string) error {
 	if !prefixes.MatchString(prefix) {
 		return fmt.Errorf("tenure: %w: table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, "+

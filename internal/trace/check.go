@@ -21,10 +21,10 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// DefaultClockError is the default for how far apart the members' wall clocks may be.
+// DefaultClockError is the default limit of how far apart the members' wall clocks may be.
 const DefaultClockError = 50 * time.Millisecond
 
-// maxBreaches limits the breaches that a Report lists. The first ones are the useful ones.
+// maxBreaches limits the breaches that a Report lists. The first ones are the most useful.
 const maxBreaches = 100
 
 // A Source is a file to check.
@@ -38,8 +38,8 @@ type Source struct {
 // gone reports whether err means that the file was removed, which MayGo allows.
 func (s *Source) gone(err error) bool { return s.MayGo && errors.Is(err, fs.ErrNotExist) }
 
-// FilesIn returns the traces in a directory in the order of their names. Members may write there at
-// the same time.
+// FilesIn returns the traces in a directory, in the order of their names. Members may write
+// there at the same time.
 func FilesIn(dir string) ([]Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -104,12 +104,12 @@ type Report struct {
 	leases map[driver.ShardID][]*grant
 }
 
-// Check reads the traces of the members of one namespace. It compares each step with the machine of
-// this version, and the leases, tokens, evictions and commits of all members with each other.
-// clockError is how far the members' wall clocks may be apart.
+// Check reads the traces of the members of one namespace. It compares each step with the
+// machine of this version, and compares the leases, tokens, evictions and commits of all
+// members with each other. clockError is how far the members' wall clocks may be apart.
 //
 // Check returns an error if the files are of two namespaces, if no file can be read, or if ctx
-// ends. Breaches and other bad files are in the Report.
+// ends. The Report contains breaches and other bad files.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
 	c := newChecker(ctx, clockError)
 	runs, err := c.byRun(sources)
@@ -416,7 +416,7 @@ func (t *tracer) gap(format string, args ...any) {
 	t.endLeases()
 }
 
-// cut notes that some of what the sessions published is unknown.
+// cut notes that a part of what the sessions published is unknown.
 func (t *tracer) cut() {
 	for _, s := range t.own {
 		s.cut = true
@@ -561,8 +561,8 @@ func (t *tracer) replay(rec *Record) error {
 	return nil
 }
 
-// does returns the machine's effects for an input. If no member wrote the file, the input may be
-// one that no runner gives, and the machine may panic.
+// does returns the machine's effects for an input. If no member wrote the file, the input may
+// be one that no runner gives, so the machine may panic.
 func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -882,11 +882,11 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	}
 }
 
-// byMembers reports whether answers show that traced members caused one lease to follow another.
-// Otherwise another program may have done it. It may have preempted the lease by a claim for a
-// member, directly or through a third party, which the former holder learns later (C11). Or it
-// ended the former holder's session. If that session's heartbeats succeed afterwards, no program
-// ended it: the store granted a shard that a living session held.
+// byMembers reports whether answers show that traced members caused one lease to follow
+// another. Otherwise, another program may have done it. It may have preempted the lease by a
+// claim for a member, directly or through a third party, which the previous holder learns later
+// (C11). Or it ended the previous holder's session. If that session's heartbeats succeed
+// afterwards, no program ended it, and the store granted a shard that a living session held.
 func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 	claimed := c.claimed[shard]
 	if !claimed[g.fence.Token] {

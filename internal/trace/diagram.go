@@ -19,8 +19,9 @@ const (
 	rowHeight     = 22
 )
 
-// Diagram writes an SVG of the leases around the first breach, with a column for each node, time
-// downwards, and a bar for each lease of the breach's shard. Without a breach it writes nothing.
+// Diagram writes an SVG of the leases around the first breach. It has a column for each node,
+// time runs downwards, and each lease of the breach's shard is a bar. Without a breach, Diagram
+// writes nothing.
 func (r *Report) Diagram(to io.Writer) error {
 	if len(r.Breaches) == 0 {
 		return nil

@@ -32,12 +32,13 @@ const (
 	// leaves the file under this name, and readers ignore it.
 	newSuffix = ".new"
 
-	// period is how often records are written to the file, and the wall clock is noted.
+	// period is the time between two writes of records to the file, at which the wall clock is
+	// also noted.
 	period = time.Second
 	// maxWaiting limits the bytes, as weight counts them, that wait in memory for the disk. If a
 	// quarter of it is in use, the writer does not wait for the end of its period.
 	maxWaiting = 32 << 20
-	// retryAfter is how long nothing is written after the disk failed.
+	// retryAfter is how long the Log writes nothing after the disk failed.
 	retryAfter = time.Minute
 )
 
@@ -131,9 +132,10 @@ type Options struct {
 	Config   *fsm.Config // of the machine before its first step
 	// Clock returns an instant and the wall clock's time at it.
 	Clock func() (fsm.Instant, time.Time)
-	// Acks is called each second. It calls Acked with the acknowledged commits since the last call.
+	// Acks is called each second. It calls Acked with the commits acknowledged since the last
+	// call.
 	Acks func()
-	// Warn is called when writing fails. It is not called again until writing has succeeded.
+	// Warn is called if writing fails. It is not called again until writing has succeeded.
 	Warn func(error)
 }
 
@@ -147,7 +149,7 @@ func New(o Options) *Log {
 	return l
 }
 
-// Start makes the first file and begins to write. hostLock is the machine's, which is only known
+// Start makes the first file and starts writing. hostLock is the machine's, which is known only
 // after New.
 func (l *Log) Start(hostLock string) error {
 	var id [8]byte
@@ -325,7 +327,7 @@ func (l *Log) makeRoom() error {
 	})
 	room := l.o.MaxBytes - l.o.MaxBytes/8
 	for _, f := range all {
-		room -= max(f.Size(), l.o.MaxBytes/256) // small files too are limited in number
+		room -= max(f.Size(), l.o.MaxBytes/256) // small files are also limited in number
 		if room >= 0 {
 			continue
 		}

@@ -28,8 +28,8 @@ type Reader struct {
 	most   int    // number of lines to read; 0: all
 }
 
-// A checksum is a line of a file: the CRC-32 of all lines before it except checksums. gzip's own
-// checksum is at the end, which the file of a killed process lacks.
+// A checksum is a line of a file. It holds the CRC-32 of all lines before it except checksums.
+// gzip's own checksum is at the end, which the file of a killed process lacks.
 type checksum struct {
 	Sum uint32 `json:"sum"`
 }

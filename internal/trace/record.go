@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// Format is the number of the format that Log writes. A reader reads only its own number.
+// Format is the number of the format that Log writes. A reader reads only files with its own
+// number.
 const Format = 1
 
 // Header is the first line of each file.
@@ -23,7 +24,7 @@ type Header struct {
 	Wall      int64       `json:"wall"`  // nanoseconds since 1970, at the instant At
 	At        fsm.Instant `json:"at"`
 	Config    Config      `json:"config"`
-	Runner    bool        `json:"runner,omitempty"` // the trace has Calls and Leases, too
+	Runner    bool        `json:"runner,omitempty"` // the trace also has Calls and Leases
 }
 
 // Config is fsm.Config without NewSession.
@@ -47,8 +48,9 @@ type Config struct {
 	Failback     time.Duration `json:"failback,omitempty"`
 }
 
-// A Record is one line. It is a step of the machine, acknowledged commits, a call, an event of a
-// lease for the application, a time of the wall clock, a gap, or the end of the Run.
+// A Record is one line. It may be a step of the machine, acknowledged commits, a call, or an
+// event of a lease for the application. It may also be a time of the wall clock, a gap, or the
+// end of the Run.
 type Record struct {
 	At    fsm.Instant `json:"t"`
 	In    *Input      `json:"i,omitempty"`
@@ -72,7 +74,7 @@ type Acks struct {
 	Sent    fsm.Instant    `json:"at,omitempty"` // when the last commit was first sent
 }
 
-// Fault is an error: the sentinels that it matches, and its shortened text.
+// Fault describes an error by the sentinels that it matches, and its shortened text.
 type Fault struct {
 	Is    []string      `json:"is,omitempty"`
 	Owner *driver.Owner `json:"owner,omitempty"` // the owner that a HeldError or FencedError names
@@ -232,7 +234,7 @@ func faultOf(err error) *Fault {
 	return f
 }
 
-// fault is an error from a trace: it matches the same sentinels as the original.
+// fault is an error from a trace. It matches the same sentinels as the original.
 type fault struct {
 	text string
 	is   []error

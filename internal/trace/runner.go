@@ -72,7 +72,7 @@ func (e *Effect) hash() uint64 {
 	return hash(Effect{Member: e.Member, Claims: e.Claims, Transfers: e.Transfers, Fences: e.Fences, Suspects: e.Suspects, State: e.State})
 }
 
-// hash returns a hash of an answer without the texts of errors. For a view it hashes only the
+// hash returns a hash of an answer without the texts of errors. For a view, it hashes only the
 // counts.
 func (r *Input) hash() uint64 {
 	if v := r.View; v != nil {

@@ -24,7 +24,8 @@ type said struct {
 	update  driver.UpdateNo
 }
 
-// seen is the state that one member saw, to check that time does not go back for it (O1).
+// seen is the state that one member saw. It serves to check that time does not go back for that
+// member (O1).
 type seen struct {
 	tokens  map[driver.ShardID]driver.Token
 	beats   map[driver.SessionID]driver.Version
@@ -129,7 +130,7 @@ func (c *checker) compareShown() {
 
 // compareEnded looks for claims of a session that succeeded although they were sent after its
 // eviction (M1). It also looks for heartbeats that succeeded although they were sent after the
-// eviction was: either the heartbeat came first and changed the version, or it found no record
+// eviction was. Such a heartbeat either came first and changed the version, or found no record
 // (M2).
 func (c *checker) compareEnded(e *eviction) {
 	s := c.sessions[e.of]
@@ -169,8 +170,8 @@ type gift struct {
 	by    string
 }
 
-// compareBegins compares the heads with which leases began with the commits before (S3, S4, L1).
-// Commits and tokens are numbered, so this needs no clock.
+// compareBegins compares the heads with which leases began with the commits before them (S3,
+// S4, L1). Commits and tokens are numbered, so this needs no clock.
 func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	acks := c.acks[shard] // by number
 	byToken := slices.Clone(acks)

@@ -1,5 +1,5 @@
-// Package virtual lets tests replace what core asks of its surroundings. Package tenuretest
-// suspends the machine of one process with it, while the time of the bubble passes for the others.
+// Package virtual lets tests replace what core asks of its surroundings. With it, package
+// tenuretest suspends the machine of one process while the bubble's time passes for the others.
 // It also makes random values repeatable.
 package virtual
 
@@ -15,7 +15,7 @@ type Host interface {
 	Process() *Process
 }
 
-// Process has the clocks and the randomness of one process. It is safe for concurrent use.
+// Process provides the clocks and the randomness of one process. It is safe for concurrent use.
 type Process struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
@@ -24,10 +24,10 @@ type Process struct {
 	since  time.Time     // the begin of the present suspension, or zero
 }
 
-// NewProcess returns a process. Each process of a test must have another seed.
+// NewProcess returns a process. Each process of a test must have a different seed.
 func NewProcess(seed uint64) *Process { return &Process{rnd: rand.New(rand.NewPCG(seed, 0))} }
 
-// SessionID returns a new session's id. The ids of one process begin alike.
+// SessionID returns a new session's id. The ids of one process begin with the same bytes.
 func (p *Process) SessionID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +45,8 @@ func (p *Process) Int64N(n int64) int64 {
 	return p.rnd.Int64N(n)
 }
 
-// crawl is how much slower a suspended clock runs. If it stood still, a timer that is about to fire
-// would be set again forever.
+// crawl is how much slower a suspended clock runs. If the clock stood still, a timer that is
+// about to fire would be set again forever.
 const crawl = 1000
 
 // Suspend stops the monotonic clock of the process, except for a thousandth of the time.

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Kinds of a Note.
+// These are the kinds of a Note.
 const (
 	NoteRefused = "refused" // a write, because of its fence
 	NoteMember  = "member"  // another member joined, fell silent or left
@@ -32,8 +32,8 @@ type Note struct {
 // maxNotes is the number of notes that a Journal keeps.
 const maxNotes = 64
 
-// Journal keeps the newest 64 notes, and counts refused writes, for /view and the board. Its Hooks
-// feed it. The zero value works. It is safe for concurrent use.
+// Journal keeps the newest 64 notes and counts refused writes, for /view and the board. Its Hooks
+// feed it. The zero value is ready for use. A Journal is safe for concurrent use.
 type Journal struct {
 	mu      sync.Mutex
 	notes   []Note // oldest first
@@ -41,7 +41,7 @@ type Journal struct {
 	refused uint64
 }
 
-// Hooks returns hooks for core.Options. Join them with others by core.JoinHooks.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (j *Journal) Hooks() core.Hooks {
 	return core.Hooks{
 		OnRefused: j.Refused,
@@ -60,7 +60,7 @@ func (j *Journal) Hooks() core.Hooks {
 	}
 }
 
-// Refused counts a write that its fence refused, and notes it.
+// Refused counts and notes a write that its fence refused.
 func (j *Journal) Refused(e *core.FencedError) {
 	text := fmt.Sprintf("write under token %d refused", e.Fence.Token)
 	if e.Current.Token != 0 {
@@ -72,8 +72,8 @@ func (j *Journal) Refused(e *core.FencedError) {
 	j.add(Note{Kind: NoteRefused, Shard: string(e.Fence.Shard), Text: text})
 }
 
-// Ranged notes the ranges that a plan began and ended: it is for sharding.Options.OnRange. Equal
-// events become one note.
+// Ranged notes the changes of ranges that a plan began and ended. It is for
+// sharding.Options.OnRange. Equal events become one note.
 func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	same := map[string][]sharding.RangeEvent{}
 	for _, e := range events {
@@ -98,7 +98,7 @@ func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	}
 }
 
-// Add adds a note. If the note has no time, Add sets it to now.
+// Add adds a note. If the note has no time, Add sets the current time.
 func (j *Journal) Add(n Note) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -27,8 +27,8 @@ const (
 	maxAsking    = 16               // concurrent requests
 )
 
-// stops answers /may-stop. One request at a time asks the store. Requests that came before it asked
-// get the same answer. It is safe for concurrent use.
+// stops answers requests for /may-stop. One request at a time asks the store. Requests that
+// arrived before it asked get the same answer. It is safe for concurrent use.
 type stops struct {
 	source  Source
 	backend core.Backend
@@ -126,9 +126,9 @@ func local(r *http.Request) bool {
 	return unix
 }
 
-// answer asks the store. For stopFresh after a question it repeats a no. It never repeats a yes
-// that is older than the request, because the place may have ended since. The end of the request
-// does not end the question, because other requests wait for the answer.
+// answer asks the store. For stopFresh after a question, it repeats a no. It never repeats a yes
+// from before the request, because the place may have ended since. The end of the request does
+// not end the question, because other requests wait for the answer.
 func (s *stops) answer(ctx context.Context) stopReply {
 	came := s.asked.Load()
 	select {

@@ -22,34 +22,34 @@
 //
 // The handler answers everything except /may-stop without I/O, from Elector.View and Options, as
 // JSON. The answer is a snapshot: a process that was stopped may answer 200 once more after it was
-// superseded. A load balancer may rely on it. A write may not, because only the lease in the store
-// decides.
+// superseded. A load balancer may rely on the answer. A write may not, because only the lease in
+// the store decides.
 //
 // An answer has at most 2 MiB. If the namespace holds more, lists end early and say so.
 //
 // The board is for people. It shows members with their heartbeats, every shard in its owner's
-// colour, moves with their reasons, refused writes and lag. With Options.Sharding it shows the
-// ranges of the keyspace and loads, and with Options.Effects the number of effects that wait. It
-// loads nothing from another host, and its Content-Security-Policy forbids that. Its address must
-// end in a slash, as in the example. It shows the first 20,000 shards.
+// colour, moves with their reasons, refused writes and lag. With Options.Sharding, it also shows
+// loads and the ranges of the keyspace. With Options.Effects, it shows the number of effects that
+// wait. It loads nothing from another host, which its Content-Security-Policy forbids. Its
+// address must end in a slash, as in the example. It shows the first 20,000 shards.
 //
-// A stream of /events sends changes at most five times a second. It ends with its server, with a
-// client that takes nothing for 10 s, and after 15 min, when the page opens another one. If there
-// are more streams than Options.MaxStreams, the newest is refused, or an address that has most of
-// them loses its oldest to another address.
+// A stream of /events sends changes at most five times a second. It ends when its server ends,
+// when the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
+// there are more streams than Options.MaxStreams, the newest is refused. However, if its address
+// has fewer streams than another, the address with the most streams loses its oldest one instead.
 //
 // /may-stop is for preStop hooks and controllers that update members one by one. It asks the store
-// as "tenure may-stop" does, but only for the node of this member, and so writes to the store.
-// Asking again keeps the place. It takes only GET, no parameters, and no browser's request. It
-// answers requests over a Unix socket, or, with Options.StopToken, requests with that token. It
-// asks the store at most once a second, and writes at most twice in Options.StopFor. Between two
-// questions it repeats a no; for a yes it asks again.
+// as "tenure may-stop" does, but only for the node of this member. This includes writes to the
+// store. Asking again keeps the place. It accepts only GET without parameters, and no request of a
+// browser. It answers requests over a Unix socket or, with Options.StopToken, requests with that
+// token. It asks the store at most once a second, and writes at most twice in Options.StopFor.
+// Between two questions, it repeats a no. Before it says yes, it asks again.
 //
 // The other paths take only GET and HEAD and change nothing. They show names, metadata and
 // addresses of members, so serve them on loopback, or where only operators reach them. Over
-// loopback the handler refuses a Host that is neither localhost, a loopback address nor one of
-// Options.Hosts. Otherwise the page of another site could read it through a DNS name that points to
-// loopback. /healthz, /livez and /readyz take any Host.
+// loopback, the handler refuses a Host that is neither localhost, a loopback address nor one of
+// Options.Hosts. Otherwise, another site's page could read the answers through a DNS name that
+// points to loopback. /healthz, /livez and /readyz take any Host.
 package tenurehttp
 
 import (
@@ -72,48 +72,49 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Source is what a Handler shows: a *core.Elector. If it has the methods TrustRemaining and
-// Heartbeats of an Elector, the Handler shows their results, too.
+// Source is what a Handler shows, usually a *core.Elector. If it has the methods TrustRemaining
+// and Heartbeats of an Elector, the Handler shows their results, too.
 type Source interface {
 	// View returns the newest snapshot: see core.Elector.View.
 	View() *core.View
 }
 
-// Options of a Handler. Nil works.
+// Options are the options of a Handler. Nil means the defaults.
 type Options struct {
 	// MaxShards limits the shards, and the leases, in one answer of /view. Default and maximum:
 	// 1000. Ask for the other shards with ?after=NAME.
 	MaxShards int
-	// NeedsStore makes /readyz answer 503 also while the session is not trusted, which includes
-	// every outage of the store. By default such a member stays ready, because no other member
+	// NeedsStore makes /readyz answer 503 while the session is not trusted, too. This includes
+	// every outage of the store. By default, such a member stays ready, because no other member
 	// could do better, and the answer has the reason.
 	NeedsStore bool
-	// Journal has refused writes and the events of members. Nil: they are not shown.
+	// Journal records refused writes and the events of members. If it is nil, they are not
+	// shown.
 	Journal *Journal
-	// Lag returns how far a follower is behind, such as follower.Tailer.Lag: the number of entries
-	// known and not applied, and for how long the oldest of them has been known. It must not wait.
-	// Nil: not shown.
+	// Lag returns how far a follower is behind, as follower.Tailer.Lag does. It returns the number
+	// of entries known and not applied, and how long the oldest of them has been known. It must
+	// not wait. If it is nil, no lag is shown.
 	Lag func() (entries int64, oldest time.Duration)
 	// Sharding, if set, lets the board and /view show the ranges of a keyspace, and the load of
-	// shards and members. Use Manager.Picture of the Manager on this Elector; its comment states
-	// the calls to the store. The Handler calls it at most once a second, and only while a board is
+	// shards and members. Use Manager.Picture of the Manager on this Elector. Its comment describes
+	// its calls to the store. The Handler calls it at most once a second, and only while a board is
 	// open or /view is asked for. It must not wait.
 	Sharding func() sharding.Picture
 	// Effects, if set, lets the board and /view show how many effects of this process wait, and for
-	// what. Use Counts of the effect.Stats of the ledgers. The Handler calls it at most once a
+	// what. Use the method Counts of the ledgers' effect.Stats. The Handler calls it at most once a
 	// second, and only while a board is open or /view is asked for. No key of an effect is shown.
 	Effects func() effect.Counts
-	// Places, if set, lets the board also draw these shards on a map. The Handler does not modify
+	// Places, if set, lets the board draw these shards on a map, too. The Handler does not modify
 	// it.
 	Places map[string]Place
-	// MaxStreams limits the boards that follow concurrently. Default and maximum: 16.
+	// MaxStreams limits the number of boards that follow concurrently. Default and maximum: 16.
 	MaxStreams int
-	// Hosts are further names, without ports, that requests over loopback may have as their Host,
-	// such as the name of a proxy on this machine. Default none.
+	// Hosts are further names, without ports, that a request over loopback may have as its Host.
+	// An example is the name of a proxy on this machine. Default: none.
 	Hosts []string
 
-	// Stops is the backend of the Elector. /may-stop reads it, and reserves places there. Nil:
-	// there is no /may-stop.
+	// Stops is the backend of the Elector. The path /may-stop reads it, and reserves places in
+	// it. If Stops is nil, there is no /may-stop.
 	Stops core.Backend
 	// StopAway is the number of nodes that may be away at a time, including the node that is about
 	// to stop. Default 1. The smallest number among this request and the reserved places counts.
@@ -122,8 +123,8 @@ type Options struct {
 	// unknown.
 	StopMembers int
 	// StopFor is how long a place lasts, if no other session of the node joins before. Default 10
-	// min, 1 s to 24 h. If each process has a new label, as in a Deployment, joining ends no place.
-	// Set StopFor to the time that a replacement takes.
+	// min, 1 s to 24 h. If each process has a new label, as in a Deployment, joining does not end a
+	// place. Set StopFor to the time that a replacement takes.
 	StopFor time.Duration
 	// StopToken is the bearer token that /may-stop requires. Default: none; /may-stop then answers
 	// only requests over a Unix socket that no proxy passed on.
@@ -195,7 +196,8 @@ type memberJSON struct {
 	Ineligible string `json:"ineligible,omitempty"`
 	// Trouble is a problem of the member that a person must solve.
 	Trouble string `json:"trouble,omitempty"`
-	// SinceHeartbeat is how long ago this member saw the other's last heartbeat, if it watches it.
+	// SinceHeartbeat is how long ago this member saw the other member's last heartbeat, if it
+	// watches that member.
 	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
 	// Load is the sum of the known loads of the member's shards, and its capacity, if it has one.
 	// It is left out if no load is known: see Options.Sharding.
@@ -300,7 +302,7 @@ func Handler(s Source, o *Options) http.Handler {
 var probes = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true}
 
 // CheckHost returns a handler that refuses the same Hosts over loopback as Handler does. It is for
-// other pages of the same server, such as metrics. hosts are names without ports.
+// other pages of the same server, such as metrics. The hosts are names without ports.
 func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if addressed(w, r, hosts) {
@@ -310,7 +312,7 @@ func CheckHost(next http.Handler, hosts ...string) http.Handler {
 }
 
 // addressed reports whether a request over loopback names this machine. If not, it answers the
-// request. A page of another site whose name points to loopback names that site.
+// request. A page of another site whose name points to loopback sends the name of that site.
 func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil || !local.IP.IsLoopback() {
@@ -588,8 +590,8 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	return http.StatusOK, out
 }
 
-// members returns the members of a view that fit, and always the own one, with the ages of their
-// heartbeats.
+// members returns the members of a view that fit, always including this one, with the ages of
+// their heartbeats.
 func members(v *core.View, beats map[core.SessionID]time.Duration) (list []memberJSON, more bool) {
 	list = []memberJSON{}
 	left := maxMembers

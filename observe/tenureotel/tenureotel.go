@@ -1,16 +1,16 @@
-// Package tenureotel shows an Elector, and the packages used with it, to OpenTelemetry. It needs
-// OpenTelemetry's API, not its SDK.
+// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it,
+// to OpenTelemetry. It needs OpenTelemetry's API, not its SDK.
 //
 //	telemetry, err := tenureotel.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, telemetry.Hooks())
 //	elector, err := core.NewElector(backend, o)
 //	err = telemetry.Watch(elector)
 //
-// A call to the store is a span, such as "tenure commit", below the span of the context that was
-// given to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
-// callers, it is below the span of the first and linked to the spans of the others. Calls that the
-// member makes for itself, such as heartbeats, are below the span of Run's context. If Run's context
-// has no span, these calls have one only if Options.Background is set.
+// A call to the store is a span, such as "tenure commit". Its parent is the span of the context
+// passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
+// callers, its parent is the first caller's span. It is linked to the spans of the others. Calls
+// that the member makes for itself, such as heartbeats, are below the span of Run's context. If
+// Run's context has no span, these calls have one only if Options.Background is set.
 //
 // The metrics, with their attributes and units:
 //
@@ -69,13 +69,13 @@ import (
 
 const scope = "github.com/tenure-go/tenure/observe/tenureotel"
 
-// Options of Telemetry. Nil works.
+// Options are the options of Telemetry. Nil means the defaults.
 type Options struct {
-	// TracerProvider and MeterProvider default to the global ones.
+	// TracerProvider and MeterProvider default to the global providers.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	// Attributes are added to each span and metric. If a process has several Electors, they
-	// distinguish them, for example by namespace.
+	// Attributes are added to each span and metric. If a process has several Electors, the
+	// attributes distinguish them, for example by namespace.
 	Attributes []attribute.KeyValue
 	// Background requests a span without a parent for each call that the member makes for itself.
 	Background bool
@@ -107,7 +107,7 @@ type Telemetry struct {
 	remaining, lag, certificate                                                 metric.Float64ObservableGauge
 }
 
-// New returns Telemetry, or an error of the MeterProvider. Nil options work.
+// New returns Telemetry, or an error of the MeterProvider. Nil options mean the defaults.
 func New(o *Options) (*Telemetry, error) {
 	var c Options
 	if o != nil {
@@ -183,7 +183,7 @@ func (t *Telemetry) add(c metric.Int64Counter, n int, o metric.MeasurementOption
 	c.Add(context.Background(), int64(n), o)
 }
 
-// Hooks returns hooks for core.Options. Join them with others by core.JoinHooks.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (t *Telemetry) Hooks() core.Hooks {
 	ctx, none := context.Background(), metric.WithAttributes(t.own...)
 	return core.Hooks{
@@ -300,7 +300,7 @@ func (t *Telemetry) Follow(f Tailer) error {
 	return err
 }
 
-// Effects observes the effects of this process: pass the effect.Options.Stats of all its ledgers.
+// Effects observes the effects of this process. Pass the effect.Options.Stats of all its ledgers.
 // It returns an error of the MeterProvider.
 func (t *Telemetry) Effects(s *effect.Stats) error {
 	var errs []error

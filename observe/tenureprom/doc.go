@@ -1,5 +1,6 @@
-// Package tenureprom shows an Elector, and the packages used with it, to Prometheus. It uses
-// only exported names, so an application can write a package like it.
+// Package tenureprom exports the metrics of an Elector, and of the packages used with it, to
+// Prometheus. It uses only exported names, so an application can have its own package of this
+// kind.
 //
 //	metrics := tenureprom.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, metrics.Hooks())

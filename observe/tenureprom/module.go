@@ -25,10 +25,11 @@ type hooks struct {
 	Hooks core.Hooks `group:"tenure.hooks"`
 }
 
-// Module is for an application that is wired with package tenurefx. It provides *Metrics, which
-// show the application's *core.Elector from start to stop. It registers them with the application's
+// Module is for an application that uses package tenurefx. It provides *Metrics, which show the
+// application's *core.Elector from start to stop. It registers them with the application's
 // prometheus.Registerer, or with Prometheus' default one. If a name is already registered, the
-// start fails: in a process with several Electors set Options.Labels. Nil options work.
+// start fails. In a process with several Electors, set Options.Labels. Nil options mean the
+// defaults.
 func Module(o *Options) fx.Option {
 	return fx.Module("tenure.prometheus",
 		fx.Provide(

@@ -15,14 +15,15 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Options of Metrics. Nil works.
+// Options are the options of Metrics. Nil means the defaults.
 type Options struct {
 	// Labels are added to each series. If a process has several Electors, labels must distinguish
 	// them, for example by namespace.
 	Labels prometheus.Labels
 	// PerShard adds series for each shard.
 	PerShard bool
-	// Buckets of the histograms of calls and batches, in seconds. Default 1 ms to 10 s.
+	// Buckets are the buckets of the histograms of calls and batches, in seconds. Default 1 ms
+	// to 10 s.
 	Buckets []float64
 }
 
@@ -70,7 +71,7 @@ type counters struct {
 	handover, calls, applies                                                             *prometheus.HistogramVec
 }
 
-// New returns Metrics for the caller to register. Nil options work.
+// New returns Metrics for the caller to register. Nil options mean the defaults.
 func New(o *Options) *Metrics {
 	if o == nil {
 		o = &Options{}
@@ -192,22 +193,23 @@ func (c *counters) all() []prometheus.Collector {
 	}
 }
 
-// Watch sets the Elector whose View is shown. Without it there are no gauges.
+// Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
 func (m *Metrics) Watch(e Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.elector = e
 }
 
-// Follow adds a Tailer whose lag is shown. Of several, the metrics show the sum and the longest.
+// Follow adds a Tailer whose lag is shown. If there are several, the metrics show the sum of
+// their entries and the longest time.
 func (m *Metrics) Follow(t Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tailers = append(m.tailers, t)
 }
 
-// Effects sets the effects to show: pass the effect.Options.Stats of all ledgers of this process.
-// Without it there are no metrics of effects.
+// Effects sets the effects to show. Pass the effect.Options.Stats of all ledgers of this process.
+// Without this call, there are no metrics of effects.
 func (m *Metrics) Effects(s *effect.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,7 +240,7 @@ func (m *Metrics) FollowerHooks() follower.Hooks {
 	}
 }
 
-// Hooks returns hooks for core.Options. Join them with others by core.JoinHooks.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (m *Metrics) Hooks() core.Hooks {
 	return core.Hooks{
 		OnGrant:  m.onGrant,

@@ -20,32 +20,34 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ClientOptions of a Client.
+// ClientOptions are the options of a Client.
 type ClientOptions struct {
-	// Members are the URLs of the maps of owners (NewOwners) of some members, at most 1000:
-	// "http://10.0.0.7:8080/owners". The Client asks one of them, and if it fails, the next one.
-	// They need no Allow. Required.
+	// Members are the URLs at which some members serve the map of owners (NewOwners), such as
+	// "http://10.0.0.7:8080/owners". There are at most 1000. The Client asks one member, and if
+	// that fails, the next one. Allow does not apply to them. Required.
 	Members []string
-	// Header is added to the requests for the map, for example a credential. It goes to Members
-	// only.
+	// Header is added to the requests for the map, for example a credential. It is sent only to
+	// Members.
 	Header http.Header
-	// Allow has to allow an owner's address before a request, with its header and body, is sent
-	// there. Nil, the default, allows every address that is not loopback, link-local, multicast or
-	// unspecified. A name that resolves to such an address is refused in any case.
+	// Allow reports whether a request, with its header and body, may be sent to an owner's
+	// address. Nil, the default, allows every address that is not loopback, link-local, multicast
+	// or unspecified. A name that resolves to such an address is refused in any case.
 	Allow func(u *url.URL) bool
 	// AddressKey is the key of a member's metadata that holds its address. Default
 	// DefaultAddressKey.
 	AddressKey string
-	// Base sends all requests. It needs Allow, because it connects without the Client's checks. The
-	// default also checks the addresses of names, uses no proxy, and limits connecting to 10 s.
+	// Base sends all requests. If Base is set, Allow must be set too, because Base connects without
+	// the Client's checks. The default also checks the addresses of names, uses no proxy, and
+	// limits connecting to 10 s.
 	Base http.RoundTripper
 	// Attempts is the largest number of attempts of Do. Default 20, at most 1000.
 	Attempts int
 	// Wait is the longest wait before the next attempt; a change of the map ends the wait. The
-	// first waits are shorter: 20 ms, doubled each time. Default 1 s, at most 1 min.
+	// first wait is 20 ms, and each further wait is twice as long, up to Wait. Default 1 s, at
+	// most 1 min.
 	Wait time.Duration
-	// Logger gets a line at Warn when no member answers. The Client then uses the map that it has.
-	// Default: slog.Default at the call of NewClient.
+	// Logger gets a line at Warn when no member answers. The Client then continues with the map
+	// that it has. Default: slog.Default at the call of NewClient.
 	Logger *slog.Logger
 }
 
@@ -70,9 +72,9 @@ const (
 )
 
 // Client sends requests to the owner of their key, in one hop and without a store. Run keeps the
-// map of owners that members serve (NewOwners), and Do uses it. A map that is out of date does no
-// harm: the member that it names refuses, and the Client follows the answer. Safe for concurrent
-// use.
+// map of owners that members serve (NewOwners) up to date, and Do uses it. A map that is out of
+// date does no harm: the member that it names refuses the request, and the Client follows the
+// answer. A Client is safe for concurrent use.
 type Client struct {
 	o     ClientOptions
 	asks  http.RoundTripper // for the map
@@ -131,8 +133,8 @@ func newTransport(dial dialFunc) *http.Transport {
 	}
 }
 
-// Run keeps the map until ctx ends, and then returns nil. Run is called once. Every goroutine is
-// joined when it returns. Do continues with the last map.
+// Run keeps the map up to date until ctx ends, and then returns nil. Call Run once. When it
+// returns, every goroutine has ended. Do continues with the last map.
 func (c *Client) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Client", core.ErrStopped)
@@ -158,13 +160,13 @@ func (c *Client) Refresh() {
 	}
 }
 
-// Age returns the age of the map: of the latest store news of the member that last confirmed it.
-// known reports whether there is a map. The Client asks a member at least every 20 s. It also uses
-// an older map, which may be out of date.
+// Age returns the age of the map: the time since the member that last confirmed it had news from
+// the store. known reports whether there is a map. The Client asks a member at least every 20 s.
+// It also uses an older map, which may be out of date.
 func (c *Client) Age() (age time.Duration, known bool) { return c.table.age() }
 
-// Owner returns the owner of a key by the known map. Meta has its addresses, which are not checked.
-// The error matches sharding.ErrNoOwner.
+// Owner returns the owner of a key according to the known map. Meta holds the owner's addresses,
+// which are not checked. The error matches sharding.ErrNoOwner.
 func (c *Client) Owner(key string) (sharding.Route, error) {
 	owner, _, _, err := c.table.find(key)
 	return owner, err
@@ -177,12 +179,12 @@ var ErrAddress error = errtext.NotApplied("the owner has no address that is allo
 // replaces the host of the request's URL, and keeps it as the Host header.
 //
 // Do tries again, at most Attempts times, if nothing was done. That is so if a Handler refused the
-// request, the shard had no owner, or Do could not connect to the owner. Unless Base is set, it
+// request, the shard had no owner, or Do could not connect to the owner. Unless Base is set, Do
 // also tries again if the owner closed an idle HTTP/1 connection before the request was written. Do
 // sends a body again only if the request has GetBody, as requests of http.NewRequest have. It
-// returns any other answer, including redirects, and the answer of the last attempt. After another
-// error the request may have been done. If the shard has no owner, the error matches
-// sharding.ErrNoOwner; it may also match ErrAddress.
+// returns any other answer, including redirects, and the answer of the last attempt. After any
+// other error, the request may have been done. If the shard has no owner, the error matches
+// sharding.ErrNoOwner. The error may also match ErrAddress.
 func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 	s := &sending{c: c, key: key, first: r}
 	for {

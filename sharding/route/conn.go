@@ -41,7 +41,7 @@ type delivery struct {
 
 // deliver returns a context for one request, and its delivery. If the owner has closed the idle
 // connection that the request gets, deliver also closes it, so that nothing is written to it. On a
-// busy machine net/http notices the end of a connection late.
+// busy machine, net/http notices the end of a connection late.
 func deliver(ctx context.Context) (context.Context, *delivery) {
 	d := &delivery{}
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {

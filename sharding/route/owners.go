@@ -24,20 +24,21 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// OwnersOptions of NewOwners. Nil works.
+// OwnersOptions are the options of NewOwners. Nil means the defaults.
 type OwnersOptions struct {
 	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata is not
 	// shown. Default "http" and "grpc".
 	AddressKeys []string
-	// MaxWaiting limits the requests that wait for a change at a time. Further requests are
-	// answered immediately, with Retry-After. Default 1000, at most 100,000.
+	// MaxWaiting limits the requests that wait for a change at a time. Further requests get an
+	// answer immediately, with Retry-After. Default 1000, at most 100,000.
 	MaxWaiting int
-	// Authorize, if not nil, has to allow a request, for example by its credential. Other requests
-	// are answered with 403. Default: all are allowed.
+	// Authorize reports whether a request is allowed, for example by its credential. Other
+	// requests get the answer 403. Nil, the default, allows all requests.
 	Authorize func(r *http.Request) bool
 }
 
-// newsAge is the header of a map with the seconds since its member had news from the store.
+// newsAge is the header of a map that gives the seconds since its member had news from the
+// store.
 const newsAge = "Tenure-News-Age"
 
 // Limits of the map of owners.
@@ -57,7 +58,7 @@ const (
 // ownersJSON is the answer of NewOwners' handler: the whole map, or the changes since a version.
 type ownersJSON struct {
 	Version string `json:"version"`
-	// Full: missing shards have no owner. Otherwise missing shards did not change.
+	// Full reports that missing shards have no owner. Otherwise, missing shards did not change.
 	Full bool `json:"full"`
 	// Number is the number of the map of ranges. Keyspace is nil if the member has none.
 	Number   int64         `json:"number,omitempty"`
@@ -73,7 +74,7 @@ type keyspaceJSON struct {
 	Digits int    `json:"digits"`
 }
 
-// ownedJSON is a shard. Without a range it has no keys, and without a node no owner.
+// ownedJSON is a shard. Without a range, it has no keys. Without a node, it has no owner.
 type ownedJSON struct {
 	Shard string          `json:"shard"`
 	Range *sharding.Range `json:"range,omitempty"`
@@ -122,8 +123,8 @@ type owners struct {
 }
 
 // NewOwners returns a handler that answers with the map of owners, for a Client, from this
-// process's view and without I/O. See the package comment for its answers. The Elector and the
-// Router, which is on that Elector, stay the caller's. The error matches core.ErrInvalid.
+// process's view and without I/O. The package comment describes the answers. The Router must be
+// on the same Elector. Both stay the caller's. The error matches core.ErrInvalid.
 func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Handler, error) {
 	if e == nil || r == nil {
 		return nil, fmt.Errorf("tenure: %w: the map of owners needs an elector and a router", core.ErrInvalid)

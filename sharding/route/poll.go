@@ -126,7 +126,8 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 	return true, pauses, nil
 }
 
-// read reads a member's answer, or nil if it has no change. at is the time of the member's news.
+// read returns a member's answer, or nil if there is no change. at is the time of the member's
+// news.
 func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration,
 	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)

@@ -16,8 +16,8 @@ import (
 // Forwarded is the header of a request that a member has forwarded.
 const Forwarded = "Tenure-Forwarded"
 
-// Types of the problem documents (RFC 9457) of a Handler's answers. ProblemOwner's also has the
-// owner's node and token, and its address if it publishes one.
+// These are the types of the problem documents (RFC 9457) in a Handler's answers. The document
+// of ProblemOwner also names the owner's node and token, and its address if it publishes one.
 const (
 	ProblemOwner       = "urn:tenure:route:owner"       // 421
 	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
@@ -36,17 +36,17 @@ func answer(w http.ResponseWriter, d problem.Document) {
 	d.Write(w)
 }
 
-// Refuse answers a request like a Handler whose shard has no owner: nothing was done, and clients
-// try again. It is for the application's handler, if the lease ends as the request arrives, or a
-// Slice refuses its key.
+// Refuse answers a request as a Handler does if the shard has no owner. Nothing was done, and
+// clients try again. The application's handler calls it if the lease ends as the request arrives,
+// or if a Slice refuses the request's key.
 func Refuse(w http.ResponseWriter, shard string) {
 	answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
 // readProblem returns the document of a response with which a Handler has refused a request, or
-// nil. Other responses, also with the same statuses, are the application's, and are left unread.
-// It leaves out Shard, Node and Address if they are not valid; Title and Detail are quoted.
+// nil. Other responses, even those with the same statuses, are the application's, and are left
+// unread. It omits Shard, Node and Address if they are not valid. It quotes Title and Detail.
 func readProblem(r *http.Response) *problem.Document {
 	switch r.StatusCode {
 	case http.StatusMisdirectedRequest, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusBadRequest:
@@ -73,8 +73,8 @@ func readProblem(r *http.Response) *problem.Document {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress parses the address of a member, which has only a scheme, http or https, a host and
-// perhaps a port. The error matches core.ErrInvalid.
+// CheckAddress parses a member's address. An address consists of the scheme http or https, a
+// host, and optionally a port. The error matches core.ErrInvalid.
 func CheckAddress(address string) (*url.URL, error) {
 	bad := func(why string) (*url.URL, error) {
 		return nil, fmt.Errorf("tenure: %w: address %.100q %s: write it as http://host:port or https://host:port", core.ErrInvalid,

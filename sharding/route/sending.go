@@ -111,7 +111,7 @@ func (c *Client) allowed(to *url.URL) bool {
 	return !peerdial.Local(net.JoinHostPort(to.Hostname(), "1"))
 }
 
-// pause waits before the next attempt. It ends early if the map has another owner.
+// pause waits before the next attempt. It ends early if the map names another owner.
 func (s *sending) pause() error {
 	ctx := s.first.Context()
 	late := time.NewTimer(s.wait)

@@ -82,7 +82,7 @@ func (t *table) age() (time.Duration, bool) {
 	return time.Since(t.at), !t.at.IsZero()
 }
 
-// confirm records that a member has the same map, by news of that time.
+// confirm records that a member has the same map, according to news from that time.
 func (t *table) confirm(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/problem"
 )
 
-// TransportOptions of a Transport.
+// TransportOptions are the options of a Transport.
 type TransportOptions struct {
-	// Allow has to allow an address that an answer names before the request, with its header and
-	// body, is sent there. Required, because an untrusted server could otherwise have credentials
+	// Allow reports whether the request, with its header and body, may be sent to an address that
+	// an answer names. Required, because an untrusted server could otherwise have credentials
 	// sent anywhere.
 	Allow func(u *url.URL) bool
 	// Base sends the requests. Default http.DefaultTransport.
@@ -29,8 +29,8 @@ type TransportOptions struct {
 // Transport is an http.RoundTripper that sends a request again if a Handler refused it. It sends
 // the request to the owner in the answer or, if the shard had none, a little later. It follows only
 // answers that say that nothing was done. It sends a body again only if the request has GetBody, as
-// requests of http.NewRequest have. It returns the answer of the last attempt. Safe for concurrent
-// use.
+// requests of http.NewRequest have. It returns the answer of the last attempt. A Transport is safe
+// for concurrent use.
 type Transport struct{ o TransportOptions }
 
 // NewTransport returns a Transport. The error matches core.ErrInvalid.
@@ -90,8 +90,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // again reports whether the request can be sent again.
 func again(r *http.Request) bool { return r.Body == nil || r.Body == http.NoBody || r.GetBody != nil }
 
-// next returns the request that follows an answer, or nil if none does; the answer is then
-// unchanged.
+// next returns the request that follows an answer, or nil if no request follows. The answer is
+// then unchanged.
 func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.Request, wait time.Duration) {
 	p := refusal(resp)
 	if p == nil {

@@ -1,14 +1,14 @@
-// Package service makes a whole sharded service of one function and one file:
+// Package service makes a whole sharded service from one function and one file:
 //
 //	fx.New(service.Module("service.yaml", serve, postgres.Opener())).Run()
 //
-// The file chooses the backend and the shards. If it has the key listen, the process serves there
-// the board and the probes below /tenure/ (package tenurehttp) and the metrics at /metrics (package
-// tenureprom). The listener is the first to start and the last to stop, so that the probes see the
-// whole stop.
+// The file chooses the backend and the shards. If it has the key listen, the process serves HTTP
+// at that address. The board and the probes are below /tenure/ (package tenurehttp), and the
+// metrics at /metrics (package tenureprom). The listener starts first and stops last, so that the
+// probes work during the whole stop.
 //
-// The parts are those of package tenurefx, and an application may add to them: hooks, followings,
-// *sharding.Options for what no file can express, a *slog.Logger, its own metrics in the
+// The parts are those of package tenurefx. An application may add to them: hooks, followings,
+// *sharding.Options for what a file cannot express, a *slog.Logger, and its own metrics in the
 // prometheus.Registerer.
 package service
 
@@ -49,8 +49,8 @@ const (
 )
 
 // Module returns the service. Its member serves each of its shards with serve, on the backend that
-// the file at path chooses among openers. fx reports an invalid file when the application is made.
-// fx logs only its errors, and has stop_timeout to stop.
+// the file at path chooses among openers. If the file is invalid, fx reports it when the
+// application is made. fx logs only its errors, and has stop_timeout to stop the application.
 func Module(path string, serve core.Handler, openers ...core.Opener) fx.Option {
 	c, err := config.Load(&config.LoadOptions{Path: path})
 	if err != nil {
@@ -65,7 +65,7 @@ func Module(path string, serve core.Handler, openers ...core.Opener) fx.Option {
 	return fx.Options(append(parts, tenurefx.Backends(openers...), tenurefx.Module(), tenurefx.Sharding())...)
 }
 
-// failures has fx log its errors only.
+// failures makes fx log only its errors.
 func failures(p struct {
 	fx.In
 	Logger *slog.Logger `optional:"true"`

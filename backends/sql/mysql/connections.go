@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// connections are the connections for one purpose. One call at a time uses each, with statements
-// prepared once on it. COMMIT is sent as a statement, because a Commit of database/sql cannot be
-// cancelled. Safe for concurrent use.
+// connections holds the connections for one purpose. One call at a time uses each, with
+// statements prepared once on it. COMMIT is sent as a statement, because a Commit of
+// database/sql cannot be cancelled. It is safe for concurrent use.
 type connections struct {
 	db        *sql.DB
 	stmts     *engine.Statements
@@ -117,8 +117,8 @@ func (p *connections) drop(l *connection) {
 	<-p.slots
 }
 
-// close closes the connection permanently, because the pool would hand it out again. An error here
-// means that it is closed already.
+// close closes the connection permanently, because the pool would hand it out again. An error
+// here means that it is already closed.
 func (l *connection) close() {
 	_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	_ = l.prep.Close()
@@ -143,9 +143,9 @@ func (p *connections) doubt() {
 	}
 }
 
-// with runs do on a connection. If do fails because a kept connection had ended, with runs do again
-// on another one. So do must be safe to run again after such a failure. with drops a connection on
-// which something failed.
+// with runs do on a connection. If do fails because a kept connection had ended, with runs do
+// again on another. So do must be safe to repeat after such a failure. with drops a connection
+// on which something failed.
 func (p *connections) with(ctx context.Context, do func(l *connection) (keep bool, err error)) error {
 	for {
 		l, err := p.acquire(ctx)

@@ -19,12 +19,12 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// smallestPacket is the least size of a statement that the server must accept: the keys and values
-// of a write (1 MiB), and ample room for the rest of the statement.
+// smallestPacket is the size of statement that the server must accept at least. It covers the
+// keys and values of a write (1 MiB), with ample room for the rest of the statement.
 const smallestPacket = 4 << 20
 
-// If a DSN lacks its "@" or its "/", the driver takes a part of the password for the network or
-// the database. So no error quotes their names.
+// If a DSN lacks its "@" or its "/", the driver mistakes a part of the password for the network
+// or the database. So no error quotes their names.
 var (
 	database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
 	network  = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
@@ -216,9 +216,9 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) 
 	return on, nil
 }
 
-// certifies reports whether the server is a node of Galera. Galera certifies the transactions of
-// all nodes when they commit, by the rows that they changed. A lock of one node has no effect on
-// another.
+// certifies reports whether the server is a node of Galera. Galera certifies the transactions
+// of all nodes when they commit, by the rows that they changed. A lock on one node has no
+// effect on another.
 func certifies(ctx context.Context, conn *stdsql.Conn) (bool, error) {
 	rows, err := conn.QueryContext(ctx,
 		"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
@@ -266,9 +266,9 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 	return version, err
 }
 
-// claimMigration lets one process of a cluster migrate, by a table, because migrate's lock is only
-// of one node. If two nodes of MariaDB create a view at the same time, one hangs. A claim that is a
-// minute old is of a process that died.
+// claimMigration lets one process of a cluster migrate. It uses a table, because migrate's lock
+// covers only one node. If two nodes of MariaDB create a view at the same time, one hangs. A
+// claim that is a minute old belongs to a process that died.
 func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables string) error {
 	for {
 		_, err := conn.ExecContext(ctx, "CREATE TABLE "+prefix+"migration (id INT PRIMARY KEY) ENGINE = InnoDB")

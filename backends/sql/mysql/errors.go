@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Error numbers of the server that need their own treatment.
+// Error numbers of the server that need special treatment.
 const (
 	errTableExists     = 1050
 	errNoTable         = 1146
@@ -81,7 +81,7 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
 }
 
-// commitFailed classifies the error of COMMIT. After most errors the outcome is unknown.
+// commitFailed classifies the error of COMMIT. After most errors, the outcome is unknown.
 func commitFailed(err error) error {
 	switch number(err) {
 	case errDeadlock, errLockWait, errReadOnlyOption, errReadOnlyServer:

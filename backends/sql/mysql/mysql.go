@@ -19,9 +19,10 @@ const buckets = 16
 //go:embed schema statements.sql
 var files embed.FS
 
-// Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend. Safe for
-// concurrent use. Its FenceTx works on any connection to the same server or cluster, whatever its
-// default database. A fence there and the commits of its shard wait for each other.
+// Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend and is
+// safe for concurrent use. Its FenceTx works on any connection to the same server or cluster,
+// whatever its default database. A fence there and the commits of its shard wait for each
+// other.
 type Backend struct {
 	*engine.Backend
 	my *store

@@ -20,14 +20,14 @@ const (
 	defaultMaxConns = 4
 )
 
-// Options for Open and Migrate. The zero value, and nil, work.
+// Options configure Open and Migrate. The zero value and nil are valid.
 type Options struct {
-	// TablePrefix begins the name of every table. Default ("") "tenure_";
+	// TablePrefix begins the name of every table. Default ("") "tenure_". It consists of
 	// lower-case letters, digits and "_", at most 32 bytes.
 	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
 	// Migrate brings the tables up to date when opening, instead of a
@@ -38,23 +38,23 @@ type Options struct {
 	// accepts a missing roster beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// PollPeriod limits how late another process's change may be reported while something
-	// is under way: within 20 times PollPeriod a change was seen, or a claim, a hand-over,
-	// a join or an eviction made here, or a member has been silent for half its TTL.
-	// Default (0) 50 ms; 1 ms to 10 s. A failover takes at most this much
-	// longer.
+	// PollPeriod limits how late another process's change may be reported while something is
+	// under way. Something is under way for 20 times PollPeriod after this process sees a
+	// change, or makes a claim, a hand-over, a join or an eviction. The same is true while a
+	// member has been silent for half its TTL. Default (0) 50 ms; 1 ms to 10 s. A failover
+	// takes at most this much longer.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// IdlePollPeriod limits how late the first change after a quiet time may be reported.
-	// The time between two looks is a twentieth of the time since the last change, at most
-	// this period and a twentieth of the members' shortest TTL. It delays a failover by at
-	// most as much. Default (0) 500 ms; PollPeriod to 1 minute.
+	// IdlePollPeriod limits how late the first change after a quiet time may be reported. The
+	// time between two looks is a twentieth of the time since the last change. It is at most
+	// this period, and at most a twentieth of the members' shortest TTL. It delays a failover
+	// by at most that time. Default (0) 500 ms; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// MaxConns limits the connections that write. Default (0) 4; 1 to 1000.
 	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
-	// TLS, if set, replaces the DSN's settings of TLS. It is not changed.
+	// TLS, if set, replaces the DSN's TLS settings. It is not changed.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
 	// Insecure allows a connection to another host without TLS, or without checking

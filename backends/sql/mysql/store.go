@@ -14,19 +14,20 @@ import (
 )
 
 const (
-	// Connections besides those for the application's writes. On a slow disk six heartbeats are
-	// pending, and a batch of each other kind. They share a flush.
+	// Connections besides those for the application's writes. On a slow disk, six heartbeats
+	// and a batch of each other kind are pending. They share a flush.
 	rosterConns = 8
-	// After overlapping heartbeats the surplus of their connections is closed. If all connections
-	// are lost in silence, each kept one costs a heartbeat, and more than a few cost the lease.
+	// After overlapping heartbeats, their surplus connections are closed. If all connections
+	// are lost silently, each one kept costs a heartbeat, and more than a few cost the lease.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
-	// On MariaDB, idleLimit ends the transaction of a process that was suspended in it. lockLimit
-	// ends a wait for a lock, whose caller may be gone. In seconds.
+	// On MariaDB, idleLimit, in seconds, ends the transaction of a process that was suspended
+	// in it. lockLimit, also in seconds, ends a wait for a lock, because its caller may be
+	// gone.
 	idleLimit = 2
 	lockLimit = 2
-	// sessionLimit ends a connection of MySQL, which cannot limit transactions. In seconds.
+	// sessionLimit, in seconds, ends a connection of MySQL, which cannot limit transactions.
 	sessionLimit = 10
 	// certifyTries is the number of attempts at a transaction that another node's changes abort.
 	certifyTries = 20
@@ -61,8 +62,8 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *engine
 	}
 	write := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "SET SESSION autocommit = 0"}
-	// Each single read has its own snapshot; a transaction has one for all its reads. A barrier's
-	// write is a single read.
+	// Each single read has its own snapshot. A transaction has one for all its reads. A
+	// barrier's write is a single read.
 	read := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "SET SESSION autocommit = 1"}
 	s := &store{life: dialect.NewLife(), certifies: on.certifies}
@@ -173,7 +174,7 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-// reading runs fn on one of the connections, on one snapshot, or on one per statement.
+// reading runs fn on one of the connections, either on one snapshot or on one per statement.
 func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
@@ -216,7 +217,7 @@ func (s *store) Classify(err error) error { return notApplied(err) }
 
 func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of) }
 
-// Hears returns false, because the database has no notifications.
+// Hears returns false, because the database does not support notifications.
 func (s *store) Hears() bool { return false }
 
 func (s *store) Close() error {

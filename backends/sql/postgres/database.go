@@ -51,7 +51,7 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	}
 	o.certificate.Note(c.TLSConfig)
 	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
-		if c.TLSConfig != nil { // its files may have been replaced; the former ones are used while they cannot be read
+		if c.TLSConfig != nil { // its files may have been replaced; fallback: the previous ones
 			if now, err := pgconn.ParseConfig(dsn); err == nil {
 				c.TLSConfig, c.Fallbacks = now.TLSConfig, now.Fallbacks
 				o.certificate.Note(c.TLSConfig)
@@ -82,14 +82,14 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// severalHosts reports whether the DSN names more than one host. It may list one host twice, with
-// and without TLS.
+// severalHosts reports whether the DSN names more than one host. A DSN may list one host twice,
+// with and without TLS.
 func severalHosts(c *pgx.ConnConfig) bool {
 	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
 }
 
-// checkEscapes refuses a URL whose user or password has an unescaped "@" or "/". The driver takes
-// the text after it for the host or the database, and errors show these.
+// checkEscapes refuses a URL whose user or password has an unescaped "@" or "/". The driver
+// mistakes the text after it for the host or the database, and errors show these.
 func checkEscapes(dsn string) error {
 	scheme, rest, isURL := strings.Cut(dsn, "://")
 	if !isURL || scheme != "postgres" && scheme != "postgresql" {
@@ -103,9 +103,9 @@ func checkEscapes(dsn string) error {
 	return nil
 }
 
-// With lockLimits the server ends the transaction of a process that is suspended or that the
-// network no longer reaches, and so frees its locks. It does so within 4 s, also in the middle of a
-// batch, where the session is not idle.
+// With lockLimits, the server ends the transaction of a process that is suspended or that the
+// network no longer reaches, and so frees its locks. It does so within 4 s, even in the middle
+// of a batch, where the session is not idle.
 var lockLimits = map[string]string{
 	"idle_in_transaction_session_timeout": strconv.FormatInt(idleLimit.Milliseconds(), 10),
 	"tcp_keepalives_idle":                 "1",

@@ -16,23 +16,24 @@ import (
 )
 
 // Limits of how long one of several hosts may take to give a connection, if the DSN has no
-// connect_timeout. Otherwise the next host would be asked only after the system gave up on a silent
-// one, which takes two minutes or more (E4). A connection often takes a twelfth of the shorter
-// limit.
+// connect_timeout. Without them, the next host would be asked only after the system gave up on
+// a silent one, which takes two minutes or more (E4). A connection often takes a twelfth of the
+// shorter limit.
 const (
 	leastPatience = 250 * time.Millisecond
 	hostPatience  = 2 * time.Second
 )
 
-// patiences is the number of values of patience: one, and each doubling from the least to the most.
+// patiences is the number of values that patience can have: the least, and each doubling up to
+// the most.
 const patiences = 4
 
 // usualTimes limits the time for a connection, as a multiple of the time that the last one took.
 const usualTimes = 8
 
-// hosts makes connections ask first the host that gave the last connection. So a silent host costs
-// a process its patience once, and not for each connection. Patience doubles with each attempt
-// until one succeeds, because the network may be slow. Safe for concurrent use.
+// hosts makes connections first ask the host that gave the last connection. So a silent host
+// costs a process its patience only once, not for each connection. Patience doubles with each
+// attempt until one succeeds, because the network may be slow. It is safe for concurrent use.
 type hosts struct {
 	patient bool // the DSN sets how long a host may take
 

@@ -24,18 +24,18 @@ const (
 	defaultSchema = "public"
 )
 
-// Options for Open and Migrate. The zero value, and nil, work.
+// Options configure Open and Migrate. The zero value and nil are valid.
 type Options struct {
-	// Schema holds the tables. Default ("") "public"; lower-case letters, digits
-	// and "_". Migrate creates it if it is missing.
+	// Schema is the schema that holds the tables. Default ("") "public". It consists of
+	// lower-case letters, digits and "_". Migrate creates it if it is missing.
 	Schema string `json:"schema" yaml:"schema"`
 
-	// TablePrefix begins the name of every table. Default ("") "tenure_";
+	// TablePrefix begins the name of every table. Default ("") "tenure_". It consists of
 	// lower-case letters, digits and "_", at most 32 bytes.
 	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
 	// Migrate brings the tables up to date when opening, instead of a
@@ -46,35 +46,36 @@ type Options struct {
 	// accepts a missing roster beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// PollPeriod limits how late another process's change may be reported if no
-	// notification comes, while something is under way: within 20 times PollPeriod a
-	// change was seen, or a claim, a hand-over, a join or an eviction made here, or a
-	// member has been silent for half its TTL. Default (0) 50 ms; 1 ms to 10 s.
+	// PollPeriod limits how late another process's change may be reported if no notification
+	// comes, while something is under way. Something is under way for 20 times PollPeriod after
+	// this process sees a change, or makes a claim, a hand-over, a join or an eviction. The
+	// same is true while a member has been silent for half its TTL. Default (0) 50 ms; 1 ms to
+	// 10 s.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// IdlePollPeriod limits how late a change may be reported if its notification was
-	// lost; two fifths of the members' shortest TTL do as well. Within the same time a
-	// connection that no longer hears notifications is noticed; then changes are polled.
+	// IdlePollPeriod limits how late a change may be reported if its notification was lost. Two
+	// fifths of the members' shortest TTL is a further limit. Within the same time, a
+	// connection that no longer hears notifications is noticed, and changes are then polled.
 	// While they are polled, it limits how late the first change after a quiet time may be
 	// reported. The time between two looks is then a twentieth of the time since the last
-	// change, at most this period and a twentieth of the shortest TTL. Default (0)
-	// 4 s, and 500 ms with Pooler or NoNotify; PollPeriod to 1 minute.
+	// change. It is at most this period, and at most a twentieth of the shortest TTL. Default
+	// (0) 4 s, and 500 ms with Pooler or NoNotify; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
 	// Pooler is for connections through a pooler in transaction mode. Statements are
 	// then not prepared, and there are no notifications.
 	Pooler bool `json:"pooler" yaml:"pooler"`
 
-	// NoNotify turns off notifications (LISTEN and NOTIFY); changes are polled.
+	// NoNotify turns off notifications (LISTEN and NOTIFY), so that changes are polled.
 	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
 	// MaxConns limits the connections that write. Default (0) 4; 1 to 1000.
 	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
-	// NoIncarnation is for a server that refuses pg_control_system or pg_walfile_name,
-	// as some hosted servers do. Then a promotion that lost grants looks like a restart,
-	// and the floor must be raised by hand after each promotion (rule I2). All processes
-	// must have the same value.
+	// NoIncarnation is for a server that refuses pg_control_system or pg_walfile_name, as some
+	// hosted servers do. A promotion that lost grants then looks like a restart, and the floor
+	// must be raised by hand after each promotion (rule I2). All processes must use the same
+	// value.
 	NoIncarnation bool `json:"no_incarnation" yaml:"no_incarnation"`
 
 	// Insecure allows a connection to another host without TLS, or without checking

@@ -23,22 +23,21 @@ const backendName = "postgres"
 // until it is durable.
 const buckets = 16
 
-// fenceIdleTimeout is after how long the server ends a transaction in which
-// FenceTx or FencePgx was called and that sends no further statement. A stopped
-// process would otherwise keep its shard from being taken.
+// fenceIdleTimeout is the idle time after which the server ends a transaction that called
+// FenceTx or FencePgx. Otherwise, a stopped process would keep its shard from being taken.
 const fenceIdleTimeout = 5 * time.Second
 
 // incarnation tells one history of a server from another (I2). A promotion and a recovery to a
-// point in time begin a new timeline. Another server has another identifier. pg_control_checkpoint
-// would not do: it has the timeline of the last checkpoint, which right after a promotion is the
-// former one.
+// point in time begin a new timeline. Another server has another identifier.
+// pg_control_checkpoint would not do, because it shows the timeline of the last checkpoint.
+// Right after a promotion, that is the previous one.
 const incarnation = "CASE WHEN pg_is_in_recovery() THEN '' ELSE " +
 	"(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 
 //go:embed schema statements.sql
 var files embed.FS
 
-// Backend is a namespace in a PostgreSQL database. It implements driver.Backend. Safe for
+// Backend is a namespace in a PostgreSQL database. It implements driver.Backend and is safe for
 // concurrent use.
 type Backend struct {
 	*engine.Backend
@@ -48,8 +47,8 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database that dsn names, a URL or keywords as for libpq. The
-// context limits the opening only. o may be nil. An error says in one line what to change.
+// Open opens the namespace in the database that dsn names, as a URL or as keywords of libpq.
+// The context limits the opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, dsn, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -108,13 +107,12 @@ WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWE
 		fenceIdleTimeout.Milliseconds())
 }
 
-// FenceTx checks a lease inside the caller's own transaction on the same
-// database, with any driver that knows $1: it locks the shard's row until that
-// transaction ends, so that what it writes takes effect if and only if the fence
-// is the shard's current grant when it commits (F1). Otherwise the error is a
-// *driver.FencedError with the owner as it is, and the caller must roll back.
-// ErrRetry means that the transaction cannot go on and may be tried again from its
-// start. Fences of one lease do not wait for each other, nor for commits. The
+// FenceTx checks a lease inside the caller's own transaction on the same database, with any
+// driver that supports $1. It locks the shard's row until that transaction ends. So the
+// transaction's writes take effect if and only if the fence is the shard's current grant at the
+// commit (F1). Otherwise, the error is a *driver.FencedError with the current owner, and the
+// caller must roll back. ErrRetry means that the transaction cannot continue and may be tried
+// again from its start. Fences of one lease wait neither for each other nor for commits. The
 // server ends the transaction if it idles for 5 s.
 func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) error {
 	return b.fence(ctx, fence, func(text string, args []any, dest ...any) (bool, error) {

@@ -13,8 +13,9 @@ import (
 )
 
 // runner runs statements on a connection. It sends the queued statements together with the
-// statement that needs an answer, or with COMMIT. It sends BEGIN with the first. So a write takes
-// two round trips, whatever the number of its statements. One goroutine at a time uses a runner.
+// statement that needs an answer, or with COMMIT. It sends BEGIN with the first statement. So a
+// write takes two round trips, whatever the number of its statements. One goroutine at a time
+// uses a runner.
 type runner struct {
 	conn   *pgx.Conn
 	stmts  *engine.Statements

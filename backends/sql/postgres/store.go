@@ -18,7 +18,7 @@ const (
 	// Connections besides those for the application's writes. Pings have connections only after a
 	// lapse of trust.
 	rosterConns = 3
-	// rosterIdle is how many of these stay open without a call. If all are lost in silence, each
+	// rosterIdle is how many of these stay open without a call. If all are lost silently, each
 	// costs a heartbeat, and one more must be available.
 	rosterIdle = 2
 	readConns  = 3
@@ -27,8 +27,8 @@ const (
 	// before its next use. A commit sent together with all its statements on an ended connection
 	// would have an unknown outcome.
 	pingAfter = 50 * time.Millisecond
-	// pingIdle is the same limit for the other connections, and for all while notifications arrive:
-	// a server that ended these connections would have ended the listening one too.
+	// pingIdle is the same limit for the other connections, and for all while notifications
+	// arrive. A server that ended these connections would have ended the listening one too.
 	pingIdle = 10 * time.Second
 	// idleLimit ends the transaction of a process that was suspended in it.
 	idleLimit = 2 * time.Second
@@ -86,7 +86,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *en
 		c := cfg.Copy()
 		c.MaxConns, c.MinConns = int32(part.conns), 0
 		c.BeforeClose = hangUp
-		c.AfterConnect = func(context.Context, *pgx.Conn) error { // the server may be another one
+		c.AfterConnect = func(context.Context, *pgx.Conn) error { // the server may have changed
 			s.wait.asked.Store(nil)
 			return nil
 		}

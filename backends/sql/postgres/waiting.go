@@ -14,10 +14,10 @@ import (
 // together with another statement.
 const waitingAge = time.Second
 
-// commitsWait returns whether commits wait for standbys.
+// commitsWait reports whether commits wait for standbys.
 const commitsWait = "SELECT current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') <> 'local'"
 
-// waiting records whether commits wait for standbys. Safe for concurrent use.
+// waiting records whether commits wait for standbys. It is safe for concurrent use.
 type waiting struct {
 	forStandbys atomic.Bool
 	asked       atomic.Pointer[time.Time] // nil: never
@@ -41,7 +41,8 @@ func (w *waiting) step() step {
 	}}
 }
 
-// unreplicated is the key in a connection's custom data of the notice that noticed kept.
+// unreplicated is the key, in a connection's custom data, under which noticed stores the
+// notice.
 const unreplicated = "tenure: not replicated"
 
 // noticed keeps the server's warning that a wait for standbys was cancelled. The server has
@@ -53,7 +54,7 @@ func noticed(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// takeNotice returns the notice that noticed kept, as an error, and removes it.
+// takeNotice removes the notice that noticed stored, and returns it as an error.
 func takeNotice(c *pgconn.PgConn) error {
 	n, is := c.CustomData()[unreplicated].(*pgconn.Notice)
 	if !is {

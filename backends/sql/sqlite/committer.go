@@ -28,7 +28,7 @@ type committer struct {
 	done  func(engine.Readers) // called after each commit
 
 	jobs    chan *job
-	next    *job // taken from jobs, but not fit for the last group
+	next    *job // taken from jobs, but unfit for the last group
 	stop    chan struct{}
 	stopped chan struct{}
 }

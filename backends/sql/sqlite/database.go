@@ -21,12 +21,12 @@ import (
 //go:embed schema statements.sql
 var files embed.FS
 
-// readers is the number of connections that read one file. Nothing blocks a read, so one would do;
-// more let goroutines read in parallel.
+// readers is the number of connections that read one file. Nothing blocks a read, so one would
+// suffice. With more, goroutines read in parallel.
 const readers = 4
 
-// readWait is how long a read waits for a lock, in milliseconds, unless its context ends earlier.
-// In WAL mode a read waits only for recovery.
+// readWait is how long a read waits for a lock, in milliseconds, unless its context ends
+// earlier. In WAL mode, a read waits only for recovery.
 const readWait = 60_000
 
 // logFile is the index of the log in database.files.
@@ -44,8 +44,8 @@ type database struct {
 	files []file
 	reads *sql.DB
 	// anchor keeps SQLite from removing the write-ahead log or its index, so a missing one was
-	// removed by another program. As the oldest connection it has the log that belongs to the index,
-	// and writes it back at the end.
+	// removed by another program. As the oldest connection, it has the log that belongs to the
+	// index, and writes that log back at the end.
 	anchor    *sql.Conn
 	prep      *engine.Prepared
 	snaps     chan struct{} // one slot per read transaction
@@ -104,8 +104,9 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *e
 		return nil, err
 	}
 	d.reads = sql.OpenDB(c)
-	// One connection more than the anchor and the read transactions use. The first use of a
-	// statement prepares it on another connection of the pool while the transaction holds one.
+	// This is one connection more than the anchor and the read transactions use. The first use
+	// of a statement prepares it on another connection of the pool while the transaction holds
+	// one.
 	d.reads.SetMaxOpenConns(readers + 2)
 	d.reads.SetMaxIdleConns(readers + 2)
 	d.prep = engine.Prepare(d.reads, stmts)
@@ -196,9 +197,10 @@ func (d *database) close() error {
 // writeBackTime limits the wait for other processes that read the database or also write back.
 const writeBackTime = 5 * time.Second
 
-// writeBack copies a removed log into the database, and returns an error if it cannot. SQLite does
-// the same when the last connection is closed, with two exceptions: two processes close at the same
-// time, or the last connection is newer than the removal and has an empty log.
+// writeBack copies a removed log into the database, and returns an error if it cannot. SQLite
+// does the same when the last connection is closed, with two exceptions. Either two processes
+// close at the same time, or the last connection is newer than the removal and has an empty
+// log.
 func (d *database) writeBack() error {
 	var lost error
 	for i, f := range d.files {
@@ -244,8 +246,8 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *en
 	return readFailed(d.path, fn(ctx, engine.NewTx(d.prep, tx)))
 }
 
-// prepareFile verifies that the file is a database that this program can use. After that it sets
-// the journal mode and migrates.
+// prepareFile verifies that the file is a database that this program can use. After that, it
+// sets the journal mode and migrates.
 func prepareFile(ctx context.Context, path string, migrations sqlschema.Migrations) error {
 	c, err := connector(dsn(path, 0, flushed))
 	if err != nil {

@@ -68,8 +68,8 @@ func notApplied(path string, err error) error {
 }
 
 // commitFailed classifies the error of a COMMIT after the rollback. If the disk was full, the
-// transaction's last frame is not in the write-ahead log, so it was not applied. After any other
-// disk error the outcome is unknown.
+// transaction's last frame is not in the write-ahead log, so it was not applied. After any
+// other disk error, the outcome is unknown.
 func commitFailed(path string, err error) error {
 	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_BUSY {
 		return notApplied(path, err)

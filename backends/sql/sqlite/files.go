@@ -139,8 +139,8 @@ func alone(ctx context.Context, path string, fn func() error) (bool, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return true, fn()
 	}
-	// In this mode SQLite takes the file's exclusive lock before it looks for a log, and uses no
-	// index. With other settings it would read the file first.
+	// In this mode, SQLite takes the file's exclusive lock before it looks for a log, and uses
+	// no index. With other settings, it would read the file first.
 	c, err := connector(uri(path, "busy_timeout(0)", "locking_mode(exclusive)"))
 	if err != nil {
 		return false, err

@@ -99,7 +99,7 @@ func (l *link) open() (err error) {
 	return nil
 }
 
-// reopen opens the file again if another one has its name.
+// reopen opens the file again if another file has its name.
 func (l *link) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *link) reopen() error {
 	return l.open()
 }
 
-// replaced reports whether another file, or none, has the file's name.
+// replaced reports whether the file's name now belongs to another file or to none.
 func (l *link) replaced() bool {
 	is, err := l.file.Stat()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// asserted is a connector that asks each new connection for the settings that Tenure relies on,
-// because the driver's name of a file only requests them.
+// asserted is a connector that checks that each new connection has the settings that Tenure
+// relies on. The driver's name of a file only requests them.
 type asserted struct {
 	sqldriver.Connector
 	path string

@@ -22,8 +22,8 @@ const backendName = "sqlite"
 // context ends earlier.
 const userWait = 60_000
 
-// Backend is a namespace in an SQLite database. It implements driver.Backend. Safe for concurrent
-// use.
+// Backend is a namespace in an SQLite database. It implements driver.Backend and is safe for
+// concurrent use.
 type Backend struct {
 	*engine.Backend
 	db   *sql.DB
@@ -104,11 +104,11 @@ func cleanPath(path string) (string, error) {
 }
 
 // BeginTx begins a transaction on the data file for the caller's own tables, in which FenceTx
-// checks a lease. It takes the write lock when it begins, so it cannot fail later for want of the
-// lock. The wait for the lock ends with the context. Keep it short, because no other process
-// commits to this file while it runs. Its commit is counted, so a loss of the commit is noticed.
-// ErrRetry means that the call may be repeated. ErrStoreChanged means that a file of the database
-// was removed or replaced.
+// checks a lease. It takes the write lock when it begins, so it cannot fail later for lack of
+// the lock. The wait for the lock ends with the context. Keep the transaction short, because no
+// other process commits to this file while it runs. Its commit is counted, so a loss of the
+// commit is noticed. ErrRetry means that the call may be repeated. ErrStoreChanged means that a
+// file of the database was removed or replaced.
 func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if errors.Is(err, driver.ErrStoreChanged) {
@@ -120,15 +120,15 @@ func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// Close ends blocked calls and closes both files. See driver.Backend. A transaction of BeginTx must
-// have ended before. If a log was removed, Close writes it back, which may take 5 s. If it cannot,
-// it returns ErrStoreChanged.
+// Close ends blocked calls and closes both files. See driver.Backend. Any transaction of
+// BeginTx must have ended first. If a log was removed, Close writes it back, which may take 5
+// s. If it cannot, it returns ErrStoreChanged.
 func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
 
-// OpenDB opens an existing data file for the caller's own tables, with the settings that Tenure
-// relies on: full synchronisation, and transactions that take the write lock when they begin.
-// Unlike transactions of BeginTx, these are not counted. So a loss of their commits is noticed only
-// if a later counted commit was lost too. The caller closes it.
+// OpenDB opens an existing data file for the caller's own tables. It uses the settings that
+// Tenure relies on: full synchronisation, and transactions that take the write lock when they
+// begin. Unlike transactions of BeginTx, these are not counted. So a loss of their commits is
+// noticed only if a later counted commit was lost too. The caller closes the returned DB.
 func OpenDB(path string) (*sql.DB, error) {
 	path, err := cleanPath(path)
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 // store runs transactions on the two files. The data committer writes the data file, the members'
 // committer the members' file, and a third one the heartbeats in the members' file.
 //
-// A claim holds the members' write lock, on a separate connection, from before it reads a member
-// until the data are committed. So an eviction, a join or a leave comes before or after the claim,
-// never in between (A1). Every claim takes the data file's lock first, so that no two wait for each
-// other. It holds the members' lock only during the decision, so that heartbeats hardly wait (E4).
+// A claim holds the members' write lock, on a separate connection, from before it reads a
+// member until the data are committed. So an eviction, a join or a leave comes before or after
+// the claim, never in between (A1). Every claim takes the data file's lock first, so that no
+// two wait for each other. The claim holds the members' lock only during the decision, so that
+// heartbeats hardly wait (E4).
 type store struct {
 	data, members *database
 	holder        *writer // holds the members' lock for claims; used by the data committer only
@@ -109,13 +110,13 @@ func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, ros
 	return readFailed(s.data.path, fn(ctx, engine.NewTx(s.data.prep, nil), engine.NewTx(s.members.prep, nil)))
 }
 
-// Ping is Read, because reads of a file do not wait.
+// Ping is the same as Read, because reads of a file do not wait.
 func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
 	return s.Read(ctx, fn)
 }
 
-// Check looks at the files. Files that SQLite removes when the last process closes them are not
-// missed.
+// Check looks at the files. Check does not miss files that SQLite removes when the last process
+// closes them.
 func (s *store) Check() error {
 	err := s.data.check()
 	if err == nil {

@@ -25,14 +25,16 @@ const (
 // transactions counts the transactions of a database in a file beside it.
 //
 // Each transaction of Tenure and of Backend.BeginTx, except heartbeats, counts itself in the
-// database. When it is committed, and so on disk, its number is written to the file. So after any
-// crash the file is never ahead of the database, unless the database lost acknowledged commits.
-// SQLite can lose them: until a checkpoint it keeps commits in the -wal file alone. When it opens a
-// database whose -wal file was removed, it also removes the -shm file, the only trace of the loss.
-// A commit needs no flush for the file, and for a table of one row one page in the log.
+// database. When it is committed, and so on disk, its number is written to the file. So after
+// any crash the file is never ahead of the database, unless the database lost acknowledged
+// commits. SQLite can lose them, because until a checkpoint it keeps commits in the -wal file
+// only. When it opens a database whose -wal file was removed, it also removes the -shm file,
+// the only trace of the loss. A commit needs no flush of the file, and only one page in the log
+// for a table of one row.
 //
-// The file also has a mark. Processes that miss a log or its index set it: while one of them has
-// the database open, no process may create another log. Safe for concurrent use.
+// The file also holds a mark. Processes that find a log or its index missing set it. While one
+// of them has the database open, no process may create another log. transactions is safe for
+// concurrent use.
 type transactions struct {
 	path   string // of the database
 	update string // the statement that counts
@@ -126,7 +128,7 @@ func (t *transactions) mark(which int) {
 	})
 }
 
-// unmark removes the mark: no process has a removed file open.
+// unmark removes the mark, because no process has a removed file open.
 func unmark(path, prefix string) error {
 	t, err := findTransactions(path, prefix, os.O_RDWR)
 	if t == nil || err != nil {
@@ -137,8 +139,8 @@ func unmark(path, prefix string) error {
 	return t.close()
 }
 
-// check refuses a database that lost transactions, unless accepted is set; then it empties the
-// file. advice says how to accept the loss.
+// check refuses a database that lost transactions. If accepted is set, it empties the file
+// instead. advice says how to accept the loss.
 func (t *transactions) check(ctx context.Context, d *database, prefix string, accepted bool, advice string) error {
 	last, _, err := t.read() // before the database's number, which grows
 	if err != nil {
@@ -171,7 +173,7 @@ type counting struct {
 	count *transactions
 }
 
-// countedConn has the methods of a connection that database/sql uses.
+// countedConn lists the methods of a connection that database/sql uses.
 type countedConn interface {
 	sqldriver.Conn
 	sqldriver.ConnBeginTx
@@ -194,7 +196,8 @@ func (c counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &counted{countedConn: full, count: c.count}, nil
 }
 
-// counted is a connection whose transactions count themselves. Not safe for concurrent use.
+// counted is a connection whose transactions count themselves. It is not safe for concurrent
+// use.
 type counted struct {
 	countedConn
 	count   *transactions

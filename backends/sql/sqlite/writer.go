@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// writer is a connection for write transactions. Not safe for concurrent use.
+// writer is a connection for write transactions. It is not safe for concurrent use.
 type writer struct {
 	path                  string
 	db                    *sql.DB
@@ -24,8 +24,8 @@ type writer struct {
 	tx                    *engine.Tx // the current transaction
 }
 
-// begin takes the write lock. It fails when the context ends or stop is closed, and then nothing
-// was applied.
+// begin takes the write lock. It fails if the context ends or stop is closed. Then, nothing was
+// applied.
 func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
 	var timer *time.Timer
 	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
@@ -111,8 +111,8 @@ func (w *writer) number() (number int64, err error) {
 	return number, err
 }
 
-// rollback ends the transaction. If ROLLBACK fails, as it does after errors for which SQLite has
-// rolled back already, it closes the connection.
+// rollback ends the transaction. If ROLLBACK fails, for example because SQLite has already
+// rolled back, it closes the connection.
 func (w *writer) rollback() {
 	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
 		w.drop()

@@ -1,4 +1,4 @@
-// Package takeover measures, only from hooks, how long shards had no owner after their member
+// Package takeover uses only hooks to measure how long shards had no owner after their member
 // ended.
 package takeover
 
@@ -12,8 +12,8 @@ import (
 // maxEnded limits the members whose end is remembered.
 const maxEnded = 1024
 
-// Times are the last signs of life of members that are silent or gone. The zero value works. It is
-// safe for concurrent use.
+// Times are the last signs of life of members that are silent or gone. The zero value is ready for
+// use. Times is safe for concurrent use.
 type Times struct {
 	mu    sync.Mutex
 	ended map[core.SessionID]time.Time
@@ -51,8 +51,8 @@ func (t *Times) Peer(e core.PeerEvent) {
 	t.ended[id] = at
 }
 
-// Took returns, for an event of Hooks.OnGrant, the time since the former owner's last sign of life.
-// ok is false if the shard was not taken over.
+// Took returns, for an event of Hooks.OnGrant, the time since the previous owner's last sign of
+// life. ok is false if the shard was not taken over.
 func (t *Times) Took(e core.LeaseEvent) (took time.Duration, ok bool) {
 	if e.Former == "" {
 		return 0, false

@@ -13,9 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// ClientOptions of UnaryClient and StreamClient. Nil works.
+// ClientOptions are the options of UnaryClient and StreamClient. Nil means the defaults.
 type ClientOptions struct {
-	// Attempts is the largest number of attempts of a call. Default 5; at least 1 is made.
+	// Attempts is the largest number of attempts to make a call. Default 5; there is at least
+	// 1.
 	Attempts int
 	// Wait is the wait before the next attempt if the shard has no owner. Default 500 ms.
 	Wait time.Duration
@@ -40,7 +41,7 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 // UnaryClient returns an interceptor that makes a call again if a Server refused it. It makes the
 // call at the owner in the answer or, if the shard had none, a little later. It follows only
 // answers that say that nothing was done. It returns the error of the last attempt: see Error. The
-// Peers stay the caller's, and limit the addresses that calls may go to.
+// Peers limit the addresses that calls may go to, and stay the caller's.
 func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -52,10 +53,10 @@ func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient is UnaryClient for streams. It waits until a server has begun a stream, so that no
-// message is sent twice. This takes one more round trip for each stream. Use it only for servers
-// that have Server.Stream. With other servers, a stream that begins with the client's message waits
-// until its context ends.
+// StreamClient is like UnaryClient, but for streams. It waits until a server has begun a stream, so
+// that no message is sent twice. This takes one more round trip for each stream. Use it only for
+// servers that use Server.Stream. With other servers, a stream that begins with the client's
+// message waits until its context ends.
 func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, d *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption,

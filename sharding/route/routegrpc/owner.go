@@ -13,15 +13,16 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Domain and reasons of the ErrorInfo in the status of a call that was not served.
+// These are the domain and the reasons of the ErrorInfo in the status of a call that was not
+// served.
 const (
 	Domain        = "tenure.route"
 	ReasonOwner   = "NOT_OWNER" // another member owns the shard
 	ReasonUnowned = "NO_OWNER"  // the shard has no owner now
 )
 
-// OwnerError is a call that was not served: nothing was done. If the shard has no owner, Node is
-// empty, and the error matches sharding.ErrNoOwner.
+// OwnerError is the error of a call that was not served. Nothing was done. If the shard has no
+// owner, Node is empty, and the error matches sharding.ErrNoOwner.
 type OwnerError struct {
 	Shard   string
 	Node    string     // of the owner
@@ -56,8 +57,8 @@ func (e *OwnerError) status() error {
 	return st.Err()
 }
 
-// Error returns the *OwnerError that a call's error carries, or err itself if it carries none. The
-// names and the address in it are checked.
+// Error returns the *OwnerError that a call's error carries, or err itself if it carries none.
+// Error checks the names and the address in it.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

@@ -21,7 +21,8 @@ import (
 // maxPeers is the largest number of connections to owners.
 const maxPeers = 256
 
-// Peers are connections to members, made on first use and kept. Safe for concurrent use.
+// Peers are connections to members. A connection is made on first use and kept. Peers are safe
+// for concurrent use.
 type Peers struct {
 	allow   func(address string) bool
 	options []grpc.DialOption
@@ -39,11 +40,11 @@ type peer struct {
 }
 
 // NewPeers returns Peers. Addresses come from members' metadata, or from a server's answer. allow
-// has to allow an address before calls, with their credentials, go to it. A nil allow allows every
+// reports whether calls, with their credentials, may go to an address. A nil allow allows every
 // address that is not loopback, link-local, multicast or unspecified; a forwarding Server also
-// refuses addresses of its machine. A name that resolves to such an address is refused in any case.
-// The environment's proxy is not used. The options are for grpc.NewClient, with the application's
-// credentials. NewPeers returns the error of grpc.NewClient.
+// refuses addresses of its own machine. A name that resolves to such an address is refused in any
+// case. The environment's proxy is not used. The options are those of grpc.NewClient, and include
+// the application's credentials. The error is that of grpc.NewClient.
 func NewPeers(allow func(address string) bool, options ...grpc.DialOption) (*Peers, error) {
 	p := &Peers{allow: allow, conns: make(map[string]*peer), options: append(slices.Clone(options), grpc.WithNoProxy())}
 	probe, err := p.dial("tenure.invalid:1") // it does not connect
@@ -137,8 +138,8 @@ func (p *Peers) Close() error {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress checks the address of a member, which has only a host and a port. A host that is a
-// scheme of gRPC, such as "unix" or "dns", is refused, because gRPC would not treat it as a host.
+// CheckAddress checks a member's address, which consists of a host and a port. It refuses a host
+// that is a scheme of gRPC, such as "unix" or "dns", because gRPC would not treat it as a host.
 // The error matches core.ErrInvalid.
 func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)

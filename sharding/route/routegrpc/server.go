@@ -29,37 +29,37 @@ const ForwardedKey = "tenure-forwarded"
 // header before the handler runs, and the handler cannot add to it.
 const BegunKey = "tenure-begun"
 
-// Options of a Server.
+// Options are the options of a Server.
 type Options struct {
-	// Shard returns the shard of a call, by its full method and message. If it returns an error,
-	// the answer is InvalidArgument with the error's text, or Unavailable if the error matches
-	// sharding.ErrNoOwner. Required.
+	// Shard returns the shard of a call from its full method and message. If it returns an
+	// error, the answer is InvalidArgument with the error's text, or Unavailable if the error
+	// matches sharding.ErrNoOwner. Required.
 	Shard func(ctx context.Context, method string, req any) (string, error)
-	// StreamShard returns the shard of a stream, by its full method and its context, such as
-	// metadata, before any message is read. Its error is answered like Shard's. Required for
-	// Stream.
+	// StreamShard returns the shard of a stream before any message is read, from its full
+	// method and its context, such as its metadata. An error has the same effect as an error of
+	// Shard. Required for Stream.
 	StreamShard func(ctx context.Context, method string) (string, error)
-	// Unrouted, if not nil, reports whether a call of a full method is served here in any case,
-	// such as a health check. Default: all are routed.
+	// Unrouted reports whether this process serves a full method in any case, such as a health
+	// check. Nil, the default, routes all calls.
 	Unrouted func(method string) bool
 	// Peers forwards a call for another member's shard, if it is of a Protocol Buffers method whose
-	// generated code is part of this program. Default: the Server answers with the owner. The Peers
-	// stay the caller's.
+	// generated code is part of this program. By default, the Server answers with the owner. The
+	// Peers stay the caller's.
 	Peers *Peers
 	// AddressKey is the key of a member's metadata that holds its address. Default
 	// DefaultAddressKey.
 	AddressKey string
 }
 
-// Server has the interceptors of a server. Safe for concurrent use.
+// Server provides the interceptors of a gRPC server. It is safe for concurrent use.
 type Server struct {
 	e *core.Elector
 	r *sharding.Router
 	o Options
 }
 
-// NewServer returns a Server. The Elector and the Router, which is on that Elector, stay the
-// caller's. The error matches core.ErrInvalid.
+// NewServer returns a Server. The Router must be on the same Elector. Both stay the caller's.
+// The error matches core.ErrInvalid.
 func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error) {
 	if e == nil || r == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router and Options.Shard", core.ErrInvalid)
@@ -97,9 +97,9 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return s.forward(ctx, req, info.FullMethod, md, e)
 }
 
-// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, by
-// Options.StreamShard. It never forwards a stream, but answers with the owner. The context of a
-// stream that is served here also ends with the lease, with the same cause.
+// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, as
+// Options.StreamShard says. It never forwards a stream, but answers with the owner. The context
+// of a stream that is served here also ends with the lease, with the same cause.
 func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(srv, stream)

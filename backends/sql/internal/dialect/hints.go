@@ -13,8 +13,8 @@ const (
 	// tellPause is the least time between two hints of one process, because each hint wakes every
 	// process.
 	tellPause = time.Millisecond
-	// listenPause is how long the listener waits before it listens again. It doubles each time that
-	// nothing was heard, up to listenMost.
+	// listenPause is how long the listener waits before it listens again. It doubles each time
+	// the listener hears nothing, up to listenMost.
 	listenPause = 500 * time.Millisecond
 	listenMost  = 30 * time.Second
 	// hintedBeats is the number of heartbeats a second at which all processes together send hints.
@@ -22,8 +22,8 @@ const (
 	hintedBeats = 20
 )
 
-// Link carries hints between processes. One goroutine calls each method, except Send, which two
-// call.
+// Link carries hints between processes. A single goroutine calls each method, except Send,
+// which two goroutines call.
 type Link interface {
 	// Send sends a hint to the given readers in the other processes. This process hears it too.
 	// Without readers, only this process hears it.
@@ -34,8 +34,8 @@ type Link interface {
 	Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error
 }
 
-// Hints sends hints to other processes after commits, one for many changes, and receives theirs.
-// Safe for concurrent use.
+// Hints sends hints to other processes after commits, one hint for many changes, and receives
+// theirs. It is safe for concurrent use.
 type Hints struct {
 	ctx   context.Context
 	wake  *Wake
@@ -50,14 +50,14 @@ type Hints struct {
 	done    sync.WaitGroup
 }
 
-// NewHints returns hints over a link until life ends. A hint wakes readers. It notices within limit
-// that a link hears nothing.
+// NewHints returns hints over a link until life ends. A hint wakes readers. Hints notices
+// within limit that a link hears nothing.
 func NewHints(life context.Context, wake *Wake, link Link, limit time.Duration) *Hints {
 	return &Hints{ctx: life, wake: wake, link: link, limit: limit, due: make(chan struct{}, 1),
 		heard: make(chan struct{}, 1)}
 }
 
-// Start begins to send and to listen.
+// Start starts sending and listening.
 func (h *Hints) Start() {
 	h.done.Go(h.teller)
 	h.done.Go(h.listener)
@@ -66,7 +66,7 @@ func (h *Hints) Start() {
 // Close waits for the goroutines, which end with life.
 func (h *Hints) Close() { h.done.Wait() }
 
-// Hears reports whether hints arrive, because one did within the limit.
+// Hears reports whether hints arrive, that is, whether one did within the limit.
 func (h *Hints) Hears() bool { return h.hears.Load() }
 
 // Tell soon sends a hint to the readers in other processes that wait for the change.
@@ -145,12 +145,12 @@ func (h *Hints) listen() (ever bool) {
 	return ever
 }
 
-// prove sends this process a hint whenever nothing was heard for a while. It returns once such a
-// hint is not heard either, and reports whether any was.
+// prove sends this process a hint whenever it has heard nothing for a while. It returns once
+// such a hint is not heard either, and reports whether any was heard.
 func (h *Hints) prove(ctx context.Context) (ever bool) {
 	defer func() {
 		if h.hears.Swap(false) {
-			h.wake.Broadcast(engine.Everybody) // they poll from now on
+			h.wake.Broadcast(engine.Everybody) // readers poll from now on
 		}
 	}()
 	h.empty()

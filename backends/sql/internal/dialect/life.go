@@ -1,4 +1,4 @@
-// Package dialect has the shared parts of the dialects' stores.
+// Package dialect contains the parts that the dialects' stores share.
 package dialect
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Life is the time from the opening of a store to its closing. Safe for concurrent use.
+// Life is the time from the opening of a store to its closing. It is safe for concurrent use.
 type Life struct {
 	ctx context.Context
 	end context.CancelCauseFunc

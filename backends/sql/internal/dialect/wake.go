@@ -6,7 +6,8 @@ import (
 	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// Wake is a broadcast to waiting readers. The zero value is ready. Safe for concurrent use.
+// Wake is a broadcast to waiting readers. The zero value is ready for use. A Wake is safe for
+// concurrent use.
 type Wake struct{ observers, tailers, watchers signal }
 
 // C returns a channel that the next Broadcast to the given readers closes.

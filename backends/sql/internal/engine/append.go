@@ -12,11 +12,11 @@ import (
 )
 
 // lockPatience is how long logs_append waits for a row that another transaction has locked. The
-// shard's owner writes in less.
+// shard's owner writes in less time.
 const lockPatience = 10 * time.Millisecond
 
-// ErrUndecided is matched by a Store's error of a transaction without effect: log_append or
-// logs_append missed a row, or waited for one up to its limit.
+// ErrUndecided is matched by a Store's error of a transaction without effect. In it, log_append
+// or logs_append missed a row, or waited for one up to its limit.
 var ErrUndecided = errors.New("a row is missing or locked")
 
 func onlyAppends(writes []driver.Write) bool {

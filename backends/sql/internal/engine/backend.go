@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
-// Config is what a dialect's package gives to New. Create, NewRoster and ShowsEarly are optional.
+// Config is what a dialect's package passes to New. Create, NewRoster and ShowsEarly are
+// optional.
 type Config struct {
 	Name       string // of the Opener's backend
 	Namespace  string
@@ -21,19 +22,20 @@ type Config struct {
 	Limits driver.Limits
 	// Create writes a missing identity (I1).
 	Create bool
-	// NewRoster allows an empty roster beside existing data. With it an operator asserts that the
-	// former members are gone.
+	// NewRoster allows an empty roster beside existing data. With it, an operator asserts that
+	// the previous members are gone.
 	NewRoster bool
 	// ShowsEarly reports whether the database, as configured, shows commits before they are
-	// durable. It is safe for concurrent use and does not block. With nil, the default, a database
-	// does so if its dialect has the statements of barriers.
+	// durable. It must be safe for concurrent use and must not block. If it is nil, the
+	// default, a database does so if its dialect defines the statements of barriers.
 	ShowsEarly func() bool
 	// Buckets is the number of tail counters of a new namespace: 1 for a database with one writer
 	// at a time, otherwise 16.
 	Buckets int
 }
 
-// Backend is a namespace in an SQL database. It implements driver.Backend. Safe for concurrent use.
+// Backend is a namespace in an SQL database. It implements driver.Backend and is safe for
+// concurrent use.
 type Backend struct {
 	*driver.Certificate // nil without TLS files; set before the first use
 

@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// inBatches runs do on consecutive ranges of n items. If a later range fails, the earlier ones are
-// applied already. So its error becomes the result of its items, and the items after it are not
-// sent (A4).
+// inBatches runs do on consecutive ranges of n items. If a later range fails, the earlier ones
+// are already applied. So its error becomes the result of its items, and the items after it are
+// not sent (A4).
 func inBatches(n int, next func(from int) int, do func(from, to int) error, fail func(i int, err error)) error {
 	for from := 0; from < n; {
 		to := next(from)

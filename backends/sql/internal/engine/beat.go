@@ -8,19 +8,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beatCalls is how many heartbeats of a session may be at the server. If a flush takes a quarter of
-// the TTL, so many are sent during the two flushes that a commit may have to wait for.
+// beatCalls is how many heartbeats of a session may be at the server. If a flush takes a
+// quarter of the TTL, this many are sent during the two flushes that a commit may have to wait
+// for.
 const beatCalls = 6
 
-// beats counts the pending heartbeats of a session. Safe for concurrent use.
+// beats counts the pending heartbeats of a session. It is safe for concurrent use.
 type beats struct {
 	mu       sync.Mutex
 	atServer int           // calls that wait for the row's lock, or have it
 	changed  chan struct{} // closed, and replaced, when one of them ends
 }
 
-// enter enters if fewer than most calls are at the server. Otherwise it returns a channel that is
-// closed when one of them ends.
+// enter enters a call if fewer than most calls are at the server. Otherwise, it returns a
+// channel that is closed when one of them ends.
 func (b *beats) enter(most int) (entered bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,14 +43,14 @@ func (b *beats) leave() {
 // Beat changes the version of the session's record, or sees another call change it after this one
 // began. See driver.Session.
 //
-// On a slow disk calls overlap. Each would wait for a flush, and also for the flushes of earlier
-// calls if the database keeps the lock on the row until the commit is on disk. So a call that finds
-// the row locked reads the visible version, without lock or flush. It succeeds when this process
-// has acknowledged a greater version, in whichever call, because that version was not visible when
-// this call began. The same holds for a version that was chosen after the call began. No call waits
-// for a connection that hangs: each call asks on a separate one, and the next call that finds the
-// row free writes it and so answers all. If no other call is at the server, another process has the
-// lock, and Beat waits for it.
+// On a slow disk, calls overlap. Each would wait for a flush. If the database keeps the lock on
+// the row until the commit is on disk, each would also wait for the flushes of earlier calls.
+// So a call that finds the row locked reads the visible version, without lock or flush. It
+// succeeds once any call of this process has had a greater version acknowledged, because that
+// version was not visible when this call began. The same holds for a version that was chosen
+// after the call began. No call waits for a connection that hangs, because each call uses a
+// separate one. The next call that finds the row free writes it, and so answers all. If no
+// other call is at the server, another process has the lock, and Beat waits for it.
 func (s *session) Beat(ctx context.Context) error {
 	if err := s.b.begin(ctx); err != nil {
 		return err

@@ -103,10 +103,10 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	})
 }
 
-// batch has the parts in which Acquire and Transfer differ. shard is the shard of an item, and
-// fresh whether the item requires that the shard has no record. asks is the session whose record in
-// the roster decides, and keep whether that record is kept. A session that is gone never comes
-// back.
+// batch holds the parts in which Acquire and Transfer differ. shard returns the shard of an
+// item, and fresh reports whether the item requires that the shard has no record. asks returns
+// the session whose record in the roster decides, and keep reports whether that record is kept.
+// A session that is gone never comes back.
 type batch struct {
 	keep   bool
 	shard  func(i int) driver.ShardID
@@ -121,7 +121,7 @@ func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) b
 	}, func(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} })
 }
 
-// grantKind is what the rows of one granting statement share.
+// grantKind holds what the rows of one granting statement have in common.
 type grantKind struct {
 	to   driver.SessionID
 	how  Statement
@@ -129,9 +129,10 @@ type grantKind struct {
 	note string       // prepended to each row's history
 }
 
-// grantBatch decides and writes one batch in one transaction. It locks and reads the shards' rows,
-// then the roster, then the namespace's row, which fixes every owner. After that it reads the rows
-// that another transaction had locked, that did not exist, or that were expected not to exist.
+// grantBatch decides and writes one batch in one transaction. It locks and reads the shards'
+// rows, then the roster, then the namespace's row, which fixes every owner. After that, it
+// reads the rows that another transaction had locked, that did not exist, or that were expected
+// not to exist.
 func (s *session) grantBatch(ctx context.Context, part batch, results []driver.AcquireResult) error {
 	b := s.b
 	seen, seenRoster := b.floor.Load(), b.rosterAt.Load()
@@ -157,7 +158,7 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 			return err
 		}
 		check := b.askData(ctx, data, namespaceLock, seen)
-		// In the same round trip, with every owner fixed while that row is locked.
+		// This takes the same round trip. Every owner is fixed while that row is locked.
 		if err := b.lockFree(ctx, data, slices.Clone(fresh), records); err != nil {
 			return err
 		}
@@ -236,8 +237,8 @@ func (t *Tx) writeGrants(ctx context.Context, name string, grants map[grantKind]
 	return nil
 }
 
-// allow refuses a decision that cannot be carried out: its record is damaged, or another
-// transaction holds the row.
+// allow refuses a decision that cannot be carried out, because its record is damaged, or
+// another transaction holds the row.
 func (b *Backend) allow(shard driver.ShardID, r record, d decision, busy bool) decision {
 	if err := b.damagedShard(shard, r); err != nil {
 		return decision{err: err}
@@ -320,7 +321,7 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 		return s.b.release(ctx, fences[from:to])
 	}, func(_ int, err error) { failed = err })
 	if err == nil && failed != nil {
-		// Some leases were released already, so no sentinel may claim that nothing was applied.
+		// Some leases are already released, so no sentinel may claim that nothing was applied.
 		err = fmt.Errorf("tenure: released a part of %d leases: %v", len(fences), failed)
 	}
 	return err

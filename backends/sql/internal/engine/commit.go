@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// transactionBytes limits the keys and values of one database transaction; a larger batch of
-	// commits is split. One statement contains them all. In base64, and with opBytes for each
-	// operation, it fits in the smallest packet limit of a server (4 MiB).
+	// transactionBytes limits the keys and values of one database transaction. A larger batch
+	// of commits is split. One statement contains all keys and values. In base64, and with
+	// opBytes for each operation, it fits in the smallest packet limit of a server (4 MiB).
 	transactionBytes = 2 << 20
 	// opBytes is the largest size of an operation without its key and value.
 	opBytes = 64
@@ -48,8 +48,8 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	}, func(err error) driver.CommitResult { return driver.CommitResult{Err: err} })
 }
 
-// cloneWrites copies everything that the caller may change after the call returned, because the
-// store may still be reading it.
+// cloneWrites copies everything that the caller may change after the call has returned, because
+// the store may still be reading it.
 func cloneWrites(writes []driver.Write) []driver.Write {
 	writes = slices.Clone(writes)
 	for i := range writes {
@@ -106,9 +106,10 @@ func (b *Backend) commit(ctx context.Context, writes []driver.Write, alone bool,
 	return nil
 }
 
-// commitBatch reads and locks, decides, and writes, each with one statement for the whole batch. It
-// checks everything before it writes anything, so the writes stay independent. Unless the write is
-// alone, it skips rows that another transaction has locked. It locks the tail counters last.
+// commitBatch first reads and locks, then decides, then writes, each with one statement for the
+// whole batch. It checks everything before it writes anything, so the writes stay independent.
+// Unless the write is alone, it skips rows that another transaction has locked. It locks the
+// tail counters last.
 func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone bool, results []driver.CommitResult) error {
 	seen := b.floor.Load()
 	var floor int64
@@ -158,7 +159,7 @@ func (b *Backend) commitBatch(ctx context.Context, writes []driver.Write, alone 
 }
 
 // holdShards locks and reads the rows of a batch, and checks the namespace. Unless the write is
-// alone, busy has the rows that another transaction has locked.
+// alone, busy lists the rows that another transaction has locked.
 func (b *Backend) holdShards(ctx context.Context, data *Tx, writes []driver.Write, alone bool, seen int64) (
 	records, busy map[driver.ShardID]record, ns namespace, err error) {
 	how := shardsTry
@@ -268,7 +269,7 @@ func (b *Backend) readConditions(ctx context.Context, data *Tx, writes []driver.
 	return c, err
 }
 
-// oldest returns the first entry that the log has, or will have.
+// oldest returns the number of the first entry that the log has or will have.
 func oldest(head driver.Head) driver.Seq { return max(head.Oldest, 1) }
 
 // trimmed returns the last entry of the log that a write removes, 0 for none.
@@ -281,8 +282,8 @@ func trimmed(w *driver.Write, head driver.Head) (through driver.Seq) {
 	return through
 }
 
-// decide applies rule F2 to the preconditions, in the order of the operations. The result has
-// either the new head and the versions of the items put, or the refusal.
+// decide applies rule F2 to the preconditions, in the order of the operations. The result
+// contains either the new head and the versions of the items put, or the refusal.
 func (c *conditions) decide(w *driver.Write, before driver.Head) (res driver.CommitResult) {
 	conflict := func(op int) driver.CommitResult {
 		return driver.CommitResult{Err: &driver.ConflictError{Shard: w.Fence.Shard, Op: op, Head: before}}

@@ -8,9 +8,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A cursor is a list of numbers under the store's identity, so that a cursor of another store is
-// recognized. Observe's has the base and revision of the data and the revision of the roster,
-// because the two have separate histories. TailLog's has the position in each bucket.
+// A cursor is a list of numbers under the store's identity, so that a cursor of another store
+// is recognized. Observe's cursor holds the base and revision of the data, and the revision of
+// the roster, because the two have separate histories. TailLog's cursor holds the position in
+// each bucket.
 func (b *Backend) cursor(kind string, at ...int64) driver.Cursor {
 	text := append(make([]byte, 0, 64), kind...)
 	text = append(append(text, ':'), b.id...)
@@ -42,7 +43,7 @@ func (b *Backend) parseCursor(kind string, c driver.Cursor, count int) ([]int64,
 	return at, true
 }
 
-// bucketOf returns the tail counter that orders a shard's entries; permanent.
+// bucketOf returns the tail counter that orders a shard's entries. It is permanent.
 func bucketOf(shard driver.ShardID, buckets int64) int64 {
 	if buckets == 1 {
 		return 0

@@ -12,8 +12,8 @@ func (b *Backend) damaged(table, name string, shard driver.ShardID, why string) 
 	return driver.Damaged(fmt.Sprintf("%s%s %s/%.200s", b.stmts.prefix, table, b.name, name), shard, why)
 }
 
-// damagedShard returns the error of a shard's row without a valid owner or head, nil if the row is
-// valid.
+// damagedShard returns the error of a shard's row without a valid owner or head. It returns nil
+// if the row is valid.
 func (b *Backend) damagedShard(shard driver.ShardID, r record) error {
 	if r.why == "" {
 		return nil
@@ -40,7 +40,7 @@ func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) 
 	return ""
 }
 
-// note adds damaged rows to a view's, up to its limit.
+// note adds damaged rows to those of a view, up to its limit.
 func note(view []*driver.DamagedError, damaged ...*driver.DamagedError) []*driver.DamagedError {
 	return append(view, damaged[:min(len(damaged), listing.MaxDamaged-len(view))]...)
 }

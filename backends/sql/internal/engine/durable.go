@@ -11,33 +11,33 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A database that flushes its log after it has made a commit visible, as InnoDB does, may take back
-// what readers saw if it crashes in between. It may take back a grant, whose token it then grants
-// again, or a commit that its writer found applied. So what is newer than all that this process
-// knows to be durable is returned only after a barrier. A barrier is a write. It is acknowledged
-// when the log is flushed up to it, and so up to everything that was visible before. A dialect of
-// such a database has the statements of barriers.
+// A database may flush its log after it has made a commit visible, as InnoDB does. If it
+// crashes in between, it may take back what readers saw. It may take back a grant, whose token
+// it then grants again, or a commit that its writer found applied. So anything newer than what
+// this process knows to be durable is returned only after a barrier. A barrier is a write. It
+// is acknowledged when the log is flushed up to it, and so up to everything that was visible
+// before. A dialect of such a database defines the statements of barriers.
 //
 // PostgreSQL and SQLite flush first, PostgreSQL with synchronous_commit as its package requires.
 // PostgreSQL needs barriers only if commits wait for a standby. If the writer of a commit gives up
 // waiting, the commit is visible, and a promotion of the standby takes it back.
 //
-// A transaction that wrote something needs no barrier. Neither does a heartbeat: a version that was
-// taken back is never written again (see Beat), so the heartbeat only looks lost.
+// A transaction that wrote something needs no barrier. Neither does a heartbeat. A version that
+// was taken back is never written again (see Beat), so the heartbeat only looks lost.
 
 const (
 	// barrierSlots is the number of rows that the barriers of all processes write. The lock on a
 	// row ends before the flush.
 	barrierSlots = 64
-	// maxDurable is of how many shards a process keeps the head. Heads that it drops cost barriers,
-	// not safety.
+	// maxDurable is the number of shards whose heads a process keeps. Heads that it drops cost
+	// barriers, not safety.
 	maxDurable = 1 << 20
 	// barrierCalls is the largest number of concurrent barriers in one process. One covers all
-	// reads that came before it began. More than one, because a connection may hang.
+	// reads that came before it began. There is more than one, because a connection may hang.
 	barrierCalls = 3
 )
 
-// ErrReadOnly is wrapped by errors of Store.Read if the server takes no writes.
+// ErrReadOnly is wrapped by errors of Store.Read if the server accepts no writes.
 var ErrReadOnly = errors.New("the server is read-only")
 
 func barrierSlot() string { return fmt.Sprintf("barrier-%02d", rand.IntN(barrierSlots)) }
@@ -49,14 +49,14 @@ type sight struct {
 	heads  []driver.ShardHead
 }
 
-// durable has the heads that this process knows to be durable. Safe for concurrent use.
+// durable holds the heads that this process knows to be durable. It is safe for concurrent use.
 type durable struct {
 	mu    sync.Mutex
 	heads map[driver.ShardID]mark
 }
 
-// mark is a commit. Token and number grow. After a failover the number may go back, but the token
-// grows (I2).
+// mark is a commit. Token and number grow. After a failover, the number may go back, but the
+// token grows (I2).
 type mark struct {
 	token  driver.Token
 	number driver.WriteNo
@@ -110,7 +110,7 @@ func (b *Backend) settle(ctx context.Context, wrote bool, s sight) error {
 	return nil
 }
 
-// barriers lets calls share barriers. Safe for concurrent use.
+// barriers lets calls share barriers. It is safe for concurrent use.
 type barriers struct {
 	places  chan struct{}
 	arrived atomic.Int64
@@ -119,7 +119,8 @@ type barriers struct {
 
 func newBarriers() *barriers { return &barriers{places: make(chan struct{}, barrierCalls)} }
 
-// pass returns when a barrier that began after the call has succeeded, this call's or another's.
+// pass returns when a barrier that began after the call has succeeded, whether this call's or
+// another's.
 func (s *barriers) pass(ctx context.Context, barrier func(context.Context) error) error {
 	me := s.arrived.Add(1)
 	select {
@@ -162,7 +163,7 @@ func (b *Backend) writeBarrier(ctx context.Context) error {
 }
 
 // headAfter reads the head of the items that were read before it, or of later ones. Without
-// barriers it reads nothing.
+// barriers, it reads nothing.
 func (b *Backend) headAfter(ctx context.Context, data *Tx, shard driver.ShardID) (s sight, err error) {
 	if !b.showsEarly() {
 		return s, nil

@@ -10,16 +10,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// FenceTx checks a lease inside the caller's transaction on the data tables' database. It locks the
-// shard's row until that transaction ends. So the transaction's writes take effect if and only if
-// the fence is the shard's current grant when it commits (F1). Otherwise the error is a
-// *driver.FencedError with the current owner, and the caller must roll back. ErrRetry means that
-// the transaction cannot continue and may be tried again from its start, for example after a
-// failover until the session's next heartbeat. ErrStoreChanged means that the store was replaced
-// (I1).
+// FenceTx checks a lease inside the caller's transaction on the data tables' database. It locks
+// the shard's row until that transaction ends. So the transaction's writes take effect if and
+// only if the fence is the shard's current grant at the commit (F1). Otherwise, the error is a
+// *driver.FencedError with the current owner, and the caller must roll back. ErrRetry means
+// that the transaction cannot continue and may be tried again from its start. This is so, for
+// example, between a failover and the session's next heartbeat. ErrStoreChanged means that the
+// store was replaced (I1).
 //
-// In a transaction with one snapshot (REPEATABLE READ, which is MariaDB's default, or SERIALIZABLE)
-// call FenceTx before any read. If the lease changed after the snapshot, the error is ErrRetry.
+// In a transaction with one snapshot (REPEATABLE READ, which is MariaDB's default, or
+// SERIALIZABLE), call FenceTx before any read. If the lease changed after the snapshot, the
+// error is ErrRetry.
 func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) error {
 	return FenceOn(ctx, b, fence, func(text string, args []any, dest ...any) (bool, error) {
 		err := tx.QueryRowContext(ctx, text, args...).Scan(dest...)

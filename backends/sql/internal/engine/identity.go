@@ -22,9 +22,9 @@ func (n namespace) floor() int64 { return n.base + n.revision }
 // forgot reports whether the row of a change after the revision was removed.
 func (n namespace) forgot(revision int64) bool { return revision < min(n.trimmed, n.revision) }
 
-// identify reads the identity in both groups of tables, which must agree, or with Create writes it.
-// It writes the roster's first. So an interrupted creation, which has no data and an empty
-// roster, is not mistaken for wiped data.
+// identify reads the identity in both groups of tables, which must agree. With Create, it
+// writes a missing identity, the roster's first. So an interrupted creation, which leaves no
+// data and an empty roster, is not mistaken for wiped data.
 func (b *Backend) identify(ctx context.Context, cfg Config) error {
 	var ns namespace
 	var hasData bool
@@ -90,13 +90,13 @@ func (b *Backend) identifyAnew(ctx context.Context) (ns namespace, revision int6
 	return ns, revision, err
 }
 
-// readRosterRow reads the roster's identity and revision, and reports whether it has any.
+// readRosterRow reads the roster's identity and revision, and reports whether they exist.
 func readRosterRow(ctx context.Context, roster *Tx, how Statement, name string, id *string, revision *int64) (bool, error) {
 	return roster.row(ctx, how, []any{name}, id, revision, new(string), new(string))
 }
 
-// identifyRoster returns the roster's identity and revision. If data exist, whose identity is
-// given, a missing roster needs NewRoster.
+// identifyRoster returns the roster's identity and revision. If there are data, whose identity
+// is passed in, a missing roster needs NewRoster.
 func (b *Backend) identifyRoster(ctx context.Context, cfg Config, dataID string) (string, int64, error) {
 	var id string
 	var revision int64
@@ -286,11 +286,12 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 // maxFloor leaves room for revisions above any floor.
 const maxFloor = driver.Token(1) << 62
 
-// RaiseFloor makes every token granted from now on greater than to. An operator calls it after a
-// restore from a backup. to must be at least the highest token ever granted, which marks outside
-// the store may show. It is at most 1<<62, which leaves room for later tokens. from is the current
-// floor, as Floor reported it. If the floor has moved and is still below to, the error matches
-// ErrConflict and nothing changes. A floor of to or more stays. RaiseFloor may be repeated.
+// RaiseFloor makes every token granted from now on greater than to. An operator calls it after
+// a restore from a backup. The value of to must be at least the highest token ever granted,
+// which marks outside the store may show. It must be at most 1<<62, which leaves room for later
+// tokens. from is the current floor, as Floor reported it. If the floor has moved and is still
+// below to, the error matches ErrConflict and nothing changes. A floor of at least to stays
+// unchanged. RaiseFloor may be repeated.
 //
 // If the server's clock kept members from continuing after a failover, RaiseFloor lets them
 // continue.

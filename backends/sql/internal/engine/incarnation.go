@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// incarnations are the recorded incarnation of the namespace, and that of the answering server.
-// Both are empty if the store has none (I2).
+// incarnations holds the recorded incarnation of the namespace, and that of the answering
+// server. Both are empty if the store has none (I2).
 type incarnations struct{ recorded, current string }
 
 // forked reports whether the server's history differs from the recorded one.
@@ -53,8 +53,8 @@ func (b *Backend) adopting(ctx context.Context, err error) error {
 	return err
 }
 
-// clockError is the error of adopting another incarnation while the server's clock is behind the
-// granted tokens. Tokens of another failover could then be above the coming ones.
+// clockError is the error of adopting another incarnation while the server's clock is behind
+// the granted tokens. Tokens of another failover could then be above the next ones granted.
 type clockError struct {
 	namespace string
 	now       time.Time
@@ -69,18 +69,18 @@ func (e *clockError) Error() string {
 // Is makes a clockError match driver.ErrStoreChanged, so that members halt.
 func (e *clockError) Is(target error) bool { return target == driver.ErrStoreChanged }
 
-// adopt records the server's incarnation. In the same transaction it raises the base of the tokens,
-// the tokens of all records, the roster's revision and the versions of heartbeats. So no token of a
-// lost grant is granted again, and no lease of the former history is current. A process that saw
-// lost changes sees nothing step back. If the recorded incarnation is the server's, adopt does
-// nothing.
+// adopt records the server's incarnation. In the same transaction, it raises the base of the
+// tokens, the tokens of all records, the roster's revision and the versions of heartbeats. So
+// no token of a lost grant is granted again, and no lease of the earlier history is current. A
+// process that saw lost changes sees nothing step back. If the recorded incarnation is the
+// server's, adopt does nothing.
 //
-// The floor becomes the server's clock in microseconds since 1970. Grants are fewer than one each
-// microsecond. So of two failovers the later one has the greater tokens, even if its server and its
-// processes know nothing of the earlier one.
+// The floor becomes the server's clock in microseconds since 1970. There is less than one grant
+// per microsecond. So the later of two failovers gets the greater tokens, even if its server
+// and its processes know nothing of the earlier one.
 func (b *Backend) adopt(ctx context.Context) error { return b.adoptAt(ctx, 0) }
 
-// adoptAt is adopt with a floor for which an operator answers, or with 0.
+// adoptAt is adopt with a floor that an operator vouches for, or with 0.
 func (b *Backend) adoptAt(ctx context.Context, floor int64) error {
 	return b.store.WriteOwners(ctx, func(ctx context.Context, data *Tx, roster func() (*Tx, error)) error {
 		ns, found, err := readNamespace(ctx, data, namespaceRead, b.name)
@@ -126,8 +126,8 @@ func (b *Backend) raised(ctx context.Context, data *Tx, ns namespace, floor int6
 	return now, nil
 }
 
-// liftRecords locks rows in the order of all transactions. No row is added during it, because
-// nothing is granted under an incarnation that is not recorded.
+// liftRecords locks rows in the order that all transactions use. No row is added while it runs,
+// because nothing is granted under an incarnation that is not recorded.
 func (b *Backend) liftRecords(ctx context.Context, data *Tx, open func() (*Tx, error), to namespace, by int64) error {
 	var names []string
 	err := data.rows(ctx, shardsAll, []any{b.name}, func(r Row) error {

@@ -149,8 +149,8 @@ func (b *Backend) checkItem(shard driver.ShardID, it *driver.Item, size int) err
 	return nil
 }
 
-// after returns the first key that is greater than all keys with the prefix, or "" for no prefix.
-// Keys are ASCII, so the last byte can be raised.
+// after returns the first key that is greater than all keys with the prefix, or "" for no
+// prefix. Keys are ASCII, so their last byte can be raised.
 func after(prefix string) string {
 	if prefix == "" {
 		return ""

@@ -50,8 +50,8 @@ func into(names *[]string) func(Row) error {
 }
 
 // sweepLabels removes some of the node labels whose session is no member, if there are many.
-// Otherwise labels that change with every restart would fill the table. If the removal fails, for
-// example because the role may not delete, the next join under a new label repeats it.
+// Otherwise, labels that change with every restart would fill the table. If the removal fails,
+// for example because the role may not delete, the next join under a new label repeats it.
 func (b *Backend) sweepLabels(ctx context.Context) {
 	var idle []string
 	look := func(ctx context.Context, roster *Tx) error {
@@ -80,8 +80,8 @@ func (b *Backend) sweepLabels(ctx context.Context) {
 	})
 }
 
-// noteEnd records which session ended the sessions that depart at a revision. Nothing is decided by
-// it. A name that does not fit is left out.
+// noteEnd records which session ended the sessions that depart at a revision. No decision
+// depends on it. It leaves out a name that does not fit.
 func (b *Backend) noteEnd(ctx context.Context, roster *Tx, how driver.Loss, by driver.SessionID, revision int64) error {
 	if how == driver.LossClosed {
 		return nil

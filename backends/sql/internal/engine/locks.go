@@ -11,14 +11,16 @@ import (
 )
 
 const (
-	// keepFreeLocks is the number of rows of free locks that a sweep leaves, and of released locks
-	// after which a process sweeps. Both together make the contract's limit.
+	// keepFreeLocks is both the number of rows of free locks that a sweep leaves, and the
+	// number of released locks after which a process sweeps. Together they make up the
+	// contract's limit.
 	keepFreeLocks = driver.MaxFreeLocks / 2
 	// maxSweep is the largest number of rows that one sweep removes.
 	maxSweep = 2 * driver.MaxFreeLocks
 )
 
-// freed counts the locks that this process released since its last sweep. Safe for concurrent use.
+// freed counts the locks that this process has released since its last sweep. It is safe for
+// concurrent use.
 type freed struct{ n atomic.Int64 }
 
 // start begins at a random count. So if many processes release few locks each, some of them sweep.
@@ -43,7 +45,7 @@ type freeLock struct {
 func (b *Backend) sweepLocks(ctx context.Context) {
 	seen := b.floor.Load()
 	var free []freeLock
-	// In the order of bytes, "/" is next to ".", with which the prefix ends.
+	// In byte order, "/" follows ".", the last byte of the prefix.
 	end := strings.TrimSuffix(driver.LockPrefix, ".") + "/"
 	err := b.store.ReadData(ctx, func(ctx context.Context, data *Tx) error {
 		free = nil
@@ -80,8 +82,8 @@ func (b *Backend) sweepLocks(ctx context.Context) {
 	})
 }
 
-// removable returns the locks that are unchanged since they were read and have no head, and the
-// highest of their revisions.
+// removable returns the locks that have no head and are unchanged since they were read. It also
+// returns the highest of their revisions.
 func removable(free []freeLock, locked map[driver.ShardID]record) (names []string, revision int64) {
 	for _, l := range free {
 		r, ok := locked[driver.ShardID(l.name)]
@@ -93,9 +95,10 @@ func removable(free []freeLock, locked map[driver.ShardID]record) (names []strin
 	return names, revision
 }
 
-// lockFree queues a statement that locks the rows of the locks whose claims expect them to be free,
-// so that a free lock is granted whatever its token (R2). For other shards it is unknown whether
-// their owner lives. The namespace's row is already locked, so this waits for no other transaction.
+// lockFree queues a statement that locks the rows of the locks whose claims expect them to be
+// free. So a free lock is granted whatever its token (R2). For other shards, it is unknown
+// whether their owner lives. The namespace's row is already locked, so this waits for no other
+// transaction.
 func (b *Backend) lockFree(ctx context.Context, data *Tx, fresh []string, locked map[driver.ShardID]record) error {
 	locks := slices.DeleteFunc(fresh, func(name string) bool { return !driver.IsLock(driver.ShardID(name)) })
 	if len(locks) == 0 {

@@ -86,8 +86,8 @@ func (b *Backend) scanHead(r Row, shard driver.ShardID, name *string, h *driver.
 	return nil
 }
 
-// TailLog blocks until any shard has new entries. See driver.Backend. A poll is
-// one query of the tail counters, whatever the number of shards.
+// TailLog blocks until any shard has new entries. See driver.Backend. Each poll makes one query
+// of the tail counters, whatever the number of shards.
 func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (*driver.TailPage, error) {
 	if err := b.begin(ctx); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 	return page, nil
 }
 
-// tails are the namespace's tail counters, by bucket.
+// tails holds the namespace's tail counters, by bucket.
 type tails struct{ position, trimmed []int64 }
 
 // behind reports whether a reader at the cursor would miss entries, or is ahead of a store that

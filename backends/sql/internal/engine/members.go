@@ -12,11 +12,11 @@ import (
 	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// keepDepartures is the number of roster revisions for which departures are kept. An older cursor
-// is answered with the full state.
+// keepDepartures is the number of roster revisions for which departures are kept. The answer to
+// an older cursor is the full state.
 const keepDepartures = 4096
 
-// session is a member's session. Safe for concurrent use.
+// session is a member's session. It is safe for concurrent use.
 type session struct {
 	b      *Backend
 	id     driver.SessionID
@@ -37,7 +37,7 @@ func (s *session) ID() driver.SessionID { return s.id }
 func lost(id driver.SessionID) error { return &driver.SessionLostError{Session: id} }
 
 // writeRoster runs fn in a transaction on the roster, after the identity check. fn gets the
-// roster's revision and returns the revision that it set, or the same one.
+// roster's revision and returns the one that it set, or the same revision.
 func (b *Backend) writeRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx, revision int64) (int64, error)) error {
 	seen := b.rosterAt.Load()
 	var now int64
@@ -192,7 +192,7 @@ func (b *Backend) checkUnused(ctx context.Context, roster *Tx, id, former driver
 	return nil
 }
 
-// alive returns which of the sessions have a member record, and their labels.
+// alive returns which of the sessions have a member record, along with their labels.
 func (b *Backend) alive(ctx context.Context, roster *Tx, how Statement, ids []driver.SessionID) (found map[driver.SessionID]bool,
 	labels map[driver.SessionID]string, err error) {
 	found, labels = make(map[driver.SessionID]bool), make(map[driver.SessionID]string)
@@ -340,10 +340,10 @@ func (s *session) Close(ctx context.Context) error {
 	return err
 }
 
-// scanMember reads a member's row. It returns why the row is damaged, or "". Data read from a store
-// is untrusted: with a TTL of 1 ns every member would beat without a pause. So a row with which no
-// session could have joined is no member. Metadata that is too large or does not decode is left
-// out, because it only informs.
+// scanMember reads a member's row. It returns why the row is damaged, or "". Data read from a
+// store is untrusted. With a TTL of 1 ns, for example, every member would beat without a pause.
+// So a row with which no session could have joined is not a member. Metadata that is too large
+// or does not decode is left out, because it only informs.
 func scanMember(r Row) (m driver.Member, why string, err error) {
 	var ttl int64
 	var meta []byte

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// hintPause is the least time between two looks of one poll, so that a busy writer's hints do
-	// not keep its readers busy too.
+	// hintPause is the least time between two looks of one poll. Without it, a busy writer's
+	// hints would keep its readers busy too.
 	hintPause = 500 * time.Microsecond
 	// quietParts divides the time since the last change to give the time between two looks. A
 	// reader of a store that was quiet for 2 s looks after 100 ms.
@@ -21,20 +21,20 @@ const (
 	lateParts = 20
 	// usualTTL is assumed while no member's TTL is known.
 	usualTTL = 10 * time.Second
-	// lookPatience is how long a look may take before it is repeated on another connection, because
-	// a connection lost in silence never answers. Each failed look doubles it.
+	// lookPatience is how long a look may take before it is repeated on another connection,
+	// because a silently lost connection never answers. Each failed look doubles it.
 	lookPatience = 4 * time.Second
 	// distrust is how long readers do not rely on hints after a change that came without one. A
 	// process with NoNotify sends none.
 	distrust = time.Minute
 )
 
-// pace has the shortest and the longest time between two looks.
+// pace holds the shortest and the longest time between two looks.
 type pace struct{ fast, idle time.Duration }
 
 func newPace(l driver.Limits) pace { return pace{l.PollPeriod, max(l.PollPeriod, l.IdlePollPeriod)} }
 
-// between returns d within the limits.
+// between returns d, limited to the pace.
 func (p pace) between(d time.Duration) time.Duration { return min(max(d, p.fast), p.idle) }
 
 // slow returns the longest time between two looks of readers that no hint reaches.
@@ -44,7 +44,7 @@ func (p pace) slow(ttl time.Duration) time.Duration { return p.between(ttl / lat
 // between two heartbeats, because heartbeats trigger looks.
 func (p pace) net(ttl time.Duration) time.Duration { return p.between(ttl * 2 / 5) }
 
-// attention decides how often readers of one kind look. Safe for concurrent use.
+// attention decides how often readers of one kind look. It is safe for concurrent use.
 type attention struct {
 	pace
 	mu      sync.Mutex
@@ -99,8 +99,8 @@ func (a *attention) next(hears bool, ttl time.Duration, late bool) time.Duration
 	return min(max(now.Sub(a.changed)/quietParts, a.fast), a.slow(ttl))
 }
 
-// peers are the members that Observe reported, and when it saw their heartbeats. Safe for
-// concurrent use.
+// peers holds the members that Observe reported, and when it saw their heartbeats. It is safe
+// for concurrent use.
 type peers struct {
 	mu   sync.Mutex
 	of   map[driver.SessionID]peer
@@ -148,8 +148,8 @@ func (p *peers) saw(asked []driver.Beat, versions map[driver.SessionID]driver.Ve
 	}
 }
 
-// beats records a heartbeat of a session of this Backend, for which no hint arrives here. Usually
-// other processes ask for these heartbeats, and rarely readers in this one.
+// beats records a heartbeat of a session of this Backend, for which no hint arrives here.
+// Usually other processes ask for these heartbeats. Readers in this process rarely do.
 func (p *peers) beats(id driver.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,8 +169,9 @@ func (p *peers) here() <-chan struct{} {
 	return p.beat
 }
 
-// expected returns the shortest TTL of the members, and whether a session asked for has been silent
-// for half its TTL. After four TTLs it no longer counts, because the others have left it.
+// expected returns the shortest TTL of the members, and whether a session asked for has been
+// silent for half its TTL. After four TTLs, it no longer counts, because the others have left
+// it.
 func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,8 +194,8 @@ func (p *peers) expected(asked []driver.Beat) (ttl time.Duration, late bool) {
 	return ttl, false
 }
 
-// lastView is the state at the end of the last Observe, so that a call that continues from there
-// waits immediately. Safe for concurrent use.
+// lastView is the state at the end of the last Observe, so that a call that continues from
+// there waits immediately. It is safe for concurrent use.
 type lastView struct {
 	mu     sync.Mutex
 	cursor driver.Cursor
@@ -228,7 +229,8 @@ func (l *lastView) goOn(q driver.ObserveQuery) waiting {
 	return from
 }
 
-// waiting is since when a reader waits, and for which hints. With the zero value it looks first.
+// waiting describes since when a reader waits, and for which hints. With the zero value, the
+// reader looks first.
 type waiting struct {
 	since                time.Time // start of the last look
 	changed, beats, here <-chan struct{}
@@ -253,9 +255,9 @@ type reader struct {
 	look func(ctx context.Context) (news, error)
 }
 
-// poll looks until there is news: after each hint, and otherwise at the pace of its kind (O2).
-// Any user may send hints. So each useless hint doubles the pause before the next one counts, until
-// none has come for a poll period.
+// poll looks until there is news. It looks after each hint, and otherwise at the pace of its
+// kind (O2). Any user may send hints. So each useless hint doubles the pause before the next
+// one counts, until none has come for a poll period.
 func (r *reader) poll(ctx context.Context) error {
 	hinted := true // changes before the first look are no evidence
 	patience := lookPatience

@@ -13,8 +13,8 @@ type preparer interface {
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
-// Prepared holds statements prepared once on a connection or a pool. Safe for
-// concurrent use.
+// Prepared holds statements prepared once on a connection or a pool. It is safe for concurrent
+// use.
 type Prepared struct {
 	on    preparer
 	stmts *Statements

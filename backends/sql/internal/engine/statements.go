@@ -116,9 +116,9 @@ var catalogue = [statementCount]struct {
 	columns []string
 }{
 	namespaceInsert: {"namespace_insert", []string{"namespace", "store_id"}, nil},
-	// Both return the identity, the base, the revision, the highest revision of a removed shard's
-	// row (R2), the recorded incarnation, and the current one; '' for a store without incarnations
-	// (I2).
+	// Both return the identity, the base, the revision, the highest revision of a removed
+	// shard's row (R2), the recorded incarnation, and the current one. An incarnation is '' for
+	// a store without incarnations (I2).
 	namespaceRead:   {"namespace_read", []string{"namespace"}, nil},
 	namespaceLock:   {"namespace_lock", []string{"namespace"}, nil},
 	namespaceRaise:  {"namespace_raise", []string{"namespace", "revision"}, nil},
@@ -180,32 +180,33 @@ var catalogue = [statementCount]struct {
 	itemRead: {"item_read", []string{"namespace", "shard", "key"}, nil},
 	// high is the first key after the range, or empty for no limit.
 	itemsList: {"items_list", []string{"namespace", "shard", "low", "high", "limit", "largest"}, nil},
-	// Adds commits, one row each, with the entries first to last of a shard. cuts is an array of
-	// the offsets in bytes at which the entries begin, and of the end. back is the distance of the
-	// position from the one that tails_move set. Without a counter the statement must fail.
+	// Adds commits, one row each, with the entries first to last of a shard. cuts is an array
+	// of the byte offsets at which the entries begin, followed by the end. back is the distance
+	// of the position from the one that tails_move set. Without a counter, the statement must
+	// fail.
 	logsInsert: {"logs_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
 	logInsert:  {"log_insert", []string{"namespace"}, []string{"shard", "first", "last", "token", "number", "bucket", "back", "cuts", "bytes"}},
 	// Optional: decides and writes one commit that only appends, and locks its row before it
-	// decides. It returns the namespace's floor, which must be at least seen, and the new seq and
-	// oldest of the head. If it writes nothing, it returns no row.
+	// decides. It returns the namespace's floor, which must be at least seen, and the new seq
+	// and oldest of the head. If it writes nothing, it returns no rows.
 	logAppend: {"log_append", []string{"namespace", "store_id", "seen", "shard", "session", "token", "number", "nonce", "bucket", "count",
 		"cuts", "payloads"}, nil},
 	// Optional: the same for commits of several shards. It locks the shards in the given order,
-	// each for at most patience (milliseconds). For each commit that it wrote it returns the floor,
-	// the shard, seq and oldest. Lists are the driver's arrays. Up to payloads they have an element
-	// for each commit. counts are its entries, places its bucket, and backs its distance from the
-	// counter's position. Buckets are in order. They rise by totals even if a commit is not
-	// written.
+	// each for at most patience (milliseconds). For each commit that it wrote, it returns the
+	// floor, the shard, seq and oldest. Lists are the driver's arrays. Those up to payloads
+	// have an element for each commit. counts holds its number of entries, places its bucket,
+	// and backs its distance from the counter's position. Buckets are in order. They rise by
+	// totals even if a commit is not written.
 	logsAppend: {"logs_append", []string{"namespace", "store_id", "seen", "patience", "shards", "sessions", "tokens", "numbers", "nonces",
 		"counts", "places", "backs", "cuts", "payloads", "buckets", "totals"}, nil},
-	// Both return the same columns: in order, the rows that have the entries, or positions, after
-	// to through. Rows may be left out at the end, so that the payloads of the rows before the last
-	// have fewer than bytes. A dialect that makes rows while they are read need not leave any out.
-	// The payloads' length in bytes precedes them.
+	// Both return the same columns: in order, the rows that have the entries, or positions,
+	// after to through. Rows may be left out at the end, so that the payloads of the rows
+	// before the last have fewer than bytes. A dialect that produces rows while they are read
+	// need not leave any out. The payloads' length in bytes precedes them.
 	logsRead: {"logs_read", []string{"namespace", "shard", "after", "through", "bytes"}, nil},
 	logsTail: {"logs_tail", []string{"namespace", "bucket", "after", "through", "bytes"}, nil},
-	// Returns the shard, and the position of the last row that logs_trim removes; nothing, or 0,
-	// without one.
+	// Returns the shard, and the position of the last row that logs_trim removes. Without such
+	// a row, it returns nothing, or 0.
 	logsPositions: {"logs_positions", []string{"namespace"}, []string{"shard", "through"}},
 	// Removes the rows with no entry after through.
 	logsTrim: {"logs_trim", []string{"namespace"}, []string{"shard", "through"}},
@@ -234,7 +235,7 @@ var catalogue = [statementCount]struct {
 	// belong to this package. The three statements below leave them out.
 	nodeWrite: {"node_write", []string{"namespace", "node", "session"}, nil},
 	nodesAll:  {"nodes_all", []string{"namespace"}, nil},
-	// At most limit labels whose session is no member, in the order of their names.
+	// Returns at most limit labels whose session is no member, in the order of their names.
 	nodesIdle:   {"nodes_idle", []string{"namespace", "limit"}, nil},
 	nodesDelete: {"nodes_delete", []string{"namespace", "nodes"}, nil},
 	memberNode:  {"member_node", []string{"namespace", "session"}, nil},
@@ -264,9 +265,9 @@ var catalogue = [statementCount]struct {
 	beatWrite: {"beat_write", []string{"namespace", "session", "version"}, nil},
 	beatsLift: {"beats_lift", []string{"namespace", "by"}, nil},
 	beatsRead: {"beats_read", []string{"namespace", "sessions"}, nil},
-	// Optional, for a server to which one statement is sent at a time: namespaceRead, rosterRead
-	// without the incarnation, and beatsRead in one. It returns a row per session, or one without
-	// any.
+	// Optional, for a server to which one statement is sent at a time. Combines namespaceRead,
+	// rosterRead without the incarnation, and beatsRead. Returns a row per session, or one row
+	// if there is no session.
 	lookRead:         {"look_read", []string{"namespace", "sessions"}, nil},
 	beatsDelete:      {"beats_delete", []string{"namespace", "sessions"}, nil},
 	departureRead:    {"departure_read", []string{"namespace", "session"}, nil},
@@ -275,7 +276,7 @@ var catalogue = [statementCount]struct {
 	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}, nil},
 }
 
-// Statements are a dialect's statements, ready to be prepared. They are immutable except for
+// Statements holds a dialect's statements, ready to be prepared. It is immutable except for
 // Certify, and safe for concurrent use.
 type Statements struct {
 	compiled  [statementCount]compiled
@@ -297,7 +298,7 @@ var common string
 var (
 	section   = regexp.MustCompile(`(?m)^-- name: ([a-z_]+(?: [a-z_]+)*)\s*$`)
 	parameter = regexp.MustCompile(`\beach\([0-9]+, :[a-z_]+\)|(^|[^:a-z_]):([a-z_]+)`)
-	// What the text of a statement contains: for all rows of a batch, and for n rows.
+	// A statement for all rows of a batch contains the first, and one for n rows the second.
 	rowsParameter = regexp.MustCompile(`(^|[^:a-z_]):rows\b`)
 	eachParameter = regexp.MustCompile(`\beach\(([0-9]+), :`)
 	// A prefix may follow the quoted name of a schema or database.
@@ -342,7 +343,7 @@ func (s Statement) optional() bool {
 // lacks reports whether a dialect's text may omit a parameter.
 func (s Statement) lacks(param string) bool {
 	switch s {
-	case logsRead, logsTail: // for dialects that make rows while they are read
+	case logsRead, logsTail: // for dialects that produce rows while they are read
 		return param == "bytes"
 	case tailsLock:
 		return param == "count" || param == "trimmed"
@@ -373,10 +374,10 @@ func (s Statement) parameters() string {
 //     occurrence of a parameter gets a separate one, so "$n" does not repeat.
 //   - Names of tables and indexes begin with "tenure_", which the prefix replaces. The prefix may
 //     begin with the quoted name of a schema and a dot.
-//   - A statement for a batch of rows has one of three forms. With the parameter :rows, one JSON
-//     array of arrays with bytes in base64, it runs once. With the columns as parameters it runs
-//     once for each row. With each(n, :column), which becomes n placeholders with ", " between, it
-//     runs once for n rows, and the last row fills up a smaller batch.
+//   - A statement for a batch of rows has one of three forms. With the parameter :rows, one
+//     JSON array of arrays with bytes in base64, it runs once. With the columns as parameters,
+//     it runs once for each row. With each(n, :column), which becomes n placeholders with ", "
+//     between, it runs once for n rows, and the last row fills up a smaller batch.
 //   - bounded(column) becomes "CASE WHEN octet_length(column) <= its width THEN column ... END", so
 //     that a value that is too wide never leaves the database. If a dialect's database has no
 //     octet_length, the dialect defines every statement with bounded, and replaces bounded before
@@ -486,9 +487,9 @@ func (s Statement) compile(text, prefix string, placeholder func(int) string) (c
 	return c, errors.Join(wrong...)
 }
 
-// Certify is for a server that certifies writes, on which a lock of one node has no effect on
-// another. Decisions then also change the rows that rivals change. Certify replaces old by text in
-// all statements. It is called before their first use.
+// Certify is for a server that certifies writes, where a lock on one node has no effect on
+// another. Decisions then also change the rows that rivals change. Certify replaces old with
+// text in all statements. It must be called before their first use.
 func (s *Statements) Certify(old, text string) {
 	s.certified = true
 	for i := range s.compiled {
@@ -496,7 +497,8 @@ func (s *Statements) Certify(old, text string) {
 	}
 }
 
-// has reports whether the dialect has an optional statement that is to be used.
+// has reports whether the dialect defines an optional statement and the statement is to be
+// used.
 func (s *Statements) has(of Statement) bool {
 	return s.compiled[of].text != "" && (s.certified || of != fenceChange && of != membersChange)
 }

@@ -6,11 +6,11 @@ import "context"
 // concurrent use.
 //
 // A Store may run a function again after a failure that certainly applied nothing. The function
-// uses only the context that it gets. If the function returns an error, the Store rolls back the
-// transaction and returns that error. It first classifies an error of the database (rule E1):
-// ErrRetry if the transaction was certainly not applied, no sentinel if the outcome is unknown. If
-// the caller's context ends, the method returns promptly (X1), with ErrRetry if the transaction had
-// not begun, and otherwise with an unknown outcome.
+// uses only the context that it gets. If the function returns an error, the Store rolls back
+// the transaction and returns that error. It first classifies an error of the database (rule
+// E1). The error matches ErrRetry if the transaction was certainly not applied, and no sentinel
+// if the outcome is unknown. If the caller's context ends, the method returns promptly (X1),
+// with ErrRetry if the transaction had not begun, and otherwise with an unknown outcome.
 type Store interface {
 	// WriteData runs fn in a write transaction on the data tables.
 	WriteData(ctx context.Context, fn func(ctx context.Context, data *Tx) error) error
@@ -33,9 +33,9 @@ type Store interface {
 	// ReadRoster runs fn on one snapshot of the roster's tables.
 	ReadRoster(ctx context.Context, fn func(ctx context.Context, roster *Tx) error) error
 
-	// Read runs fn, which makes single reads outside any transaction. Each sees what was committed
-	// before it. Get, List, the looks of a poll, and a barrier's write, which is a transaction
-	// alone, use it.
+	// Read runs fn, which makes single reads outside any transaction. Each sees what was
+	// committed before it. Get, List and the looks of a poll use it. So does a barrier's write,
+	// which is a transaction by itself.
 	Read(ctx context.Context, fn func(ctx context.Context, data, roster *Tx) error) error
 
 	// Ping is Read for a single small read. It does not wait for other calls (E4).
@@ -45,13 +45,13 @@ type Store interface {
 	// without a query (I1).
 	Check() error
 
-	// Classify wraps a database error, as Store describes. The error is of a transaction that
-	// another library owns and rolls back.
+	// Classify wraps a database error, as Store describes. The error comes from a transaction
+	// that another library owns and rolls back.
 	Classify(err error) error
 
 	// Changed returns a channel that is closed at a hint that something changed for the given
-	// readers. For Watchers the change is in another process. Hints are optional, because readers
-	// poll as well.
+	// readers. For Watchers, the change is in another process. Hints are optional, because
+	// readers poll as well.
 	Changed(of Readers) <-chan struct{}
 
 	// Hears reports whether hints arrive for the changes of other processes. A store that no longer
@@ -76,5 +76,5 @@ const (
 	Watchers
 )
 
-// Everybody has readers of all kinds.
+// Everybody is the readers of all kinds.
 const Everybody = Observers | Tailers | Watchers

@@ -31,8 +31,8 @@ type Runner interface {
 // ErrEnough ends Runner.Query early, without an error.
 var ErrEnough = errors.New("enough rows")
 
-// Tx runs statements by their parameters. Not safe for concurrent use within a
-// transaction.
+// Tx runs statements by their parameters. Within a transaction, it is not safe for concurrent
+// use.
 type Tx struct {
 	on    Runner
 	stmts *Statements
@@ -63,7 +63,7 @@ func (t *Tx) writeRows(ctx context.Context, s Statement, rows [][]any, params ..
 }
 
 // queueRows queues a statement for the rows of a batch, if there are any. each gets the results
-// once the queue has run; nil for a statement without results.
+// once the queue has run. It is nil for a statement without results.
 func (t *Tx) queueRows(ctx context.Context, s Statement, rows [][]any, each func(Row) error, params ...any) error {
 	if len(rows) == 0 {
 		return nil
@@ -94,8 +94,8 @@ func (t *Tx) queue(ctx context.Context, s Statement, params []any, each func(Row
 	})
 }
 
-// ask queues a statement that reads at most one row into dest. The returned bool is set, once the
-// queue has run, if there was one.
+// ask queues a statement that reads at most one row into dest. Once the queue has run, the
+// returned bool reports whether there was one.
 func (t *Tx) ask(ctx context.Context, s Statement, params []any, dest ...any) (*bool, error) {
 	found := new(bool)
 	err := t.queue(ctx, s, params, func(r Row) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // CheckPings takes all of a store's conns connections for reads, and pings the backend on that
-// store: rule E4.
+// store (rule E4).
 func CheckPings(t *testing.T, b driver.Backend, st engine.Store, conns int) {
 	t.Helper()
 	hold, release := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// Store is a store behind a wire. It counts its calls. Safe for concurrent use.
+// Store is a store behind a wire. It counts its calls, and is safe for concurrent use.
 type Store struct {
 	engine.Store
 	Calls *sqlfault.Calls
