@@ -69,7 +69,7 @@ var runner = []fault{
 		{File: inCore + "calls.go", In: "Elector.call", Old: "in.Err = s.Beat(ctx)", New: "_ = s.Beat(ctx)"}}},
 	{"claims preempt", []mutate.Edit{
 		{File: inCore + "calls.go", In: "Elector.call", Old: "s.Acquire(ctx, eff.Claims)", New: "s.Acquire(ctx, preempting(eff.Claims))"},
-		{File: inCore + "calls.go", Old: "// callOf is", New: "func preempting(claims []driver.Claim) (all []driver.Claim) {\n\tfor _, c := range claims {\n\t\tc.Preempt = c.Seen.Session != \"\"\n\t\tall = append(all, c)\n\t}\n\treturn all\n}\n\n// callOf is"}}},
+		{File: inCore + "calls.go", Old: "// callOf returns", New: "func preempting(claims []driver.Claim) (all []driver.Claim) {\n\tfor _, c := range claims {\n\t\tc.Preempt = c.Seen.Session != \"\"\n\t\tall = append(all, c)\n\t}\n\treturn all\n}\n\n// callOf returns"}}},
 	{"an eviction is not sent", []mutate.Edit{
 		{File: inCore + "calls.go", In: "Elector.call",
 			Old: "in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)", New: "in.Err = ErrRetry"}}},
