@@ -105,7 +105,7 @@ func TestModule(t *testing.T) {
 	if err := app.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	if _, err := http.Get(url); err == nil { //nolint:bodyclose,noctx // there is no answer
+	if _, err := http.Get(url); err == nil { //nolint:bodyclose // there is no answer
 		t.Error("it still listens")
 	}
 }
