@@ -1,4 +1,4 @@
 package conformance
 
-// NewProxy is Proxy with its inner proxy.
+// NewProxy is Proxy for a test that looks into it.
 var NewProxy = newProxy

@@ -2,7 +2,7 @@
 
 package core
 
-// A hostLock exists only on Linux.
+// A hostLock is known on Linux only.
 type hostLock struct{ id string }
 
 func takeHostLock(string) (*hostLock, error) { return nil, nil }

@@ -4,24 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"net/http/httptrace"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// make begins an effect, or continues it from its record.
+// make begins an effect, or goes on with it as its record says.
 func (l *Ledger) make(f *flight) outcome {
 	e := Effect{Key: f.key, ID: ID(l.o.Scope, f.key), State: Begun, Token: l.lease.Token(), Began: now()}
 	l.mu.Lock()
 	full := len(l.idle) >= l.o.MaxInDoubt
 	l.mu.Unlock()
-	if full { // the effect may be open already, or have ended
+	if full { // it may be one of those, or have ended
 		found, err := l.record(l.lease.Context(), f.key)
 		switch {
 		case err != nil:
@@ -50,11 +46,11 @@ func (l *Ledger) make(f *flight) outcome {
 	return l.meet(f, found)
 }
 
-// meet continues an effect that has a record.
+// meet goes on with an effect that has a record.
 func (l *Ledger) meet(f *flight, e Effect) outcome {
 	later, again := l.takeLater(f.key)
 	switch {
-	case !e.State.Open(): // idle still lists it if the reply to its last write was lost
+	case !e.State.Open(): // which idle does not know where the reply to its write was lost
 		l.take(f.key)
 		return l.answer(e, nil)
 	case later.e.State == Repeat && f.fn != nil:
@@ -76,14 +72,9 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		var d Decision
 		if hand != nil {
 			d, e.Author = decision(hand), clean(hand.Author)
-			if hand.Author+hand.Writer != "" { // an operator wrote the rule
-				l.o.Logger.Info("tenure: effect decided by an operator", slog.String("key", e.Key),
-					slog.String("outcome", hand.Outcome), slog.String("author", e.Author), slog.String("writer", clean(hand.Writer)),
-					slog.String("reason", clean(hand.Reason)))
-			}
 		} else {
 			var err error
-			if d, err = l.decide(f, e); err != nil {
+			if d, err = l.decide(e); err != nil {
 				return l.undecided(e, err)
 			}
 		}
@@ -97,22 +88,20 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		l.leave(e)
 		return outcome{again: true}
 	}
-	// Write the intent again, under this lease, which proves that the lease is current.
-	undone := e.undone
-	e.State, e.Token, e.undone = Begun, l.lease.Token(), false
+	// The intent again, under this lease: it proves that the lease is the current one.
+	e.State, e.Token = Begun, l.lease.Token()
 	value := encode(e)
 	if _, err := l.w.put("", core.Put(recordPrefix+f.key, value), core.Put(openPrefix+f.key, value)); err != nil {
 		l.postpone(e, nil)
 		return l.doubtful(e, err)
 	}
 	l.take(f.key)
-	return l.pursue(f, e, !undone)
+	return l.pursue(f, e, true)
 }
 
-// pursue attempts an effect whose intent is written. If unsure is true, it may have happened
-// already.
+// pursue attempts an effect whose intent is written. Unsure says that it may have happened.
 func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
-	ctx, cancel := l.bounded(f.ctx, f)
+	ctx, cancel := l.bounded(f.ctx)
 	defer cancel()
 	for n := 1; ; n++ {
 		if err := l.lease.Err(); err != nil {
@@ -121,15 +110,12 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 		if e.Attempts > 0 || unsure {
 			l.o.Stats.retries.Add(1)
 		}
-		var connected atomic.Bool
-		result, err := f.fn(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}), e.ID)
+		result, err := f.fn(ctx, e.ID)
 		e.Attempts++
 		if err == nil {
 			return l.settle(e, Decision{State: Done, Result: result}, nil)
 		}
 		sure, known := errors.AsType[*certain](err)
-		known = known && !(sure.unsent && connected.Load())
 		unsure = unsure || !known
 		e.Reason = clean(err.Error())
 		more := n < l.o.Attempts && (known && !sure.final || !known && l.o.Repeatable)
@@ -142,7 +128,7 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 			}
 			return l.settle(e, Decision{State: Failed, Reason: e.Reason}, err)
 		}
-		d, failed := l.decide(f, e)
+		d, failed := l.decide(e)
 		switch {
 		case failed != nil:
 			return l.undecided(e, failed)
@@ -154,9 +140,9 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	}
 }
 
-// bounded returns the context for fn and Resolve, which carries the values of ctx, and the flight.
-func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
+// bounded is the context of fn and of Resolve: with the values of ctx.
+func (l *Ledger) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	ctx, timer := context.WithTimeout(ctx, l.o.Deadline)
 	stop := context.AfterFunc(l.lease.Context(), func() { cancel(context.Cause(l.lease.Context())) })
 	return ctx, func() {
@@ -166,7 +152,7 @@ func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, conte
 	}
 }
 
-// pause waits after attempt n. It reports whether another attempt may begin.
+// pause waits after attempt n; false if there is to be no other one.
 func (l *Ledger) pause(ctx context.Context, n int) bool {
 	wait := l.o.BackoffMax
 	if shift := n - 1; shift < 30 && l.o.BackoffMin<<shift < wait {
@@ -184,7 +170,7 @@ func (l *Ledger) pause(ctx context.Context, n int) bool {
 	return false
 }
 
-// stopped reports whether no further attempt may begin.
+// stopped reports whether no attempt is to begin any more.
 func (l *Ledger) stopped() bool {
 	select {
 	case <-l.closing:
@@ -194,28 +180,26 @@ func (l *Ledger) stopped() bool {
 	}
 }
 
-// decide returns the decision about an effect in doubt. It comes from Resolve or, without Resolve,
-// from Repeatable.
-func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
+// decide asks what became of an effect: Resolve, or, where there is none, Repeatable.
+func (l *Ledger) decide(e Effect) (Decision, error) {
 	if l.o.Resolve == nil {
 		if l.o.Repeatable {
 			return Decision{State: Repeat, Reason: e.Reason}, nil
 		}
 		return Decision{Reason: e.Reason}, nil
 	}
-	ctx, cancel := l.bounded(context.Background(), f)
+	ctx, cancel := l.bounded(context.Background())
 	defer cancel()
 	for n := 1; ; n++ {
 		if err := l.lease.Err(); err != nil {
 			return Decision{}, err
 		}
-		var d Decision
-		err := goexit.Call(func() (err error) { d, err = l.o.Resolve(ctx, e); return err })
+		d, err := l.o.Resolve(ctx, e)
 		if err == nil {
 			switch d.State {
 			case Done, Failed, Repeat, InDoubt, "":
 				return d, nil
-			case Begun: // Begun decides nothing
+			case Begun: // which decides nothing
 			}
 			err = invalid("Resolve decided %.40q: use Done, Failed, Repeat or InDoubt", d.State)
 		}
@@ -225,8 +209,7 @@ func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	}
 }
 
-// settle writes a decision, or an outcome that is known immediately, and returns the outcome. See
-// write.
+// settle writes what was decided, or known at once, and answers it: see write.
 func (l *Ledger) settle(e Effect, d Decision, cause error) outcome {
 	e.State, e.Token, e.Reason = d.State, l.lease.Token(), clean(d.Reason)
 	if e.State == Repeat {
@@ -248,7 +231,7 @@ func (l *Ledger) settle(e Effect, d Decision, cause error) outcome {
 	return l.write(e, d.Result, cause)
 }
 
-// record returns the operations that write the state of an effect.
+// record is the operations that write the state of an effect.
 func record(e Effect) []core.Op {
 	value := encode(e)
 	if e.State.Open() {
@@ -257,11 +240,11 @@ func record(e Effect) []core.Op {
 	return []core.Op{core.Put(recordPrefix+e.Key, value), core.Delete(openPrefix + e.Key), core.Put(endKey(e), nil)}
 }
 
-// write writes the state of an effect and returns its outcome, with the result if the effect is
-// done. cause is fn's error. If the write fails, it is repeated later.
+// write writes what became of an effect, and answers it, with the result where it was done. Cause
+// is fn's error. What cannot be written now is written later.
 func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	_, err := l.w.put("", record(e)...)
-	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server accepts less now
+	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server takes less than it said
 		less := e
 		less.Result, less.NotKept = nil, len(e.Result)
 		if _, err = l.w.put("", record(less)...); err == nil {
@@ -289,9 +272,8 @@ func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	}
 }
 
-// yield records that nothing happened, and that the next Do will attempt the effect.
+// yield writes that nothing happened, and that the next Do attempts the effect.
 func (l *Ledger) yield(e Effect, cause error) outcome {
-	e.undone = true
 	out := l.settle(e, Decision{State: Repeat, Reason: e.Reason}, cause)
 	if out.again {
 		out.err = fmt.Errorf("tenure: effect %q: not done before the ledger was closed: %w: %w", e.Key, core.ErrRetry, cause)
@@ -299,7 +281,7 @@ func (l *Ledger) yield(e Effect, cause error) outcome {
 	return out
 }
 
-// answer returns the outcome of an effect that has ended.
+// answer is the outcome of an effect that has ended.
 func (l *Ledger) answer(e Effect, cause error) outcome {
 	switch {
 	case e.State == Failed:
@@ -311,8 +293,8 @@ func (l *Ledger) answer(e Effect, cause error) outcome {
 	return outcome{result: slices.Clone(e.Result)}
 }
 
-// doubtful returns the outcome of an effect that stays open. failed is the error of writing its
-// state, if any.
+// doubtful is the outcome of an effect that stays open, with the error for which its state
+// could not be written, if any.
 func (l *Ledger) doubtful(e Effect, failed error) outcome {
 	l.leave(e)
 	if failed != nil {
@@ -322,28 +304,26 @@ func (l *Ledger) doubtful(e Effect, failed error) outcome {
 	if e.State == Repeat {
 		return outcome{err: err, again: true}
 	}
-	if !err.lost { // the end of the handler reports a lost lease once, for all effects
-		l.o.logError(err)
+	if !err.lost { // a lost lease is reported by its handler's end, and not for each effect
+		l.o.OnError(err)
 	}
 	return outcome{err: err}
 }
 
-// undecided returns the outcome of an effect for which Resolve failed; Resolve is called again
-// later.
+// undecided is the outcome of an effect about which Resolve failed: it is asked again later.
 func (l *Ledger) undecided(e Effect, err error) outcome {
 	l.mu.Lock()
 	l.later[e.Key] = late{}
 	l.mu.Unlock()
 	reason := clean("Resolve failed: " + err.Error())
-	if e.State == InDoubt && e.Token == l.lease.Token() && e.Reason == reason { // already written and reported
+	if e.State == InDoubt && e.Token == l.lease.Token() && e.Reason == reason { // it is written, and was reported
 		l.leave(e)
 		return outcome{err: &InDoubtError{Shard: l.lease.Shard(), Effect: e}}
 	}
 	return l.settle(e, Decision{Reason: reason}, nil)
 }
 
-// postpone records an effect for later. Its outcome is then written if it is known, and decided
-// otherwise.
+// postpone has the outcome of an effect written later, if it is known; else it is decided then.
 func (l *Ledger) postpone(e Effect, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -353,7 +333,7 @@ func (l *Ledger) postpone(e Effect, cause error) {
 	}
 }
 
-// takeLater returns and forgets the effect that postpone recorded, if any.
+// takeLater returns what was to be looked at again of an effect, if anything, and forgets it.
 func (l *Ledger) takeLater(key string) (what late, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// The hash of a key never changes, because it decides where data is.
+// What a key hashes to never changes: it decides where data is.
 func TestHashIsPermanent(t *testing.T) {
 	t.Parallel()
-	mixed, plain := Keyspace{}, Keyspace{Hash: keyspace.HashFNV}
+	mixed, plain := Keyspace{}, Keyspace{Hash: HashFNV}
 	for key, want := range map[string][2]uint64{
 		"":            {0xf52a15e9a9b5e89b, 0xcbf29ce484222325},
 		"a":           {0x02c0bdbf481420f8, 0xaf63dc4c8601ec8c},
@@ -53,17 +51,13 @@ func TestKeyspaceValidate(t *testing.T) {
 	t.Parallel()
 	for _, k := range []Keyspace{
 		{Name: "a"}, {Shards: 4}, {Name: "a", Shards: -1}, {Name: "a", Shards: 4, Digits: 10}, {Name: "a", Shards: 4, Hash: "md5"},
-		{Name: "_a", Shards: 4}, {Name: "a/b", Shards: 4}, {Name: "a", Shards: 1 << 30}, {Name: strings.Repeat("a", 118), Shards: 4},
+		{Name: "_a", Shards: 4}, {Name: "a/b", Shards: 4}, {Name: "a", Shards: 1 << 30},
 	} {
-		if err := k.Validate(); !errors.Is(err, core.ErrInvalid) ||
-			!strings.HasPrefix(err.Error(), "tenure: "+core.ErrInvalid.Error()+": keyspace ") {
-			t.Errorf("%+v: %v, want ErrInvalid, of a keyspace", k, err)
+		if err := k.Validate(); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("%+v: %v, want ErrInvalid", k, err)
 		}
 	}
-	if err := (Keyspace{Name: strings.Repeat("a", 117), Shards: 4}).Validate(); err != nil {
-		t.Error(err)
-	}
-	k := Keyspace{Name: "orders", Shards: 8, Hash: keyspace.HashFNV}
+	k := Keyspace{Name: "orders", Shards: 8, Hash: HashFNV}
 	if err := k.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -77,7 +71,7 @@ func TestKeyspaceValidate(t *testing.T) {
 	}
 }
 
-// The ends are written in the form of Kubernetes' shardRange, and read again.
+// The bounds are written as Kubernetes' shardRange takes them, and read again.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -132,8 +126,9 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// However ranges are split and merged, and in whatever order their shards note it, no key is served
-// by two shards. In the end each is served by one, which the map names. Names are never used again.
+// However ranges are split and merged, and in whatever order their shards note it, no key is
+// served by two, in the end each is served by one, and the map says by which. Names are never
+// used again.
 func TestRangesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 6))
@@ -191,17 +186,17 @@ func TestRangesNeverOverlap(t *testing.T) {
 	}
 }
 
-// randomDivision returns a plan that settles complete changes, and splits and merges at random.
+// randomDivision is a plan that settles what is complete, and splits and merges at random.
 func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *planChange {
 	c := &planChange{Number: t.number + 1}
 	for _, x := range t.changes {
 		done := len(x.Gifts) > 0 || notes[x.From].Map >= x.Number
-		var refused []refusal
+		var refused []int32
 		for _, g := range x.Gifts {
 			n := notes[g.Shard]
 			done = done && n.Map >= x.Number
 			if k, _ := indexOf(t, g.Shard); n.Refused != "" {
-				refused = append(refused, refusal{int32(k), n.Refused})
+				refused = append(refused, int32(k))
 			}
 		}
 		i, _ := indexOf(t, x.From)
@@ -252,7 +247,7 @@ func refuse(table *assignments, notes map[string]note, c *rangeChange, g gift) {
 	notes[g.Shard] = n
 }
 
-// act lets one shard note its next step, like a Slice.
+// act lets one shard note what it can, as a Slice does.
 func act(t *testing.T, rng *rand.Rand, table *assignments, notes map[string]note) {
 	if len(table.changes) == 0 {
 		return
@@ -296,7 +291,7 @@ func act(t *testing.T, rng *rand.Rand, table *assignments, notes map[string]note
 	notes[g.Shard] = note{Map: c.Number, Range: &r}
 }
 
-// served returns the range that a shard serves by its note, or by the table while it has none.
+// served is what a shard serves by its note, or by the table while it has none.
 func served(table *assignments, notes map[string]note, shard string) Range {
 	if n, ok := notes[shard]; ok {
 		return n.has()
@@ -334,7 +329,7 @@ func serveOnce(t *testing.T, table *assignments, notes map[string]note, hashes [
 	}
 }
 
-// FuzzNote: any item is a possible note, or an error.
+// FuzzNote: whatever the item holds, it is a note that there can be, or an error.
 func FuzzNote(f *testing.F) {
 	f.Add([]byte(`{"map":2,"range":["0x0000000000000000","0x8000000000000000"],"gave":[{"shard":"k-0001","range":["0x8000000000000000","0x10000000000000000"]}]}`))
 	f.Add([]byte(`{"map":256}`))

@@ -2,5 +2,5 @@
 
 package sharding
 
-// restartScale is the number of shards of the rolling restart.
+// restartScale is how many shards the rolling restart has.
 const restartScale = 1000

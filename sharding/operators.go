@@ -7,14 +7,13 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
-	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// obey gives the active operators' rules to the planner. It reports whether they may change
-// although the view does not.
+// obey gives the operators' rules that are in force to the planner. It reports whether that
+// may change although the view does not.
 //
-// While the shard's record has the token that a rule names, a move counts as a pin, and a
-// resignation as an exclusion. The token changes when the resulting plan is carried out.
+// A move is a pin, and a resignation an exclusion, for as long as the shard's record has the
+// token that the rule names: until the plan that it led to was carried out.
 func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	p.Rules, p.Frozen, p.wall = Rules{}, false, now
 	p.bounds, p.release = map[uint64]bool{}, map[string]bool{}
@@ -42,7 +41,7 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 		case control.Release:
 			p.release[r.Shards] = true
 		case control.Split, control.Merge:
-			if h, err := keyspace.ParseHash(r.Hash); err == nil {
+			if h, err := ParseHash(r.Hash); err == nil {
 				p.bounds[h] = r.Kind == control.Split
 			}
 		case control.Stop, control.Resolve: // move nothing
@@ -61,8 +60,8 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	return again
 }
 
-// bound adds to a plan the splits and merges that operators' rules request, and removes those that
-// they forbid.
+// bound adds to a plan the splits and merges that operators' rules ask for, and takes from it
+// what they forbid.
 func (p *planner) bound(t *assignments, plan *Plan) {
 	m := t.ranged()
 	if len(p.bounds) == 0 || m.Len() == 0 {
@@ -76,7 +75,7 @@ func (p *planner) bound(t *assignments, plan *Plan) {
 		at := int32(i)
 		begins := t.ranges[i].From == h
 		switch {
-		case p.bounds[h] && !begins && len(cuts[at]) < keyspace.MaxCuts:
+		case p.bounds[h] && !begins && len(cuts[at]) < MaxCuts:
 			cuts[at] = append(cuts[at], h)
 			used[at] = true
 		case !p.bounds[h] && begins:
@@ -120,7 +119,7 @@ func (r *Rules) exclude(shards string, nodes ...string) {
 	r.Exclude[shards] = append(r.Exclude[shards], nodes...)
 }
 
-// with returns r and o together. If both pin a shard, o's pin applies.
+// with are the rules and the operators', which come first where both pin a shard.
 func (r Rules) with(o Rules) Rules {
 	r.Drain = slices.Concat(r.Drain, o.Drain)
 	r.Pin, r.Prefer = first(o.Pin, r.Pin), first(o.Prefer, r.Prefer)
@@ -138,7 +137,7 @@ func (r Rules) with(o Rules) Rules {
 	return r
 }
 
-// first returns the entries of a, and the entries of b for shards without an entry in a.
+// first are the entries of two maps by shards: of the second those that the first has nothing on.
 func first(a, b map[string]string) map[string]string {
 	if len(a) == 0 {
 		return b

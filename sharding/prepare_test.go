@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// caches are the caches of a namespace's members in memory, by node and shard.
+// caches are what the members of a namespace have in memory, by node and shard.
 type caches struct {
 	*world
 	warmUp time.Duration // that Prepare takes
@@ -86,7 +85,7 @@ func (c *caches) prepare(ctx context.Context, node, shard string) error {
 	return nil
 }
 
-// A planned move waits until the new owner is prepared, while the old one serves. No handler begins
+// A planned move waits until the new owner is prepared, while the old one serves; nothing begins
 // cold, in a join, a drain and a rolling restart.
 func TestPrepare(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -115,17 +114,15 @@ func TestPrepare(t *testing.T) {
 	})
 }
 
-// A preparation that takes too long, or fails, holds its shard back for the budget at most, and its
-// context ends. No more than PrepareAtOnce run at once.
+// A preparation that takes too long, or fails, holds its shard back for the budget at the most,
+// and its context ends; no more run at once than were asked for.
 func TestPrepareBudget(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		t.Run(fmt.Sprint("failed=", failed), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := newCaches(w, time.Hour)
 				c.failed = failed
-				change := func(o *Options) {
-					o.PrepareBudget, o.PrepareAtOnce, o.Logger = 4*ttl, 15, slog.New(slog.DiscardHandler)
-				}
+				change := func(o *Options) { o.PrepareBudget, o.PrepareAtOnce, o.OnError = 4*ttl, 15, func(error) {} }
 				c.start("a", change)
 				w.shares(2*ttl, map[string]int{"a": 30})
 				c.start("b", change)
@@ -146,13 +143,14 @@ func TestPrepareBudget(t *testing.T) {
 	}
 }
 
-// A preparation that ignores its context holds its shard back for the budget, and no longer.
+// A preparation that does not even heed its context holds its shard back for the budget, and no
+// longer.
 func TestPrepareHangs(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 0)
 		c.hangs = make(chan struct{})
 		defer close(c.hangs) // before the members' end, which waits for it
-		change := func(o *Options) { o.PrepareBudget, o.Logger = 4*ttl, slog.New(slog.DiscardHandler) }
+		change := func(o *Options) { o.PrepareBudget, o.OnError = 4*ttl, func(error) {} }
 		c.start("a", change)
 		w.shares(2*ttl, map[string]int{"a": 30})
 		c.start("b", change)
@@ -162,7 +160,7 @@ func TestPrepareHangs(t *testing.T) {
 	})
 }
 
-// A plan that is made while a member's preparation hangs does not prolong the wait.
+// A plan that comes while a member's preparation hangs does not prolong the wait.
 func TestPrepareHangsBesideAJoin(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 0)
@@ -170,7 +168,7 @@ func TestPrepareHangsBesideAJoin(t *testing.T) {
 		defer close(c.hangs)
 		plans := 0
 		change := func(o *Options) {
-			o.Penalty, o.PrepareBudget, o.Logger = 2*interval, 10*ttl, slog.New(slog.DiscardHandler)
+			o.Penalty, o.PrepareBudget, o.OnError = 2*interval, 10*ttl, func(error) {}
 			o.OnPlan = func(*Outcome) { plans++ }
 		}
 		c.start("a", change)
@@ -185,7 +183,7 @@ func TestPrepareHangsBesideAJoin(t *testing.T) {
 	})
 }
 
-// If a member must prepare its shards, a shard that it cannot prepare goes to another member, and
+// Where a member has to prepare its shards, one that it cannot goes to another member, and
 // the rest comes.
 func TestPrepareRequired(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
@@ -193,8 +191,8 @@ func TestPrepareRequired(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := newCaches(w, ttl)
 				change := func(o *Options) {
-					o.PrepareRequired, o.PrepareBudget, o.Logger = true, 4*ttl, slog.New(slog.DiscardHandler)
-					o.LeaveBudget = time.Hour // after half of it a shard moves regardless
+					o.PrepareRequired, o.PrepareBudget, o.OnError = true, 4*ttl, func(error) {}
+					o.LeaveBudget = time.Hour // after half of which a shard goes all the same
 				}
 				c.start("a", change)
 				w.shares(2*ttl, map[string]int{"a": 30})
@@ -241,13 +239,14 @@ func TestPrepareRequired(t *testing.T) {
 	}
 }
 
-// A member that leaves waits at most half of its budget for a preparation that fails.
+// A member that leaves does not wait for a preparation that fails for longer than half of its
+// budget.
 func TestPrepareRequiredOfALeaver(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, ttl)
 		c.failed = true
 		change := func(o *Options) {
-			o.PrepareRequired, o.LeaveBudget, o.Logger = true, 40*ttl, slog.New(slog.DiscardHandler)
+			o.PrepareRequired, o.LeaveBudget, o.OnError = true, 40*ttl, func(error) {}
 		}
 		c.start("a", change)
 		w.shares(2*ttl, map[string]int{"a": 30})
@@ -264,7 +263,7 @@ func TestPrepareRequiredOfALeaver(t *testing.T) {
 	})
 }
 
-// With a standby the heir of each shard is prepared before the owner dies. A crash finds a warm
+// With a standby the heir of each shard is prepared before the owner dies: a crash finds a warm
 // successor after the TTL and a call.
 func TestStandby(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -290,7 +289,7 @@ func TestStandby(t *testing.T) {
 	})
 }
 
-// A member that prepares hands over to a member that does not, and the reverse.
+// A member that prepares hands over to one that does not, and the other way round.
 func TestPrepareHereOnly(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 2*ttl)

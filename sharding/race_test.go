@@ -2,6 +2,5 @@
 
 package sharding
 
-// restartScale is the number of shards of the rolling restart. It is lower under the slow race
-// detector.
+// restartScale is how many shards the rolling restart has: fewer where all is slower.
 const restartScale = 200

@@ -18,20 +18,20 @@ import (
 )
 
 // The simulation runs many members and the shards of a keyspace over virtual time: the lease
-// machines of internal/fsm, one per member, over a model store, with the assigner of this package.
-// Members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
-// split and merged by it, and processes are killed between the steps. With Config.Poison some keys
-// kill every member that serves them. The simulation always judges which member serves each hash.
-// It measures the cost of plans: shards and load moved, time without an owner, calls to the store.
+// machines of internal/fsm, one per member, over a model store, with the assigner of this package,
+// while members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
+// split and merged by it, and processes are killed between the steps of that; with Config.Poison
+// some keys kill whoever serves them. It judges all the time who serves each hash, and measures
+// what the plans cost: shards and load moved, time without an owner, calls to the store.
 //
 // The machines, the planner, its log's form, the assigners, the heirs, the tables, reports, notes
-// and quarantine are the real ones. The Manager's and its slices' part is done in its simplest
-// form: a plan reaches every member one delay after it was written, and handlers take a fixed time
-// to drain. The store answers every call; the simulation of internal/fsm has faults of the network.
-// Full reads of the namespace are rare (Config.Resync), because a hundred machines would spend the
-// day on them.
+// and quarantine are the real ones. What the Manager and its slices do around them is done in its
+// simplest form: a plan reaches every member one delay after it was written, and handlers take a
+// fixed time to drain. The store answers every call; faults of the network are for the simulation
+// of internal/fsm. Full reads of the namespace are rare (Config.Resync), because a hundred machines
+// would spend the day on them.
 
-// Config is the configuration of a simulation. Zero values have defaults.
+// Config is what is simulated. Zero values have defaults.
 type Config struct {
 	Members, Shards int           // defaults 100 and 10,000
 	Time            time.Duration // virtual; default 24 h
@@ -52,13 +52,13 @@ type Config struct {
 	Quarantine sharding.Quarantine // default: as in sharding.Options with Keys, none without
 }
 
-// Gaps are times in which shards had no owner.
+// Gaps are times for which shards had no owner.
 type Gaps struct {
 	Count            int
 	Median, P99, Max time.Duration
 }
 
-// Result is the result of a simulation.
+// Result is what came of it.
 type Result struct {
 	Config
 	Crashes, Leaves, Joins int
@@ -123,7 +123,8 @@ func (m *member) setWants(s int32, on bool) {
 	m.wants[s] = on
 }
 
-// change is an entry of the store's history: a shard, or a member that came or went.
+// change is an entry of the store's history: a shard, or a member that came or
+// went.
 type change struct {
 	shard  int32
 	member *driver.Member
@@ -205,7 +206,7 @@ type world struct {
 // bossShard is the index of the assigner's shard.
 const bossShard = 0
 
-// complete fills in the defaults, and refuses invalid configurations.
+// complete fills in the defaults, and refuses what cannot be simulated.
 func (c *Config) complete() error {
 	for _, d := range []struct {
 		v   *time.Duration
@@ -236,7 +237,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// newWorld returns the world at the beginning.
+// newWorld is the world before anything happened.
 func newWorld(c *Config) (*world, error) {
 	w := &world{
 		c: c, rng: rand.New(rand.NewPCG(c.Seed, 8)), byID: map[core.SessionID]*member{}, index: map[core.ShardID]int32{},
@@ -244,13 +245,13 @@ func newWorld(c *Config) (*world, error) {
 		r: &Result{Config: *c, Calls: map[string]int{}, Blows: map[string]int{}},
 	}
 	w.serving.segments = []segment{{}}
-	w.shard("_assigner")
+	w.shard(sharding.AssignerShard)
 	var err error
 	w.planner, err = sharding.NewSimulated(c.Assigner, sharding.Keyspace{Name: "shard", Shards: c.Shards, Digits: 7}, c.Interval, c.Quarantine)
 	return w, err
 }
 
-// shard returns the index of a shard, which may be new.
+// shard is the index of a shard, which is new perhaps.
 func (w *world) shard(name core.ShardID) int32 {
 	s, ok := w.index[name]
 	if !ok {
@@ -261,7 +262,8 @@ func (w *world) shard(name core.ShardID) int32 {
 	return s
 }
 
-// Simulate runs one world to its end. The same Config gives the same Result, except for Took.
+// Simulate runs one world to its end. The same Config gives the same Result, but
+// for Took.
 func Simulate(c Config) (*Result, error) {
 	began := time.Now()
 	if err := c.complete(); err != nil {
@@ -274,7 +276,7 @@ func Simulate(c Config) (*Result, error) {
 	for i := range c.Members {
 		w.after(time.Duration(i)*time.Millisecond, event{kind: start})
 	}
-	// The first hour is for settling. Then there is churn, and an hour without it at the end.
+	// The first hour is for settling; then churn, and an hour without at the end.
 	settle := min(time.Hour, c.Time/10)
 	w.after(settle, event{kind: churn})
 	if c.Keys > 0 {
@@ -304,7 +306,7 @@ func Simulate(c Config) (*Result, error) {
 	return w.result(calm, settle, began), nil
 }
 
-// begin ends the time to settle, in which only faults are counted.
+// begin ends the time to settle, of which only faults are counted.
 func (w *world) begin() {
 	w.counting = true
 	w.r.Moves, w.gaps = 0, [causes][]time.Duration{}
@@ -314,7 +316,7 @@ func (w *world) begin() {
 // ending reports whether the day is so near its end that no more faults are made.
 func (w *world) ending() bool { return w.now >= int64(w.c.Time-min(time.Hour, w.c.Time/10)) }
 
-// wrong records a promise that does not hold.
+// wrong notes a promise that does not hold.
 func (w *world) wrong(format string, args ...any) {
 	w.r.Faults++
 	if len(w.r.Wrong) < 10 {
@@ -322,7 +324,7 @@ func (w *world) wrong(format string, args ...any) {
 	}
 }
 
-// then schedules a function.
+// then has something done later.
 func (w *world) then(d time.Duration, run func()) { w.after(d, event{kind: then, run: run}) }
 
 func (w *world) do(e *event) {
@@ -360,7 +362,7 @@ func (w *world) do(e *event) {
 			w.step(m, fsm.Input{Kind: fsm.InDrained, Shard: w.names[s], Token: token})
 		}
 		if m.leaving && len(m.held) == 0 {
-			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: "_assigner"})
+			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: sharding.AssignerShard})
 			w.after(time.Second, event{kind: forget, m: m})
 		}
 	case forget: // a moment later, when what was in flight has arrived
@@ -408,7 +410,7 @@ func (w *world) start() {
 		WatchAll: 16, WatchFew: 3, Seed: w.rng.Uint64(),
 	})
 	w.members = append(w.members, m)
-	w.step(m, fsm.Input{Kind: fsm.InWant, Shard: "_assigner"})
+	w.step(m, fsm.Input{Kind: fsm.InWant, Shard: sharding.AssignerShard})
 	w.reconcile(m, w.order)
 	w.glance(m)
 	if w.load != nil {
@@ -417,7 +419,7 @@ func (w *world) start() {
 	w.disturb()
 }
 
-// state returns a member's first published state.
+// state is what a member says of itself at first.
 func (w *world) state(m *member) driver.MemberState {
 	s := driver.MemberState{Weight: 1}
 	if w.load != nil {
@@ -426,7 +428,8 @@ func (w *world) state(m *member) driver.MemberState {
 	return s
 }
 
-// strike ends a member, by a crash or in order, and plans its replacement and the next strike.
+// strike ends a member, by a crash or in order, and plans its replacement and the
+// next strike.
 func (w *world) strike() {
 	var live []*member
 	for _, m := range w.members {
@@ -464,7 +467,7 @@ func (w *world) strike() {
 	w.after(w.c.Drain, event{kind: drained, m: m})
 }
 
-// crash ends a process without notice.
+// crash ends a process without a word.
 func (w *world) crash(m *member) {
 	w.replace(m)
 	w.r.Crashes++
@@ -496,7 +499,7 @@ func (w *world) replace(m *member) {
 	w.disturb()
 }
 
-// assigners returns 1 if the member is the assigner.
+// assigners is 1 if the member is the assigner.
 func (w *world) assigners(m *member) int {
 	if _, ok := m.held[bossShard]; ok {
 		return 1
@@ -509,7 +512,7 @@ func (w *world) drop(m *member) {
 	w.rewatch(m)
 }
 
-// step steps a machine and carries out its effects.
+// step steps a machine and does what it says.
 func (w *world) step(m *member, in fsm.Input) {
 	for _, e := range m.m.Step(fsm.Instant(w.now), in) {
 		switch e.Kind {
@@ -522,7 +525,7 @@ func (w *world) step(m *member, in fsm.Input) {
 			w.granted(m, &e)
 		case fsm.EffRevoke:
 			s := w.index[e.Fence.Shard]
-			if w.boss == m && e.Fence.Shard == "_assigner" {
+			if w.boss == m && e.Fence.Shard == sharding.AssignerShard {
 				w.boss = nil
 			}
 			w.close(m, s, moving)
@@ -560,7 +563,7 @@ func (w *world) granted(m *member, e *fsm.Effect) {
 	w.open(m, s, e.Fence.Token)
 }
 
-// plan does the assigner's work, once an interval.
+// plan is what the assigner does once an interval.
 func (w *world) plan() {
 	if w.planned == len(w.changes) && !w.restless {
 		return
@@ -603,7 +606,7 @@ func (w *world) plan() {
 // epoch is when the day begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// view returns the assigner's view.
+// view is what the assigner sees.
 func (w *world) view() *core.View {
 	v := &core.View{Rules: w.poison.rules}
 	nodes := map[core.SessionID]string{}
@@ -622,7 +625,7 @@ func (w *world) view() *core.View {
 	return v
 }
 
-// publish carries out the results of a plan that was written.
+// publish is what follows from a plan that was written.
 func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
 	for _, name := range p.Added {
 		s := w.shard(core.ShardID(name))
@@ -657,7 +660,8 @@ func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
 	})
 }
 
-// carry has each member carry out a plan for the shards that it changes, and for those that ended.
+// carry has each member do what follows from a plan for shards that it touches, and for those
+// that ended.
 func (w *world) carry(touched, gone []int32) {
 	in := fsm.Input{Kind: fsm.InPrefer}
 	for _, s := range touched {
@@ -690,7 +694,7 @@ func (w *world) heirs(s int32) fsm.Heirs {
 	return fsm.Heirs{w.planner.Owner(string(w.names[s])), w.planner.Heir(string(w.names[s]))}
 }
 
-// reconcile has a member do for shards what its Manager would do.
+// reconcile has a member do about shards what its Manager would do.
 func (w *world) reconcile(m *member, shards []int32) {
 	var want []core.ShardID
 	var order []core.SessionID
@@ -778,7 +782,7 @@ func gapsOf(all []time.Duration) Gaps {
 	return Gaps{Count: len(all), Median: all[len(all)/2], P99: all[len(all)*99/100], Max: all[len(all)-1]}
 }
 
-// String returns the result for people.
+// String is the result for people.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d members, %d shards, %v of virtual time, %.0f%% of the members an hour go (seed %d)\n",
@@ -806,7 +810,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// bounds returns the limits of a day with load that do not hold.
+// bounds says which bounds of a day with load do not hold.
 func (r *Result) bounds() error {
 	var errs []error
 	changes := float64(r.Crashes + r.Leaves + r.Joins + r.Swaps)
@@ -829,7 +833,7 @@ func (r *Result) bounds() error {
 	return errors.Join(errs...)
 }
 
-// loads prints the results about load, splits and poison.
+// loads prints what came of load, splits and poison.
 func (r *Result) loads(b *strings.Builder) {
 	fmt.Fprintf(b, "\n  %d keys of Zipf %.1f: %d splits, %d merges, %d to %d ranges\n", r.Keys, r.Zipf, r.Splits, r.Merges, r.Ranges[0], r.Ranges[1])
 	fmt.Fprintf(b, "  a hash that goes to another shard is refused for %v at the median, p99 %v, at most %v\n",
@@ -848,7 +852,7 @@ func (r *Result) loads(b *strings.Builder) {
 
 func short(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// Err returns an error with the promises that do not hold, or nil.
+// Err says what does not hold; nil if all does.
 func (r *Result) Err() error {
 	var errs []error
 	if n := len(r.Forgotten); n > 0 {

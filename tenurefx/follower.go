@@ -2,6 +2,7 @@ package tenurefx
 
 import (
 	"log/slog"
+	"time"
 
 	"go.uber.org/fx"
 
@@ -11,47 +12,71 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Following is an Applier and the shards that it follows: see follower.Tailer.Follow.
+// FollowerSettings are the keys below follower in the configuration. See
+// follower.Options.
+type FollowerSettings struct {
+	Batch       int           `yaml:"batch"`
+	Parallel    int           `yaml:"parallel"`
+	Buffer      int           `yaml:"buffer"`
+	Reads       int           `yaml:"reads"`
+	ReadRate    int           `yaml:"read_rate"`
+	Resync      time.Duration `yaml:"resync"`
+	CallTimeout time.Duration `yaml:"call_timeout"`
+	BackoffMin  time.Duration `yaml:"backoff_min"`
+	BackoffMax  time.Duration `yaml:"backoff_max"`
+	DrainBudget time.Duration `yaml:"drain_budget"`
+}
+
+// Following is an Applier and the shards that it follows. See Tailer.Follow.
 type Following struct {
 	Name    string
 	Applier follower.Applier
 	Shards  []string
 }
 
-// AsFollowing annotates a constructor of a Following for use with fx.Provide. The constructor
-// may also return an error.
+// AsFollowing marks a constructor that returns a Following, and perhaps an error,
+// for fx.Provide.
 func AsFollowing(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(followGroup))
 }
 
+// tailerParams are the inputs of newTailer.
 type tailerParams struct {
 	fx.In
 
 	Backend core.Backend
 	Config  *config.Config `optional:"true"`
-	// Options are the application's options. Values in the configuration override them.
+	// Options, if there are any, are used instead of those of Config.
 	Options    *follower.Options `optional:"true"`
 	Followings []Following       `group:"tenure.followings"`
 	Logger     *slog.Logger      `optional:"true"`
 }
 
-// newTailer returns a Tailer with the followings.
+// newTailer returns a Tailer with the followings. The caller runs it.
 func newTailer(p tailerParams) (*follower.Tailer, error) {
-	var o follower.Options
-	if p.Options != nil {
-		o = *p.Options
-	}
+	var s FollowerSettings
 	if p.Config != nil {
-		if err := p.Config.Section("follower", &o); err != nil {
+		if err := p.Config.Section("follower", &s); err != nil {
 			return nil, err
 		}
+	}
+	o := &follower.Options{
+		Batch: s.Batch, Parallel: s.Parallel, Buffer: s.Buffer, Reads: s.Reads, ReadRate: s.ReadRate, Resync: s.Resync,
+		CallTimeout: s.CallTimeout, BackoffMin: s.BackoffMin, BackoffMax: s.BackoffMax, DrainBudget: s.DrainBudget,
+	}
+	if p.Options != nil {
+		c := *p.Options
+		o = &c
 	}
 	if o.Logger == nil {
 		o.Logger = p.Logger
 	}
-	t, err := follower.NewTailer(p.Backend, &o)
+	t, err := follower.NewTailer(p.Backend, o)
+	if err != nil && p.Options == nil {
+		err = errtext.InKeys(err, s)
+	}
 	if err != nil {
-		return nil, errtext.InKeys(err, o)
+		return nil, err
 	}
 	for _, f := range p.Followings {
 		if err := t.Follow(f.Name, f.Applier, f.Shards...); err != nil {
@@ -61,8 +86,8 @@ func newTailer(p tailerParams) (*follower.Tailer, error) {
 	return t, nil
 }
 
-// Follower provides the *follower.Tailer and runs it from the start of the application to its stop.
-// It needs a core.Backend, but no Elector.
+// Follower provides the *follower.Tailer, and runs it from the application's start
+// to its stop. It needs a core.Backend, and no Elector.
 func Follower() fx.Option {
 	return fx.Module("tenure-follower",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p tailerParams) (*follower.Tailer, error) {

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,9 +15,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
-	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/route"
 )
@@ -24,17 +23,17 @@ import (
 // store is a namespace of Consul's key-value store as a changelog.Store.
 type store struct {
 	addresses []*slots
-	routes    *route.Routes                         // routes among the addresses
-	token     func(context.Context) (string, error) // nil: the client's own token
-	ops       int                                   // operations per transaction
-	bytes     int                                   // bytes of a transaction's request
+	routes    *route.Routes                         // among the addresses
+	token     func(context.Context) (string, error) // nil: the client's own
+	ops       int                                   // per transaction
+	bytes     int                                   // of a transaction's request
 	ping      string                                // the key that pings read
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	// known is the highest index received from the server. Every later consistent read is at least
-	// as new.
+	// known is the highest index received from the server. Every later consistent
+	// read is at least as new.
 	known   atomic.Uint64
 	witness witness
 }
@@ -59,8 +58,8 @@ func (s *store) Close() error {
 	return nil
 }
 
-// If there are several addresses, reach starts with the one that answers first. If none
-// answers, the next request reports that.
+// reach makes the address that answers first the one to begin with, where there are
+// several. If none answers, the next request reports it.
 func (s *store) reach(ctx context.Context) {
 	if len(s.addresses) == 1 {
 		return
@@ -88,7 +87,7 @@ func (s *store) reach(ctx context.Context) {
 
 // call is a request that may be sent.
 type call struct {
-	ctx    context.Context // the trip's
+	ctx    context.Context // of the trip
 	client *api.Client
 	token  string
 	done   func()
@@ -102,11 +101,12 @@ func (c *call) query() *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true, Token: c.token}).WithContext(c.ctx)
 }
 
-// begin chooses an address and waits for a slot of the kind. An error means that nothing was sent.
+// begin chooses an address and waits for a slot of the kind. An error means that
+// nothing was sent.
 func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c = &call{s: s, caller: ctx}
 	if s.token != nil {
-		if err = goexit.Call(func() (err error) { c.token, err = s.token(ctx); return err }); err != nil {
+		if c.token, err = s.token(ctx); err != nil {
 			return nil, fmt.Errorf("the ACL token: %w", err)
 		}
 	}
@@ -131,8 +131,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c.done = func() {
 		ended := t.Context.Err() != nil
 		t.Done(c.outcome)
-		// Its dial may be pending, Close may have dropped the open connections before this one was
-		// open, or the address may no longer be in use.
+		// Its dial may be under way; Close dropped the open connections before this
+		// one was open; or the address is not used any more.
 		if ended || s.life.Err() != nil || s.routes.Current() != t.Server {
 			l.end()
 		}
@@ -141,8 +141,9 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	return c, nil
 }
 
-// heard notes the outcome of a request for its address, and returns the error for the caller.
-// If the context or Close ended the request, that decides the error.
+// heard notes the outcome of a request for its address, and returns the error for
+// the caller: the context's, or that the store was closed, where that ended the
+// request.
 func (c *call) heard(err error) error {
 	var refused api.StatusError
 	switch {
@@ -161,7 +162,7 @@ func (c *call) heard(err error) error {
 			return fmt.Errorf("%w: %w", driver.Ended(c.caller), err)
 		}
 	case c.ctx.Err() != nil:
-		return context.Cause(c.ctx) // because the Backend left the address
+		return context.Cause(c.ctx) // the address was left
 	case errors.As(err, &refused) && refused.Code < http.StatusInternalServerError:
 		c.outcome = route.Answered
 	default:
@@ -170,8 +171,8 @@ func (c *call) heard(err error) error {
 	return err
 }
 
-// write sends a transaction that changes something, once. A nil error means that Consul
-// decided. It applied the transaction, or refused it as the reply's errors describe.
+// write sends a transaction that changes something, once. A nil error means that
+// Consul decided: it was applied, or refused as the reply's errors say.
 func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	if r.bytes > s.bytes || len(r.ops) > s.ops {
 		return nil, fmt.Errorf("tenure: %w: a transaction of %d operations and about %d bytes: consul takes %d and %d",
@@ -187,7 +188,7 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	var status api.StatusError
 	err = c.heard(err)
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
-		if a, err = decodeRefusal([]byte(status.Body), s.ops); err == nil && len(a.Errors) > 0 {
+		if err = json.Unmarshal([]byte(status.Body), a); err == nil && len(a.Errors) > 0 {
 			return a, nil
 		}
 		return nil, fmt.Errorf("tenure: %w: consul refused a transaction without saying why", driver.ErrRetry)
@@ -196,15 +197,6 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 		return nil, writeError(err)
 	}
 	return a, nil
-}
-
-// maxRefusal limits the bytes decoded of a refusal's reasons.
-const maxRefusal = 1 << 20
-
-// decodeRefusal reads the reply to a refused transaction of at most ops operations.
-func decodeRefusal(body []byte, ops int) (*reply, error) {
-	a := new(reply)
-	return a, boundjson.Unmarshal(body, maxRefusal, 64*ops, a)
 }
 
 // Get reads keys. See kv.Store.
@@ -216,8 +208,9 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.get(ctx, k, keys)
 }
 
-// get reads keys in transactions, each at one index. Every decision on them compares again. It
-// still reads in consistent mode, because an old leader would return records replaced long ago.
+// get reads keys in transactions, each at one index. Nothing is decided by them
+// without a compare, and yet they are read in consistent mode: an old leader would
+// return records that others have replaced long since.
 func (s *store) get(ctx context.Context, k kind, keys []string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for lo := 0; lo < len(keys); lo += s.ops {
@@ -274,7 +267,7 @@ func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) 
 	return kv.Rev(rev), nil
 }
 
-// possible returns an error if the index cannot be a revision.
+// possible refuses an index that no revision can be.
 func possible(index uint64) error {
 	if index > math.MaxInt64 {
 		return fmt.Errorf("it answered with the index %d, which is above any: its address leads to something else "+
@@ -292,15 +285,16 @@ func (s *store) learn(index uint64) {
 	}
 }
 
-// witness is the permanent record that this process saw last, with its index. The log's index,
-// of which tokens are made, continues after a restore of a snapshot, so only records show a
-// restore. A record that is older than before means that the store went back (rule I1).
+// witness is the permanent record that this process saw last, with its index. The
+// log's index, of which tokens are made, goes on after a snapshot was restored, so
+// only records show it: one that is older than before means that the store went
+// back (rule I1).
 type witness struct {
 	keys kvkeys.Keys
 
 	mu   sync.Mutex
 	pair kv.Pair // Key and Rev
-	back bool    // permanently
+	back bool    // for ever
 }
 
 func (w *witness) now() kv.Pair {
@@ -309,7 +303,8 @@ func (w *witness) now() kv.Pair {
 	return w.pair
 }
 
-// check compares a record with the version known when it was requested, and keeps it.
+// check compares a record with the version known when it was asked for, and
+// remembers it.
 func (w *witness) check(before kv.Pair, p kv.Pair) {
 	shard, ok := strings.CutPrefix(p.Key, w.keys.Shards())
 	if !ok && !strings.HasPrefix(p.Key, w.keys.Heads()) || driver.IsLock(driver.ShardID(shard)) { // R2
@@ -325,7 +320,8 @@ func (w *witness) check(before kv.Pair, p kv.Pair) {
 	}
 }
 
-// rev returns the revision for an outcome. It is 0 for none, or 1 if the store went back.
+// rev is the step of the store's revision that an outcome shows: none, or a step
+// back.
 func (w *witness) rev() kv.Rev {
 	w.mu.Lock()
 	defer w.mu.Unlock()

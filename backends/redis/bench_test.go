@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// opened returns a backend on a new namespace.
+// opened is a namespace that is new.
 func opened(b *testing.B) driver.Backend {
 	b.Helper()
 	return twice(b)[0]

@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// recipe returns the rights of docs/backends/redis.md, for the keys of one pattern of namespaces.
+// recipe are the rights of docs/backends/redis.md, for the keys of one pattern of
+// namespaces.
 func recipe(t testing.TB, namespaces string) []any {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/backends/redis.md")

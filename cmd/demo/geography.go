@@ -10,8 +10,9 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// A projection is Albers' conic projection, which keeps areas. Its fields are two exact
-// parallels, a point that lies at x, y of the map, and the width of the map in radians.
+// A projection is Albers' conic one, which keeps areas: two parallels that it keeps
+// exact, the point that comes to lie at x, y of the map, and how many radians its width
+// has.
 type projection struct {
 	south, north float64 // parallels, degrees
 	lat, lon     float64 // of the point
@@ -19,10 +20,10 @@ type projection struct {
 	width        float64
 }
 
-const mapHeight = 0.6 // as a fraction of its width
+const mapHeight = 0.6 // of its width
 
-// projectionFor returns the projection of a state. States far from the others are drawn below them,
-// as on most maps of the country.
+// projectionFor is that of a state: what is far from the others is drawn below them, as
+// on most maps of the country.
 func projectionFor(state string) projection {
 	switch state {
 	case "AK":
@@ -35,7 +36,7 @@ func projectionFor(state string) projection {
 	return projection{29.5, 45.5, 38, -96, 0.5, 0.47, 0.8}
 }
 
-// at returns where a point lies on the map.
+// at is where a point lies on the map.
 func (p projection) at(lat, lon float64) (x, y float64) {
 	const degree = math.Pi / 180
 	n := (math.Sin(p.south*degree) + math.Sin(p.north*degree)) / 2
@@ -46,7 +47,7 @@ func (p projection) at(lat, lon float64) (x, y float64) {
 	return p.x + east/p.width, p.y + south/p.width/mapHeight
 }
 
-// airportPlaces returns the places of the embedded airports on the map.
+// airportPlaces are the places of the embedded airports on the map.
 func airportPlaces() (map[string]tenurehttp.Place, error) {
 	rows, err := csv.NewReader(strings.NewReader(embeddedAirports)).ReadAll()
 	if err != nil {

@@ -18,13 +18,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 	calls "github.com/tenure-go/tenure/internal/proof/history"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
-	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member is one of the processes that share the airports. A sharding.Manager beside an Elector
-// serves its share, and a follower.Tailer shows all airports.
+// A member is one of the processes that share the airports: a sharding.Manager
+// beside an Elector serves its share, and a follower.Tailer shows all of them.
 type member struct {
 	config  memberConfig
 	flights *timetable
@@ -40,10 +39,10 @@ type member struct {
 }
 
 const (
-	leaveBudget    = 10 * time.Second // until all airports are taken over, plus a TTL
+	leaveBudget    = 10 * time.Second // for having all airports taken over, beside a TTL
 	quitLimit      = 5 * time.Second  // for each part of a member to end when the director is gone
-	planningParts  = 10               // largest number of plans in a TTL
-	successorParts = 20               // the second in order waits TTL/successorParts for the first
+	planningParts  = 10               // plans in a TTL, at most
+	successorParts = 20               // of a TTL, one of which the second in order leaves to the first
 )
 
 // runMember is the main function of a child process. The end of in ends it.
@@ -61,14 +60,14 @@ func runMember(in io.Reader, out io.Writer) int {
 	return exitOK
 }
 
-// report sends an event to the director. Failures do not matter, because if the director is
-// gone, the end of the input ends this process.
+// report sends an event to the director. Without a director the end of the input
+// ends this process.
 func (m *member) report(e event) {
 	e.At = monotonic()
 	_ = m.out.Write(e)
 }
 
-// trouble reports a failure between this member and the store to the director.
+// trouble reports to the director a failure between this member and the store.
 func (m *member) trouble(what string, err error) {
 	if err != nil {
 		m.report(event{Is: isTrouble, Cause: fmt.Sprintf("%s: %v", what, err)})
@@ -85,10 +84,10 @@ func (m *member) assemble(b core.Backend) (err error) {
 		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
 		LockDir:  "none", // each member stands for a machine
 		TraceDir: filepath.Dir(m.config.Calls),
-		// The members share the processors of one machine, so a successor may be late. With a
-		// shorter delay, an airport first goes to another member, and moves twice.
+		// The members share the processors of one machine, so that a successor may
+		// be late: with less an airport goes to another first, and moves twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
-		Logger:    slog.New(slog.DiscardHandler), // the screen shows the reports of the hooks
+		Logger:    slog.New(slog.DiscardHandler), // the screen is for what the hooks report
 		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{
 			OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) },
 			OnCall:    m.called,
@@ -100,8 +99,9 @@ func (m *member) assemble(b core.Backend) (err error) {
 	m.metrics.Watch(m.elector)
 	m.manager, err = sharding.NewManager(store, m.elector, m.work, &sharding.Options{
 		Shards: m.flights.airports, Interval: m.config.TTL / planningParts, LeaveBudget: leaveBudget + m.config.TTL,
-		OnPlan: m.planned,
-		Logger: loglines.Failures("tenure: sharding: trying", func(err error) { m.trouble("plans", err) }),
+		Poll:    m.config.TTL, // only in case: the tailer wakes it
+		OnPlan:  m.planned,
+		OnError: func(err error) { m.trouble("plans", err) },
 	})
 	if err != nil {
 		return err
@@ -120,14 +120,20 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.metrics.Follow(m.tailer)
-	return m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*")
+	if err := m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*"); err != nil {
+		return err
+	}
+	return m.tailer.Follow("plans", follower.Memory(func(context.Context, follower.Batch) error {
+		m.manager.Wake()
+		return nil
+	}, nil), sharding.AssignerShard)
 }
 
 // planned reports a plan that this member wrote, and the reasons for its moves.
 func (m *member) planned(o *sharding.Outcome) {
 	m.metrics.Planned(o)
 	if len(o.Moves) == 0 {
-		return // the members have changed, but nothing moves
+		return // the members have changed, and nothing has to move
 	}
 	by := map[string]int{}
 	for _, move := range o.Moves {
@@ -169,7 +175,7 @@ func (m *member) run(lines *harness.Reader) (err error) {
 	if m.config.Measured {
 		defer m.startMeasuring()()
 	}
-	// They end in this order, because the elector carries out the manager's requests.
+	// They end in this order: the elector carries out the manager's requests.
 	ended := make(chan *part, 3)
 	parts := []*part{
 		startPart("the manager", m.manager.Run, ended), startPart("the elector", m.elector.Run, ended),
@@ -200,12 +206,12 @@ func (m *member) run(lines *harness.Reader) (err error) {
 			case doDrain:
 				m.manager.Drain(true)
 				emptied := m.manager.Emptied()
-				go func() { // ends at the latest with the process
+				go func() { // ends with the process at the latest
 					<-emptied
 					m.report(event{Is: isEmptied})
 				}()
 			case doShow:
-				go m.show() // ends at the latest with the process
+				go m.show() // the same
 			case doLeave:
 				err := endParts(parts, leaveBudget+m.config.TTL+quitLimit)
 				if err == nil {
@@ -237,7 +243,7 @@ func (m *member) show() {
 	m.report(m.board.shown())
 }
 
-// A part runs in a member until it is stopped.
+// A part is something that runs in a member until it is stopped.
 type part struct {
 	name string
 	stop context.CancelFunc
@@ -245,7 +251,7 @@ type part struct {
 	err  error // once done
 }
 
-// startPart runs a part, and sends it to ended, which has room, when it ends.
+// startPart runs a part, and sends it to ended, which has room, at its end.
 func startPart(name string, run func(context.Context) error, ended chan<- *part) *part {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &part{name: name, stop: stop, done: make(chan struct{})}
@@ -258,7 +264,7 @@ func startPart(name string, run func(context.Context) error, ended chan<- *part)
 	return p
 }
 
-// endParts ends one part after the other, each within the limit.
+// endParts ends one part after the other, each within some time.
 func endParts(parts []*part, limit time.Duration) error {
 	var errs []error
 	for _, p := range parts {

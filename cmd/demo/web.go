@@ -29,33 +29,34 @@ import (
 
 const (
 	metricsEvery = 500 * time.Millisecond // between two reports of a member's metrics
-	metricsOld   = 6 * metricsEvery       // age of the metrics of a stopped member
-	webLimit     = 5 * time.Second        // for each part to end
+	metricsOld   = 6 * metricsEvery       // those of a member that is stopped
+	webLimit     = 5 * time.Second        // for each part of it to end
 )
 
-// web is the board in the browser, and the metrics. It follows the namespace with an Elector
-// that contends for nothing, so it outlives every member. Heartbeats and metrics come from the
-// members' reports. A nil web takes reports and does nothing. A web is safe for concurrent use.
+// web is the board in the browser, and the metrics. It follows the namespace by an
+// Elector that contends for nothing, so that it outlives every member; heartbeats and
+// metrics are what the members report. A nil web takes reports and does nothing. Safe for
+// concurrent use.
 type web struct {
 	*core.Elector
 	journal *tenurehttp.Journal
 	metrics prometheus.Gatherer // its own
 	url     string
 	server  *http.Server
-	parts   []*part // in the order in which they end
+	parts   []*part // from the last that ends to the first
 
 	mu      sync.Mutex
 	beats   map[string]time.Time // by label
 	reports map[string]measures
 }
 
-// measures are a member's last reported metrics.
+// measures is what a member last reported of its metrics.
 type measures struct {
 	at       time.Time
 	families []*dto.MetricFamily
 }
 
-// startWeb listens on addr and shows the namespace of b.
+// startWeb listens on addr and shows the namespace that b is opened on.
 func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duration) (w *web, err error) {
 	places, err := airportPlaces()
 	if err != nil {
@@ -121,6 +122,7 @@ func serveUntil(ctx context.Context, s *http.Server, l net.Listener) error {
 	return err
 }
 
+// close ends it.
 func (w *web) close() error {
 	if w == nil {
 		return nil
@@ -135,7 +137,7 @@ func (w *web) say(text string) {
 	}
 }
 
-// hear notes a member's report.
+// hear takes what a member reported.
 func (w *web) hear(node string, e event) {
 	if w == nil {
 		return
@@ -149,7 +151,7 @@ func (w *web) hear(node string, e event) {
 		p := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := p.TextToMetricFamilies(strings.NewReader(e.Metrics))
 		if err != nil {
-			return // the member ended within a line
+			return // of a member that ended in the middle
 		}
 		w.mu.Lock()
 		w.reports[node] = measures{time.Now(), slices.Collect(maps.Values(families))}
@@ -178,7 +180,7 @@ func (w *web) gather() ([]*dto.MetricFamily, error) {
 	return all.Gather()
 }
 
-// Heartbeats returns the ages of heartbeats from the members' reports, for tenurehttp.Source.
+// Heartbeats is that of tenurehttp's Source, from the members' reports.
 func (w *web) Heartbeats() map[core.SessionID]time.Duration {
 	v := w.View()
 	w.mu.Lock()
@@ -192,7 +194,7 @@ func (w *web) Heartbeats() map[core.SessionID]time.Duration {
 	return ages
 }
 
-// startMeasuring reports the member's metrics until stop is called.
+// startMeasuring has a member report its metrics until stop is called.
 func (m *member) startMeasuring() (stop func()) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.metrics)
@@ -202,7 +204,7 @@ func (m *member) startMeasuring() (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// measure reports the member's metrics until ctx ends.
+// measure has a member report its metrics until ctx ends.
 func (m *member) measure(ctx context.Context, g prometheus.Gatherer) {
 	ticks := time.NewTicker(metricsEvery)
 	defer ticks.Stop()

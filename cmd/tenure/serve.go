@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sidecar"
 )
 
+// serving are the flags of serve.
 type serving struct {
 	listen    string
 	tokenFile string
@@ -40,7 +41,7 @@ request for its TTL. docs/sidecar.md has the API.`,
 	return c
 }
 
-// serve serves until ctx ends, and gives all leases back.
+// serve serves until ctx ends, and hands everything back.
 func (a *app) serve(ctx context.Context, v *serving) (err error) {
 	if v.listen == "" {
 		return usage("--listen is missing: use unix:PATH or 127.0.0.1:PORT")
@@ -56,7 +57,7 @@ func (a *app) serve(ctx context.Context, v *serving) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	o := a.conf.Options()
-	// Both would pass a shard on while a client of a killed sidecar may still believe in its lease.
+	// Both would pass a shard on while a client of a sidecar that was killed may believe in it.
 	o.Supersede, o.LockDir = false, "none"
 	log := slog.New(slog.NewTextHandler(a.errs, nil))
 	o.Logger = log

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -18,7 +17,7 @@ import (
 func TestMovesOfADeploy(t *testing.T) {
 	t.Parallel()
 	for frozen, want := range map[bool]struct{ all, most int }{false: {18, 2}, true: {12, 1}} {
-		names, err := keyspace.Expand(shards)
+		names, err := sharding.Expand(shards)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,6 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
@@ -393,7 +392,7 @@ func (r *rollout) complete() {
 		r.Fatal(err)
 	}
 	defer b.Close()
-	names, err := keyspace.Expand(shards)
+	names, err := sharding.Expand(shards)
 	if err != nil {
 		r.Fatal(err)
 	}

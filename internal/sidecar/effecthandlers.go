@@ -32,15 +32,12 @@ type resolveBody struct {
 	outcomeBody
 }
 
-// An outcomeBody is a client's report of an effect's outcome.
+// An outcomeBody is what a client says became of an effect.
 type outcomeBody struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 	payload
 }
-
-// maxReason is the number of bytes of a reason that package effect keeps.
-const maxReason = 500
 
 // decision is what the client says: done with a result, or one of the other states without.
 func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
@@ -61,9 +58,9 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 		err = fmt.Errorf("the state %.40q is not one of those that the request may have", b.State)
 	}
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
-	// While the store hangs, an attempt outlasts its request, so it must not keep a large body.
+	// An attempt outlasts its request where the store hangs, and keeps no large body meanwhile.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
-	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), maxReason)])
+	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), effect.MaxReason)])
 	return d, err
 }
 
@@ -104,7 +101,7 @@ func (s *Server) resolveEffect(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveEffect reads a body, does its request under the lease, and answers with the effect.
+// serveEffect reads a body, does what it says under the lease, and answers with the effect.
 func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error),
 	do func(context.Context, *effects) (effectReply, error)) {
 	_, x, done, err := s.under(w, r, decode)
@@ -127,8 +124,7 @@ func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func
 	answer(w, http.StatusOK, reply)
 }
 
-// noEffectsProblem is for locks, because records of effects outlast their lease, and a lock
-// leaves nothing.
+// noEffectsProblem: the records of effects outlast their lease, and a lock leaves nothing.
 func noEffectsProblem() *problem {
 	return refuse(http.StatusConflict, codeNoEffects, "a lock keeps no records of effects: contend for a shard")
 }

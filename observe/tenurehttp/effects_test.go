@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -110,7 +109,7 @@ func (p *world) waiting() {
 	}
 	var decided effect.Decision
 	open := func() *effect.Ledger {
-		ledger, err := effect.Open(p.Context(), <-leases, &effect.Options{Stats: stats, Logger: slog.New(slog.DiscardHandler),
+		ledger, err := effect.Open(p.Context(), <-leases, &effect.Options{Stats: stats, OnError: func(error) {},
 			Resolve: func(context.Context, effect.Effect) (effect.Decision, error) { return decided, nil }})
 		if err != nil {
 			p.Fatal(err)

@@ -4,5 +4,5 @@ package route
 
 import "net"
 
-// ended returns false, because this system cannot check without reading.
+// ended reports false, because this system cannot look without reading.
 func ended(net.Conn) bool { return false }

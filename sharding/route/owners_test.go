@@ -16,7 +16,6 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
@@ -40,7 +39,7 @@ type ownerMap struct {
 	}
 }
 
-// get sends a request to a handler.
+// get asks a handler.
 func get(t *testing.T, h http.Handler, method, query string, header ...string) (*httptest.ResponseRecorder, *ownerMap) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "/owners"+query, nil)
@@ -81,7 +80,7 @@ func (x *ship) owners(o *route.OwnersOptions) http.Handler {
 	return h
 }
 
-// TestOwners: the answer has every range and owner, and only the addresses of the metadata. It
+// TestOwners: the answer has every range and owner, and of the metadata the addresses only. It
 // waits for a change, and then has that change only.
 func TestOwners(t *testing.T) {
 	t.Parallel()
@@ -90,7 +89,7 @@ func TestOwners(t *testing.T) {
 	f.even(a)
 	h := a.owners(nil)
 	w, full := get(t, h, "GET", "")
-	if !full.Full || full.Keyspace == nil || full.Keyspace.Name != "orders" || full.Keyspace.Hash != keyspace.HashMixed || full.Keyspace.Digits != 4 ||
+	if !full.Full || full.Keyspace == nil || full.Keyspace.Name != "orders" || full.Keyspace.Hash != sharding.HashMixed || full.Keyspace.Digits != 4 ||
 		full.Number == 0 || len(full.Members) != 1 || len(full.Members["a"]) != 1 || full.Members["a"]["http"] != "http://"+a.address ||
 		strings.Contains(w.Body.String(), "hidden") || w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%v %s", w.Header(), w.Body)
@@ -132,7 +131,7 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	f.even(a, b)
-	// The changes since then, together, give the current map.
+	// What changed since then, put together, is what is there now.
 	await(t, "the shares", func() bool {
 		_, now := get(t, h, "GET", "")
 		_, delta := get(t, h, "GET", "?after="+full.Version)
@@ -160,7 +159,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// handler returns the handler of the map, whatever the member knows.
+// handler is that of the map, whatever the member knows.
 func (x *ship) handler(t *testing.T) http.Handler {
 	t.Helper()
 	r, err := sharding.NewRouter(x.e, x.m)
@@ -175,7 +174,7 @@ func (x *ship) handler(t *testing.T) http.Handler {
 }
 
 // TestOwnersRefuses: other methods, pages of other sites, callers that Authorize does not allow,
-// and invalid queries get no map.
+// and queries that cannot be read get no map.
 func TestOwnersRefuses(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 200}
@@ -218,8 +217,8 @@ func TestOwnersRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnersWaitingIsBounded: requests that wait above the limit are answered at once. When a
-// client is gone, its place is free again. A server that shuts down ends all of them.
+// TestOwnersWaitingIsBounded: requests that wait beyond the bound are answered at once, a place is
+// free again when its client is gone, and a server that shuts down ends them all.
 func TestOwnersWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 4}
@@ -298,8 +297,8 @@ func (s splitting) Plan(c *sharding.Cluster) *sharding.Plan {
 	return p
 }
 
-// TestClientFollowsRanges: if ranges are split under a client, its requests go to the shards that
-// got the keys.
+// TestClientFollowsRanges: ranges that are split under a client lead its requests to the shards
+// that got the keys.
 func TestClientFollowsRanges(t *testing.T) {
 	t.Parallel()
 	armed := new(atomic.Bool)

@@ -69,7 +69,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// TestHangingNoop: a no-op that has not returned counts too.
+// TestHangingNoop notices a no-op that has not returned yet.
 func TestHangingNoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkImports checks every package by its row of the table.
+// checkImports holds every package against its row of the table.
 func checkImports(t *tree, rows []row) []finding {
 	var out []finding
 	for _, p := range t.pkgs {
@@ -64,26 +64,24 @@ func checkFloors(t *tree, floors [][][]string) []finding {
 	return out
 }
 
-// floorOf returns the floor and wing of a package, -1 without one.
+// floorOf is where a package is, -1 if nowhere.
 func floorOf(floors [][][]string, dir string) (floor, wing int) {
-	for _, has := range []func([]string, string) bool{slices.Contains[[]string], match} {
-		for i, wings := range floors {
-			for j, pkgs := range wings {
-				if has(pkgs, dir) {
-					return i, j
-				}
+	for i, wings := range floors {
+		for j, pkgs := range wings {
+			if match(pkgs, dir) {
+				return i, j
 			}
 		}
 	}
 	return -1, -1
 }
 
-// deciding returns the index of the row that decides on a package, negative if none does.
+// deciding is the index of the row that decides on a package, negative if none does.
 func deciding(rows []row, p *pkg) int {
 	return slices.IndexFunc(rows, func(r row) bool { return match([]string{r.pkg}, p.dir) })
 }
 
-// idle returns the rows that decide on no package.
+// idle are the rows that decide on no package.
 func idle(t *tree, rows []row) []row {
 	used := make([]bool, len(rows))
 	for _, p := range t.pkgs {

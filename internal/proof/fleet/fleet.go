@@ -23,20 +23,21 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// childEnv is the environment variable that makes a process a member. It has the setting.
+// childEnv makes a process a member, and has its setting.
 const childEnv = "TENURE_FLEET_CHILD"
 
 // upLine is the first line that a member prints.
 const upLine = "up"
 
-// setting is the input of a started process.
+// setting is what a process is started with.
 type setting struct {
 	Config string // YAML
 	Of     json.RawMessage
 }
 
-// Main is for TestMain. If a Fleet started this process, Main runs child until SIGTERM ends ctx.
-// Otherwise it runs the tests. child gets Start's argument. The result is the exit status.
+// Main is for TestMain: it runs child where a Fleet started this process, until ctx ends with
+// SIGTERM, and the tests otherwise. child gets what was given to Start. The result is the status
+// to exit with.
 func Main[S any](m *testing.M, child func(ctx context.Context, b core.Backend, o *core.Options, set S) error) int {
 	text := os.Getenv(childEnv)
 	if text == "" {
@@ -69,7 +70,7 @@ func run[S any](text string, child func(context.Context, core.Backend, *core.Opt
 	b, err := c.Open(ctx, Openers()...)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // asked to stop before its store was open
+			return nil // asked to stop before it had a store
 		}
 		return err
 	}
@@ -80,13 +81,13 @@ func run[S any](text string, child func(context.Context, core.Backend, *core.Opt
 	return child(ctx, b, o, of)
 }
 
-// Fleet has the processes of one test, and kills them at its end. One goroutine uses it.
+// Fleet is the processes of one test, which are killed at its end. One goroutine uses it.
 type Fleet struct {
 	*testing.T
 	Rand    *rand.Rand
 	Struck  map[string]int    // faults, by kind
-	Procs   []*Proc           // running ones
-	Take    func(line string) // gets a process's output, in that process's goroutine; may be nil
+	Procs   []*Proc           // that run
+	Take    func(line string) // gets what a process prints, in the process's goroutine; may be nil
 	Proxied bool              // each process reaches the server through its own proxy
 	store   *Store
 	space   string
@@ -104,7 +105,7 @@ func New(t *testing.T, s *Store, namespace string, seed uint64) *Fleet {
 	return f
 }
 
-// Open opens the store in this process.
+// Open opens the store here.
 func (f *Fleet) Open() core.Backend {
 	f.Helper()
 	return f.store.Open(f.T, f.space)
@@ -114,11 +115,11 @@ func (f *Fleet) Open() core.Backend {
 type Proc struct {
 	cmd   *exec.Cmd
 	proxy *faultproxy.Proxy
-	up    chan struct{} // closed once the process would end in order
-	read  chan struct{} // closed once all its output was read
+	up    chan struct{} // closed once it would end in order
+	read  chan struct{} // closed once all that it printed was read
 }
 
-// PID returns the process id.
+// PID is the number of the process.
 func (p *Proc) PID() int { return p.cmd.Process.Pid }
 
 func (p *Proc) wait() error {
@@ -130,7 +131,7 @@ func (p *Proc) wait() error {
 	return err
 }
 
-// Start starts this program again, as a member. Its child function gets set.
+// Start starts this program again, as a member whose child function gets set.
 func (f *Fleet) Start(set any) *Proc {
 	f.Helper()
 	p := &Proc{up: make(chan struct{}), read: make(chan struct{})}
@@ -157,7 +158,7 @@ func (f *Fleet) Start(set any) *Proc {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if _, err := p.cmd.StdinPipe(); err != nil { // a pipe that ends with this process
+	if _, err := p.cmd.StdinPipe(); err != nil { // which ends with this process
 		f.Fatal(err)
 	}
 	if err := p.cmd.Start(); err != nil {
@@ -177,10 +178,10 @@ func (f *Fleet) Start(set any) *Proc {
 	return p
 }
 
-// Any returns one of the processes, at random.
+// Any is one of the processes, at random.
 func (f *Fleet) Any() *Proc { return f.Procs[f.Rand.IntN(len(f.Procs))] }
 
-// Of returns the process with a number, nil if it does not run.
+// Of is the process with a number; nil if it does not run.
 func (f *Fleet) Of(pid int) *Proc {
 	if i := slices.IndexFunc(f.Procs, func(p *Proc) bool { return p.PID() == pid }); i >= 0 {
 		return f.Procs[i]
@@ -194,7 +195,7 @@ func (f *Fleet) Kill(p *Proc) {
 	f.end(p, syscall.SIGKILL)
 }
 
-// Leave asks a process to stop, and waits until it has ended.
+// Leave asks a process to stop, and waits until it has.
 func (f *Fleet) Leave(p *Proc) {
 	f.Helper()
 	select {
@@ -205,7 +206,7 @@ func (f *Fleet) Leave(p *Proc) {
 	f.end(p, syscall.SIGTERM)
 }
 
-// LeaveAll asks the processes to stop, one after another.
+// LeaveAll asks one process after the other to stop.
 func (f *Fleet) LeaveAll() {
 	f.Helper()
 	for len(f.Procs) > 0 {
@@ -228,7 +229,7 @@ func (f *Fleet) end(p *Proc, s syscall.Signal) {
 	}
 }
 
-// Stop stops a process with SIGSTOP, until the returned function is called.
+// Stop stops a process with SIGSTOP, until the result is called.
 func (f *Fleet) Stop(p *Proc) (cont func()) {
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
 	return func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
@@ -254,11 +255,11 @@ func (f *Fleet) StopStore(least, most int) {
 	}
 }
 
-// Cut resets a process's connections to the server, and new ones, for a random time in
-// milliseconds. The port stays open, because another process could take it. It needs Proxied.
+// Cut resets a process's connections to the server, and all that it makes anew, for a random time in
+// milliseconds. The port stays open: another process could take it. Proxied was set.
 func (f *Fleet) Cut(p *Proc, least, most int) {
 	f.Helper()
-	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // so that no new connection reaches the server
+	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // so that none reaches the server
 		f.Fatal(err)
 	}
 	for range ample.During(time.Duration(least+f.Rand.IntN(most-least))*time.Millisecond, 2*time.Millisecond) {
@@ -269,8 +270,8 @@ func (f *Fleet) Cut(p *Proc, least, most int) {
 	}
 }
 
-// LoseReplies loses the server's replies to a process for a random time in milliseconds, and then
-// resets the connections. It needs Proxied.
+// LoseReplies loses what the server answers a process, for a random time in milliseconds, after
+// which the connections are reset. Proxied was set.
 func (f *Fleet) LoseReplies(p *Proc, least, most int) {
 	f.Helper()
 	if err := p.proxy.Set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}); err != nil {

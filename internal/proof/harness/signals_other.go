@@ -4,7 +4,7 @@ package harness
 
 import "syscall"
 
-// These systems have no such signals, and start no process.
+// There are no such signals here, and nothing is started.
 const (
 	stopSignal     = syscall.SIGTERM
 	continueSignal = syscall.SIGTERM

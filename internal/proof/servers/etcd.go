@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// etcdMember has the addresses on which one member of a cluster listens, and at which others reach
-// it.
+// etcdMember is where one member of a cluster listens, and how others reach it.
 type etcdMember struct {
 	name, data           string
 	listen, advertise    string // host:port for clients
@@ -19,7 +18,7 @@ type etcdMember struct {
 	files                *certificates
 }
 
-// arguments returns the command line of a member of a cluster.
+// arguments are the command line of a member of a cluster.
 func (m etcdMember) arguments(cluster []etcdMember, token string, o *Options) []string {
 	scheme := "http://"
 	if m.files != nil {
@@ -56,8 +55,8 @@ func (m etcdMember) arguments(cluster []etcdMember, token string, o *Options) []
 	return args
 }
 
-// probeEtcd asks whether the member serves, which needs a majority. A member serves even with the
-// space alarm raised.
+// probeEtcd asks whether the member serves, for which a majority must be up. It
+// does with the space alarm raised, too.
 func probeEtcd(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

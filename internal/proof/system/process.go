@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// process is one incarnation of a member, in the supervisor. Safe for concurrent use.
+// process is one incarnation of a member, as the supervisor sees it. Safe for
+// concurrent use.
 type process struct {
 	*harness.Process
 
@@ -17,12 +18,12 @@ type process struct {
 	up   bool
 	left bool
 	held int          // writes held so far
-	sent int          // held writes that have ended
-	at   driver.Token // token of the last of them
+	sent int          // of those held before they were sent: came to an end
+	at   driver.Token // the last of them had
 }
 
-// launcher starts processes, all from one thread. Linux kills a child when the thread that started
-// it ends, and this thread ends after the last child.
+// launcher starts processes, all from one thread: Linux kills a child when the
+// thread that started it ends, and this one ends after the last of them.
 type launcher struct {
 	requests chan func()
 	ended    sync.WaitGroup
@@ -37,8 +38,8 @@ func newLauncher() *launcher {
 func (l *launcher) run() {
 	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if onMainThread() {
-		// Except for the main thread, which the runtime keeps. While this goroutine has it, another
-		// one gets another thread.
+		// But for the main thread, which the runtime keeps: another goroutine gets
+		// another thread while this one has it.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {
@@ -53,7 +54,7 @@ func (l *launcher) run() {
 	}
 }
 
-// close ends the thread, and so on Linux the processes that it started.
+// close ends the thread, and on Linux with it the processes that it started.
 func (l *launcher) close() {
 	close(l.requests)
 	l.ended.Wait()
@@ -104,14 +105,15 @@ func (p *process) hasLeft() bool {
 	return p.left
 }
 
-// holds returns the number of held writes so far, and the last one's token.
+// holds returns how many of its writes were held so far, and the token of the
+// last.
 func (p *process) holds() (int, driver.Token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held, p.at
 }
 
-// sends returns the number of held writes that have ended.
+// sends returns how many writes that were held have come to an end.
 func (p *process) sends() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

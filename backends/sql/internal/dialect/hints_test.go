@@ -8,19 +8,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql"
 )
 
-// bus is a link whose messages come back, while it is up and hears.
+// bus is a link whose messages go in a circle, as long as it is up and hears.
 type bus struct {
 	deaf, down atomic.Bool
 	sent       atomic.Int64
-	messages   chan engine.Readers
+	messages   chan sql.Readers
 }
 
 var errDown = errors.New("down")
 
-func (b *bus) Send(ctx context.Context, to engine.Readers) error {
+func (b *bus) Send(ctx context.Context, to sql.Readers) error {
 	if b.down.Load() {
 		return errDown
 	}
@@ -31,7 +31,7 @@ func (b *bus) Send(ctx context.Context, to engine.Readers) error {
 	return nil
 }
 
-func (b *bus) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error {
+func (b *bus) Listen(ctx context.Context, ready func(), heard func(sql.Readers)) error {
 	if b.down.Load() {
 		return errDown
 	}
@@ -46,14 +46,15 @@ func (b *bus) Listen(ctx context.Context, ready func(), heard func(engine.Reader
 	}
 }
 
-// TestHears: a link proves itself with one message when it hears no other. When it goes deaf or
-// ends, this is noticed within the limit. Readers are woken then, and when it hears again.
+// TestHears: a link proves itself with one message when nothing else is heard; when it
+// goes deaf, or ends, that is noticed within the limit, and readers are woken then and
+// when it hears again.
 func TestHears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 4 * time.Second
 		var wake Wake
-		link := &bus{messages: make(chan engine.Readers, 100)}
+		link := &bus{messages: make(chan sql.Readers, 100)}
 		life, end := context.WithCancel(t.Context())
 		h := NewHints(life, &wake, link, limit)
 		woken := func(what string, hears bool, within time.Duration) {
@@ -61,7 +62,7 @@ func TestHears(t *testing.T) {
 			start := time.Now()
 			for h.Hears() != hears {
 				select {
-				case <-wake.C(engine.Observers):
+				case <-wake.C(sql.Observers):
 				case <-time.After(within):
 					t.Fatalf("%s: hears is %v after %v", what, h.Hears(), within)
 				}
@@ -70,7 +71,7 @@ func TestHears(t *testing.T) {
 				t.Errorf("%s was noticed after %v, want %v", what, late, within)
 			}
 		}
-		tailers, watchers := wake.C(engine.Tailers), wake.C(engine.Watchers)
+		tailers, watchers := wake.C(sql.Tailers), wake.C(sql.Watchers)
 		h.Start()
 		woken("the first message", true, time.Second)
 		<-tailers
@@ -81,7 +82,7 @@ func TestHears(t *testing.T) {
 			t.Errorf("a minute of silence took %d messages, want at most 20", n)
 		}
 		before = link.sent.Load()
-		for range 60 { // other messages are heard
+		for range 60 { // others are heard
 			time.Sleep(time.Second)
 			link.messages <- 0
 		}
@@ -94,8 +95,8 @@ func TestHears(t *testing.T) {
 		woken("its end", true, 2*limit)
 		link.down.Store(true)
 		woken("an outage", false, limit+time.Millisecond)
-		changed := wake.C(engine.Observers)
-		h.Tell(engine.Observers) // kept until the link is up
+		changed := wake.C(sql.Observers)
+		h.Tell(sql.Observers) // which is kept until the link is up
 		time.Sleep(2 * limit)
 		link.down.Store(false)
 		woken("its end", true, listenMost+limit)
@@ -108,20 +109,20 @@ func TestHears(t *testing.T) {
 	})
 }
 
-// TestTell: a hint that could not be sent is sent later, and there are hints for heartbeats while
-// they are few.
+// TestTell: what could not be sent is sent when that is possible, and heartbeats are
+// told of while they are few.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wake Wake
-		link := &bus{messages: make(chan engine.Readers, 1000)}
+		link := &bus{messages: make(chan sql.Readers, 1000)}
 		life, end := context.WithCancel(t.Context())
 		h := NewHints(life, &wake, link, time.Hour)
 		h.Start()
 		time.Sleep(time.Second)
 		link.down.Store(true)
-		tailers := wake.C(engine.Tailers)
-		h.Tell(engine.Tailers)
+		tailers := wake.C(sql.Tailers)
+		h.Tell(sql.Tailers)
 		time.Sleep(time.Minute)
 		link.down.Store(false)
 		select {
@@ -131,15 +132,15 @@ func TestTell(t *testing.T) {
 		}
 		before := link.sent.Load()
 		for range 100 {
-			h.Tell(engine.Watchers)
+			h.Tell(sql.Watchers)
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n := link.sent.Load() - before; n < 1 || n > hintedBeats {
 			t.Errorf("100 heartbeats in half a second were told of %d times, want at most %d", n, hintedBeats)
 		}
 		time.Sleep(time.Second)
-		watchers := wake.C(engine.Watchers)
-		h.Tell(engine.Watchers)
+		watchers := wake.C(sql.Watchers)
+		h.Tell(sql.Watchers)
 		select {
 		case <-watchers:
 		case <-time.After(time.Second):

@@ -1,0 +1,139 @@
+package sql
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tenure-go/tenure/core/driver"
+)
+
+// Rows of this package beside those of the node labels.
+const (
+	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent before a removal fails although it
+	// finds no label (M3).
+	removedLabels = "!removed"
+	// endedLabels begins the names of endedSlots rows that say who ended the sessions
+	// that departed at a revision.
+	endedLabels = "!ended-"
+	endedSlots  = 16
+)
+
+const (
+	keepIdleLabels = driver.MaxIdleLabels / 2
+	maxRemoval     = 2 * driver.MaxIdleLabels // labels, in one transaction
+)
+
+// Labels lists the node labels that have a row. See driver.LabelLister.
+func (b *Backend) Labels(ctx context.Context) ([]string, error) {
+	if err := b.begin(ctx); err != nil {
+		return nil, err
+	}
+	var labels []string
+	err := b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) error {
+		labels = nil
+		return roster.rows(ctx, nodesAll, []any{b.name}, into(&labels))
+	})
+	return labels, b.readError(err)
+}
+
+func into(names *[]string) func(Row) error {
+	return func(r Row) error {
+		var name string
+		if err := r.Scan(&name); err != nil {
+			return err
+		}
+		*names = append(*names, name)
+		return nil
+	}
+}
+
+// sweepLabels removes some of the node labels whose session is no member, if there
+// are many: labels that change with every restart would fill the table. What fails,
+// as where the role may not delete them, is left to the next join under a new label.
+func (b *Backend) sweepLabels(ctx context.Context) {
+	var idle []string
+	look := func(ctx context.Context, roster *Tx) error {
+		idle = nil
+		return roster.rows(ctx, nodesIdle, []any{b.name, keepIdleLabels + maxRemoval}, into(&idle))
+	}
+	err := b.store.ReadRoster(ctx, look)
+	if err != nil || len(idle) <= driver.MaxIdleLabels {
+		return
+	}
+	// Sessions join and end under the lock on the roster's row, so what is idle here
+	// stays so.
+	_ = b.writeRoster(ctx, func(ctx context.Context, roster *Tx, at int64) (int64, error) {
+		if err := look(ctx, roster); err != nil || len(idle) <= driver.MaxIdleLabels {
+			return at, err
+		}
+		var removals string
+		if _, err := roster.row(ctx, nodeRead, []any{b.name, removedLabels}, &removals); err != nil {
+			return at, err
+		}
+		n, _ := strconv.ParseInt(removals, 10, 64)
+		if err := roster.write(ctx, nodesDelete, b.name, array(idle[:len(idle)-keepIdleLabels])); err != nil {
+			return at, err
+		}
+		return at, roster.write(ctx, nodeWrite, b.name, removedLabels, strconv.FormatInt(n+1, 10))
+	})
+}
+
+// noteEnd says by whom the sessions ended that depart at a revision. It decides
+// nothing; a name that does not fit is left out.
+func (b *Backend) noteEnd(ctx context.Context, roster *Tx, how driver.Loss, by driver.SessionID, revision int64) error {
+	if how == driver.LossClosed {
+		return nil
+	}
+	note := fmt.Sprintf("%c%d %s", how[0], revision, by)
+	if len(note) > driver.MaxSessionLen {
+		return nil
+	}
+	return roster.write(ctx, nodeWrite, b.name, endedLabel(revision), note)
+}
+
+func endedLabel(revision int64) string {
+	return fmt.Sprintf("%s%02d", endedLabels, revision%endedSlots)
+}
+
+// Explain says how the session ended. See driver.Explainer.
+func (s *session) Explain(ctx context.Context) *driver.SessionLostError {
+	e := &driver.SessionLostError{Session: s.id}
+	if s.closed.Load() {
+		e.Cause = driver.LossClosed
+		return e
+	}
+	found := *e
+	err := s.b.store.ReadRoster(ctx, func(ctx context.Context, roster *Tx) error {
+		found = *e
+		var revision int64
+		var note string
+		ok, err := roster.row(ctx, departureRead, []any{s.b.name, string(s.id)}, &revision)
+		if err != nil || !ok {
+			return err
+		}
+		if ok, err = roster.row(ctx, nodeRead, []any{s.b.name, endedLabel(revision)}, &note); err != nil || !ok {
+			return err
+		}
+		how, by, ok := strings.Cut(note, " ")
+		if !ok || driver.CheckSession(driver.SessionID(by)) != nil {
+			return nil
+		}
+		switch how {
+		case fmt.Sprintf("e%d", revision):
+			var node string
+			if _, err := roster.row(ctx, memberNode, []any{s.b.name, by}, &node); err != nil {
+				return err
+			}
+			found.Cause, found.By, found.Node = driver.LossEvicted, driver.SessionID(by), node
+		case fmt.Sprintf("s%d", revision):
+			found.Cause, found.By, found.Node = driver.LossSuperseded, driver.SessionID(by), s.node
+		}
+		return nil
+	})
+	if err != nil {
+		return e
+	}
+	return &found
+}
