@@ -60,11 +60,12 @@ quick: ## Tests of packages that start no server, at their short sizes
 quick-race: ## Tests of the core under the race detector
 	$(say-race)
 	$(GOTEST) $(STRIPPED) $(RACE) -short -timeout=30m -p=2 ./core ./core/driver
-race: ## Every package that starts no server, at its short size, under the race detector
+race: ## The other packages that start no server, at their short size, under the race detector, but for the longest simulations
 	$(say-race)
-	$(GOTEST) $(RACE) -short -timeout=30m -p=2 -parallel=4 $(call but,./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
-explore: ## The packages that -short cuts, whole, without the race detector
-	$(LESS_GC) $(GOTEST) -timeout=30m -p=2 -parallel=4 -skip='^Test(MassDeathOfHundreds|Browser|System|Control)' $(CUT)
+	$(GOTEST) $(RACE) -short -timeout=30m -p=2 -parallel=4 -skip='^Test(Bombs|DayFindsFaults|Quarantine|SameSeedSameDay)$$' \
+		$(call but,./core ./core/driver ./internal/fsm ./internal/proof/archtest ./cmd/demo/... $(STORES) $(PROGRAMS))
+explore: ## The packages that -short cuts, whole, without the race detector; the suite cuts nothing
+	$(LESS_GC) $(GOTEST) -timeout=30m -p=2 -parallel=4 -skip='^Test(Conformance|MassDeathOfHundreds|Browser|System|Control)' $(CUT)
 stores: ## The conformance suite and faults on real servers, at their short sizes
 	$(GOTEST) -short -timeout=30m -p=3 -parallel=4 -skip='^Test(System|Control)' $(STORES)
 system: ## Real processes and faults: a seed on each store, and the control that must fail
@@ -128,20 +129,20 @@ proof: ## Check the models of the protocol, with each rule and without it, in fu
 proof-short: ## The same in its small configurations, for a change of the protocol: 4 minutes
 	proof/induction.sh
 	proof/check.sh short
-proof-pictures: ## Write docs/proof, a picture of each counterexample
+proof-pictures: ## Write docs/internals/proof, a picture of each counterexample
 	proof/check.sh pictures
 
 # Not steps: they are for one test, write files, or their figures want a quiet machine.
 stress: ## Run test T of package P, with and without the race detector, beside LOAD busy loops until it fails or ran COUNT times
 	.ci/stress '$(T)' '$(P)' $(COUNT) $(LOAD)
 guarantees: export TENURE_CONFORMANCE_REPORT := $(CURDIR)/docs/reports
-guarantees: servers ## Measure every backend, for an hour; writes docs/reports and docs/guarantees.md
+guarantees: servers ## Measure every backend, for an hour; writes docs/reports and docs/internals/guarantees.md
 	.ci/named '^TestConformance(Restart)?$$' -shuffle=off -count=1 -timeout=20m -p=1 $(EMBEDDED) $(SERVED)
 	.ci/named '^TestSystem$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=100 -system.parallel=2
 	.ci/named '^TestControl$$' -count=1 -timeout=60m -p=1 ./internal/proof/system $(SERVED) -args -system.seeds=20 -system.parallel=2
 	go test -count=1 ./conformance -run '^TestGuarantees$$' -args -update
-bench-peers: servers ## Measure beside what else a user would pick; writes docs/benchmarks.md
-	cd bench && go run . -rounds $(BENCH_ROUNDS) -update ../docs/benchmarks.md
+bench-peers: servers ## Measure beside what else a user would pick; writes docs/internals/benchmarks.md
+	cd bench && go run . -rounds $(BENCH_ROUNDS) -update ../docs/internals/benchmarks.md
 api: ## Write docs/api.txt, for a release or a change of the API that CHANGELOG.md names
 	go test -count=1 ./internal/proof/doctest -run '^TestAPI$$' -args -update
 generated: ## Write the parts of docs that are made from the code

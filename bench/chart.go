@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// point is one line of a chart: a median between the least and the most.
+// point is one line of a chart: a median with its smallest and largest value.
 type point struct {
 	group, label      string // a group's name stands before its first line
 	ours              bool
@@ -24,8 +24,8 @@ const (
 	chartTop   = 44.0
 )
 
-// chartStyle has colours for both kinds of page: the picture has its own background,
-// so that it is readable where the page's does not follow the system's.
+// chartStyle has colours for light and dark pages. The picture has its own background, so that it
+// stays readable if the page does not follow the system's choice.
 const chartStyle = `
 .page{fill:#ffffff;stroke:#d0d7de}.text{fill:#1f2328}.faint{fill:#59636e}.grid{stroke:#d0d7de}
 .ours{fill:#0969da;stroke:#0969da}.peer{fill:#bc4c00;stroke:#bc4c00}
@@ -75,7 +75,7 @@ func chart(out io.Writer, title string, points []point) error {
 	return w.err
 }
 
-// decades are the powers of ten around all points.
+// decades returns the powers of ten around all points.
 func decades(points []point) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, p := range points {
@@ -103,7 +103,7 @@ func axis(v float64) string {
 
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder never fails
 	return b.String()
 }
 
@@ -119,8 +119,8 @@ func (p *printer) printf(format string, args ...any) {
 	}
 }
 
-// points are those of one chart: for each of its rows and stores what was measured, but
-// for zeros, which such an axis does not have.
+// points returns the points of one chart: the measurements of each of its rows and stores. It
+// leaves out zeros, which a logarithmic axis lacks.
 func (r *results) points(p *plan, name string) (points []point) {
 	for _, w := range p.rows {
 		if w.chart != name {

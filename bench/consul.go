@@ -34,10 +34,10 @@ func consulStore() *store {
 				}
 				return fmt.Sprint(self["Config"]["Version"]), nil
 			}
-			// The server does not tell how many requests it got: a proxy counts them.
+			// The server does not count its requests: a proxy does.
 			var calls atomic.Int64
 			proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: r.dsn})
-			proxy.ErrorLog = log.New(io.Discard, "", 0) // calls that members give up
+			proxy.ErrorLog = log.New(io.Discard, "", 0) // cancelled calls of members
 			counting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				calls.Add(1)
 				proxy.ServeHTTP(w, req)
@@ -48,7 +48,7 @@ func consulStore() *store {
 		}),
 		contenders: []contender{
 			tenure(time.Second, func(ctx context.Context, at place) (core.Backend, error) {
-				return consul.OpenConfig(ctx, consul.Config{Address: at.DSN}, at.Namespace, &consul.Options{Create: true})
+				return consul.Open(ctx, consul.Config{Address: at.DSN}, at.Namespace, &consul.Options{Create: true})
 			}),
 			{name: "api.Lock", ttl: 10 * time.Second, join: joinConsulLock, waits: 300, most: 400,
 				why: "one connection for each lock"},
@@ -63,8 +63,7 @@ func consulClient(addr string) (*api.Client, error) {
 	return api.NewClient(c)
 }
 
-// joinConsulLock has one session for all locks, with the lock delay that a session has
-// by default, 15 s.
+// joinConsulLock makes one session for all locks, with the default lock delay of a session, 15 s.
 func joinConsulLock(_ context.Context, at place) (member, error) {
 	client, err := consulClient(at.DSN)
 	if err != nil {

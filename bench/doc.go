@@ -1,12 +1,12 @@
-// Command bench measures Tenure beside what a user of each store would pick today, on
-// the same servers, in alternating rounds of one run.
+// Command bench measures Tenure beside what a user of each store would pick today, on the same
+// servers, in alternating rounds of one run.
 //
-//	go run . -update ../docs/benchmarks.md
+//	go run . -update ../docs/internals/benchmarks.md
 //	go run . -stores etcd,postgres -rows acquire1000,release -rounds 3
 //	go run . -quick
 //
-// It prints a table for each store in Markdown. With -update it writes them, and a
-// chart of each kind of row, to the document between its markers.
+// It prints a table for each store in Markdown. With -update it writes the tables, and a chart of
+// each kind of row, to the document between its markers.
 //
 //	-stores  etcd, zookeeper, consul, postgres, mariadb, sqlite, redis. Default: all.
 //	-rows    rows by name; -rows help lists them. Default: all.
@@ -14,12 +14,11 @@
 //	-quick   small sizes and one round, to see that all works: its figures mean nothing.
 //	-update  the document; charts go into the folder beside it that has its name.
 //
-// What tracing costs is measured by a test, in 9 minutes:
+// A test measures the cost of tracing, in 9 minutes:
 //
 //	go test -run TestTraceCost -v . -args -slices=125
 //
-// Servers are started by package internal/proof/servers, for each row anew; a server that
-// cannot be had is a table that says so. A contender implements member, in one file for
-// each store, and rows.go measures through that alone. A member that is to be killed is
-// this program again, as a process of its own.
+// Package internal/proof/servers starts new servers for each row. If a server is unavailable, its
+// table says so. A contender implements member, in one file for each store, and rows.go measures
+// only through that. A member that will be killed is this program again, as a separate process.
 package main

@@ -37,7 +37,7 @@ func etcdStore() *store {
 		}),
 		contenders: []contender{
 			tenure(time.Second, func(ctx context.Context, at place) (core.Backend, error) {
-				return etcd.OpenConfig(ctx, etcdConfig(at.DSN), at.Namespace, &etcd.Options{Create: true})
+				return etcd.Open(ctx, etcdConfig(at.DSN), at.Namespace, &etcd.Options{Create: true})
 			}),
 			{name: "concurrency.Election", ttl: 2 * time.Second, join: joinElection, onlyShards: true},
 			{name: "concurrency.Mutex", join: joinMutex, onlyLocks: true},
@@ -52,7 +52,8 @@ func etcdConfig(addr string) clientv3.Config {
 
 func etcdClient(addr string) (*clientv3.Client, error) { return clientv3.New(etcdConfig(addr)) }
 
-// etcdCalls is how many messages the server's methods have got, those of streams too.
+// etcdCalls returns the number of messages that the server's methods received, including messages
+// of streams.
 func etcdCalls(ctx context.Context, addr string) (int64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
@@ -80,7 +81,7 @@ func etcdCalls(ctx context.Context, addr string) (int64, error) {
 	return int64(calls), nil
 }
 
-// etcdSession makes a session for all that a member has, as its documentation advises.
+// etcdSession makes one session for everything of a member, as etcd's documentation advises.
 func etcdSession(at place) (*locks, *clientv3.Client, *concurrency.Session, error) {
 	client, err := etcdClient(at.DSN)
 	if err != nil {
@@ -105,7 +106,7 @@ func joinMutex(_ context.Context, at place) (member, error) {
 		if err := m.Lock(ctx); err != nil {
 			return nil, nil, err
 		}
-		return nil, m.Unlock, nil // only rows of locks have it, which write nothing
+		return nil, m.Unlock, nil // only rows of locks use it, and they write nothing
 	}
 	return l, nil
 }

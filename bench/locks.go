@@ -34,7 +34,7 @@ func (p *polled) lock(ctx context.Context, name string) (unlock func(ctx context
 	return p.once(ctx, name)
 }
 
-// locker makes a member that locks, and has done so once: its session is there.
+// locker makes a member that locks. It has locked once, so its session exists.
 func (b *bout) locker(ctx context.Context, errp *error) (locker, func(), error) {
 	at := b.place(usual)
 	m, err := b.contender.join(ctx, at)
@@ -70,7 +70,7 @@ const (
 	locksFor  = 3 * time.Second
 )
 
-// lockAlone has one goroutine lock and unlock free names, one after the other.
+// lockAlone lets one goroutine lock and unlock free names, one after the other.
 func lockAlone(ctx context.Context, b *bout) ([]float64, error) {
 	f, err := lockFresh(ctx, b, 1)
 	if err != nil {
@@ -79,10 +79,10 @@ func lockAlone(ctx context.Context, b *bout) ([]float64, error) {
 	return []float64{f[1], f[0]}, nil
 }
 
-// lockMany has many goroutines of one member do so at the same time.
+// lockMany lets many goroutines of one member lock and unlock free names concurrently.
 func lockMany(ctx context.Context, b *bout) ([]float64, error) { return lockFresh(ctx, b, b.size(64)) }
 
-// lockFresh has goroutines lock and unlock, each time a name that nobody ever locked: how
+// lockFresh lets goroutines lock and unlock names that were never locked before. It returns how
 // many a second, and the quantiles of a lock and its unlock together.
 func lockFresh(ctx context.Context, b *bout, goroutines int) (_ []float64, err error) {
 	l, leave, err := b.locker(ctx, &err)
@@ -118,9 +118,9 @@ func lockFresh(ctx context.Context, b *bout, goroutines int) (_ []float64, err e
 	return append([]float64{float64(len(total)) / to.Sub(from).Seconds()}, quantiles(total)...), nil
 }
 
-// lockHandOver is from the call that unlocks to the return of the other member's that
-// waits: the median, the slowest, and for ours the median of a shard's hand-over, from the
-// call to the successor's grant, in turns with it.
+// lockHandOver measures from the call that unlocks to the return of the other member's waiting
+// call. It returns the median and the slowest. For Tenure it alternates with a shard's hand-over,
+// from the call to the successor's grant, and returns the median of that, too.
 func lockHandOver(ctx context.Context, b *bout) (_ []float64, err error) {
 	var members [2]locker
 	for i := range members {
@@ -163,7 +163,7 @@ func lockHandOver(ctx context.Context, b *bout) (_ []float64, err error) {
 	return figures, nil
 }
 
-// pass has a member wait for a name, and unlocks it. The returned unlock is the member's.
+// pass lets a member wait for a name, and then unlocks it. next unlocks the name for that member.
 func pass(ctx context.Context, to locker, name string, unlock func(context.Context) error,
 ) (next func(context.Context) error, took time.Duration, err error) {
 	type result struct {
@@ -189,7 +189,7 @@ func pass(ctx context.Context, to locker, name string, unlock func(context.Conte
 	}
 }
 
-// passShard hands a shard over. At first nobody has it.
+// passShard hands a shard over. If first is set, no member has it yet.
 func passShard(ctx context.Context, to, from *tenureMember, first bool) (time.Duration, error) {
 	const shard = "moved"
 	won := make(chan time.Time, 1)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// machine is what the figures were taken on.
+// machine describes the machine of the figures.
 type machine struct {
 	began      time.Time
 	commit     string
@@ -29,23 +29,23 @@ func look(ctx context.Context) machine {
 }
 
 const (
-	// quietShare is how much of one core others may use while nothing of ours runs: a
-	// machine that is busier gives no figures that can be compared.
+	// quietShare is the share of one core that other programs may use while nothing of ours runs.
+	// On a busier machine figures cannot be compared.
 	quietShare = 0.15
-	// quietWait is how long a row waits for a machine that is busier.
+	// quietWait is how long a row waits for a busy machine to become quiet.
 	quietWait = time.Minute
 	// quietLook is how long one look takes.
 	quietLook = 500 * time.Millisecond
 )
 
-// conditions are those of one row on one store, seen while no server of this program ran.
+// conditions describe the machine around one row on one store, while no server of this program ran.
 type conditions struct {
 	flush  time.Duration // the median of one fdatasync before it; 0: unknown
-	before float64       // how much of one core others used
+	before float64       // the share of one core that others used
 	after  float64
 }
 
-// busy says why the figures do not count, or is empty.
+// busy returns why the figures do not count, or "".
 func (c conditions) busy() string {
 	for _, at := range []struct {
 		when  string
@@ -58,8 +58,8 @@ func (c conditions) busy() string {
 	return ""
 }
 
-// calm waits until the machine is quiet, at most quietWait, and returns how much of one core
-// others use then.
+// calm waits until the machine is quiet, at most quietWait, and returns the share of one core that
+// others use.
 func calm(ctx context.Context) (share float64, err error) {
 	for until := time.Now().Add(quietWait); ; {
 		if share, err = others(ctx); err != nil || share <= quietShare || time.Now().After(until) {
@@ -68,8 +68,8 @@ func calm(ctx context.Context) (share float64, err error) {
 	}
 }
 
-// others is how much of one core is used while this process waits. It is 0 where the
-// system does not tell.
+// others returns the share of one core that is used while this process waits, or 0 if the system
+// does not report it.
 func others(ctx context.Context) (share float64, err error) {
 	began, before := time.Now(), cpuTime()
 	if err := pause(ctx, quietLook); err != nil {
@@ -78,11 +78,11 @@ func others(ctx context.Context) (share float64, err error) {
 	return float64(cpuTime()-before) / float64(time.Since(began)), nil
 }
 
-// ticks is one of the units of /proc/stat, which are the same on every Linux.
+// ticks is the unit of /proc/stat, which is the same on every Linux.
 const ticks = time.Second / 100
 
-// cpuTime is how long the cores have worked since the machine began, for this machine or,
-// as its host tells, for another.
+// cpuTime returns how long the cores have worked since the machine began. It includes time that the
+// host reports as given to other machines.
 func cpuTime() time.Duration {
 	const idle, iowait, guest = 3, 4, 8 // guests' time is among the users'
 	var n int64
@@ -98,7 +98,7 @@ func cpuTime() time.Duration {
 	return time.Duration(n) * ticks
 }
 
-// describe writes a list; it ends the measurement.
+// describe writes a list, at the end of the measurement.
 func (m machine) describe(out *bytes.Buffer, command string) {
 	fmt.Fprintf(out, "* %s, %d cores, %s of memory, Linux %s\n", cmp.Or(proc("cpuinfo", "model name"), runtime.GOARCH),
 		runtime.NumCPU(), cmp.Or(proc("meminfo", "MemTotal"), "an unknown amount"), first("/proc/sys/kernel/osrelease"))
@@ -123,7 +123,7 @@ func load() string {
 	return strings.Join(fields[:min(3, len(fields))], " ")
 }
 
-// proc is a field of a file in /proc that has lines of "name: value".
+// proc returns a field of a file in /proc with lines of "name: value".
 func proc(file, name string) string {
 	text, err := os.ReadFile("/proc/" + file)
 	if err != nil {
@@ -137,8 +137,7 @@ func proc(file, name string) string {
 	return ""
 }
 
-// syncTime is the median time of a write that is on the disk when it ends; 0 where it
-// cannot be had.
+// syncTime returns the median time of a write to the disk, or 0 if it cannot be measured.
 func syncTime() time.Duration {
 	f, err := os.CreateTemp("", "tenure-bench-")
 	if err != nil {
@@ -168,7 +167,7 @@ func commit(ctx context.Context) string {
 	return "at " + strings.TrimSpace(string(out))
 }
 
-// libraries are the clients that are measured, with their versions.
+// libraries returns the measured clients with their versions.
 func libraries() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -76,7 +76,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	return r.publish(p, *update, text.Bytes())
 }
 
-// chosen are the elements that the list names, or all.
+// chosen returns the elements that the list names, or all.
 func chosen[T any](all []T, list string, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil
@@ -98,7 +98,7 @@ const (
 	endMark   = "<!-- end results -->\n"
 )
 
-// charts are the pictures of the document: the rows that name them, and their titles.
+// charts returns the pictures of the document: the name that rows refer to, and the title.
 func charts() [][2]string {
 	return [][2]string{
 		{"acquire", "Time to acquire, in ms"},
@@ -113,8 +113,8 @@ func charts() [][2]string {
 	}
 }
 
-// publish writes the text into the document, and a chart of each kind of row into the
-// folder beside it.
+// publish writes the text into the document, and a chart of each kind of row into the folder beside
+// it.
 func (r *results) publish(p *plan, path string, text []byte) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *results) publish(p *plan, path string, text []byte) error {
 	return os.WriteFile(path, updated, 0o644)
 }
 
-// between replaces what stands between the marks.
+// between replaces the text between the marks.
 func between(document, text []byte) ([]byte, error) {
 	before, rest, begun := bytes.Cut(document, []byte(beginMark))
 	_, after, ended := bytes.Cut(rest, []byte(endMark))

@@ -13,73 +13,72 @@ import (
 type contender struct {
 	name string
 	ours bool
-	// ttl is the shortest that it is used with, for the row of crashes; 0: it has none.
+	// ttl is the shortest TTL that it is used with, for the row of crashes; 0: it has none.
 	ttl time.Duration
-	// most is how many shards one member may contend for; 0: any number. why says so.
+	// most is the number of shards that one member may contend for; 0: any. why is the reason.
 	most int
 	why  string
-	// waits is how many shards the row of memory has; 0: 1,000.
+	// waits is the number of shards in the row of memory; 0: 1,000.
 	waits int
-	// onlyShards and onlyLocks say for which of the rows it is.
+	// onlyShards and onlyLocks restrict it to some of the rows.
 	onlyShards, onlyLocks bool
 
 	join func(ctx context.Context, at place) (member, error)
 }
 
-// place is where a member takes part. It goes to processes as JSON.
+// place is where a member takes part. Processes get it as JSON.
 type place struct {
 	DSN       string
 	Namespace string // a name, without "/"
 	Node      string
 	TTL       time.Duration
-	traces    string // the directory for traces of a member of ours; empty: it writes none
-	// fail is called with what a member cannot tell otherwise; at most once is enough.
+	traces    string // the directory for traces of a Tenure member; empty: no traces
+	// fail reports an error that a member cannot return. Calling it once is enough.
 	fail func(error)
 }
 
-// member is one process's part in an election, with its own connections. Methods are
-// safe for concurrent use.
+// member is one process's part in an election, with its own connections. Methods are safe for
+// concurrent use.
 type member interface {
-	// want contends for the shards, and returns. won is called for each grant, from any
-	// goroutine.
+	// want contends for the shards, and returns. Any goroutine may call won, for each grant.
 	want(shards []string, won func(grant)) error
-	// release gives back a shard that is held, and ends the contention for it.
+	// release gives back a held shard, and ends the contention for it.
 	release(ctx context.Context, shard string) error
-	// close ends everything. What it held may stay held until its TTL is over.
+	// close ends everything. Its shards may stay held until the TTL is over.
 	close() error
 }
 
-// grant is a shard that a member owns. write writes once, under the best fence that the
-// way of owning has.
+// grant is a shard that a member owns. write writes once, under the best fence of this way of
+// owning.
 type grant struct {
 	shard string
 	write func(ctx context.Context) error
 }
 
-// body is what one write writes.
+// body returns the content of one write.
 func body() []byte { return make([]byte, 128) }
 
-// locks is the member of a peer whose lock is one blocking call for each shard.
+// locks is a member of a peer whose lock is one blocking call for each shard.
 type locks struct {
 	at place
 	// take blocks until it has the shard, or ctx ends. unlock gives it back.
 	take func(ctx context.Context, shard string) (write, unlock func(ctx context.Context) error, err error)
-	// leave ends what the locks share, and with it every lock. It runs after ctx ended.
+	// leave ends what the locks share, and so every lock. It runs after ctx has ended.
 	leave func() error
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	calls  sync.WaitGroup
-	first  chan struct{} // tokens of those that do not wait yet
+	first  chan struct{} // tokens of calls that do not wait yet
 
 	mu   sync.Mutex
 	held map[string]func(ctx context.Context) error
 }
 
 const (
-	// atOnce is how many calls of take are under way, apart from those that wait.
+	// atOnce is the number of calls of take under way, except those that wait.
 	atOnce = 64
-	// patience is after how long a call of take counts as waiting.
+	// patience is the time after which a call of take counts as waiting.
 	patience = 50 * time.Millisecond
 )
 
@@ -133,16 +132,16 @@ func (l *locks) close() error {
 	return err
 }
 
-// polled is the member of a peer that asks again and again for all that it wants.
+// polled is a member of a peer that asks repeatedly for everything that it wants.
 type polled struct {
 	at place
-	// take claims what is free of the wanted shards; keep renews those that are held; give
-	// gives one back; leave closes the connections.
+	// take claims the free ones of the wanted shards. keep renews the held ones. give gives one
+	// back. leave closes the connections.
 	take  func(ctx context.Context, wanted []string) ([]grant, error)
 	keep  func(ctx context.Context, held []string) error
 	give  func(ctx context.Context, shard string) error
 	leave func()
-	// once locks one name for a moment, apart from the others.
+	// once locks one name briefly, apart from the others.
 	once func(ctx context.Context, name string) (unlock func(ctx context.Context) error, err error)
 
 	stop context.CancelFunc
@@ -154,7 +153,7 @@ type polled struct {
 	held   map[string]bool
 }
 
-// pollsPerTTL is how often it polls: about as often as client-go's defaults do.
+// pollsPerTTL is how often it polls: about as often as client-go by default.
 const pollsPerTTL = 8
 
 func (p *polled) start() {
@@ -184,7 +183,7 @@ func (p *polled) start() {
 	}()
 }
 
-// names are the wanted shards, or those that are held.
+// names returns the wanted shards, or the held ones.
 func (p *polled) names(wanted bool) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -58,7 +58,7 @@ CREATE TABLE lease (namespace text, name text, holder text, token bigint, expire
 	PRIMARY KEY (namespace, name));
 CREATE TABLE written (namespace text, name text, body bytea)`
 
-// leasePool has room for a connection of each goroutine that locks.
+// leasePool returns a pool with room for a connection of each goroutine that locks.
 func leasePool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -68,8 +68,8 @@ func leasePool(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, c)
 }
 
-// joinLeaseRow is the lease row that many applications have: a holder renews its rows,
-// and the others ask for those that have expired. One statement does it for all shards.
+// joinLeaseRow makes a member with the lease row that many applications have. A holder renews its
+// rows, and the others ask for expired ones. One statement does it for all shards.
 func joinLeaseRow(ctx context.Context, at place) (member, error) {
 	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {
@@ -123,9 +123,9 @@ WHERE lease.expires < now()`, at.Namespace, at.Node, name, at.TTL)
 	return p, nil
 }
 
-// joinAdvisory holds advisory locks on one connection, by whose end they are released,
-// and polls for those that others hold. One that is locked for a moment is waited for, on a
-// connection of the pool.
+// joinAdvisory makes a member that holds advisory locks on one connection, whose end releases them.
+// It polls for locks that others hold. A lock that is held briefly is waited for, on a connection
+// of the pool.
 func joinAdvisory(ctx context.Context, at place) (member, error) {
 	pool, err := leasePool(ctx, at.DSN)
 	if err != nil {
@@ -136,7 +136,7 @@ func joinAdvisory(ctx context.Context, at place) (member, error) {
 		pool.Close()
 		return nil, err
 	}
-	using := make(chan *pgx.Conn, 1) // by one goroutine at a time
+	using := make(chan *pgx.Conn, 1) // used by one goroutine at a time
 	using <- c
 	on := func(do func() error) error {
 		c := <-using

@@ -22,10 +22,10 @@ type orders struct {
 	Shard            string
 }
 
-// report is a line of its output.
+// report is a line of a member process's output.
 type report struct{ Held bool }
 
-// memberProcess owns the shard until its input ends, which the kill precedes.
+// memberProcess owns the shard until its input ends or the process is killed.
 func memberProcess(ctx context.Context) (err error) {
 	in := harness.NewReader(os.Stdin)
 	var o orders

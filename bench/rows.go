@@ -21,11 +21,11 @@ type row struct {
 	name, title string
 	chart       string   // rows with one name share a chart, of their first figure
 	figures     []figure // of each measurement
-	rounds      int      // at most so many; 0: any number
+	rounds      int      // at most; 0: any number
 	cold        bool     // no round before those that count
-	together    bool     // all rounds and contenders at the same time: it waits more than it works
-	counts      bool     // all stores at the same time: it measures no time
-	locks       bool     // it locks names for a moment, and has no shards
+	together    bool     // all rounds and contenders concurrently, because it waits more than it works
+	counts      bool     // all stores concurrently, because it measures no time
+	locks       bool     // it locks names briefly, and has no shards
 	limit       time.Duration
 	measure     func(ctx context.Context, b *bout) ([]float64, error)
 }
@@ -48,7 +48,7 @@ type bout struct {
 	nodes atomic.Int64
 }
 
-// errNone says that the row is not for this contender.
+// errNone means that the row is not for this contender.
 var errNone = errors.New("no such thing")
 
 func millis(v float64) string { return fmt.Sprintf("%s ms", number(v)) }
@@ -105,7 +105,7 @@ func rows() []row {
 	}
 }
 
-// size is n, or little of it in a quick run.
+// size returns n, or less in a quick run.
 func (b *bout) size(n int) int {
 	if b.quick {
 		return min(n, 20)
@@ -113,7 +113,7 @@ func (b *bout) size(n int) int {
 	return n
 }
 
-// length is d, or little of it in a quick run.
+// length returns d, or less in a quick run.
 func (b *bout) length(d time.Duration) time.Duration {
 	if b.quick {
 		return min(d, 300*time.Millisecond)
@@ -121,16 +121,16 @@ func (b *bout) length(d time.Duration) time.Duration {
 	return d
 }
 
-// usual is the TTL of rows that kill nobody.
+// usual is the TTL of rows that kill no process.
 const usual = 10 * time.Second
 
-// place is where the next member takes part.
+// place returns where the next member takes part.
 func (b *bout) place(ttl time.Duration) place {
 	return place{DSN: b.serve, Namespace: b.name, Node: fmt.Sprint("n", b.nodes.Add(1)), TTL: ttl, fail: b.fail}
 }
 
-// join makes a member that has a session: it holds a shard that nobody else wants. leave
-// closes it, after which errp has its error too.
+// join makes a member that has a session, because it holds a shard that no other member wants.
+// leave closes it, and adds its error to errp.
 func (b *bout) join(ctx context.Context, errp *error) (m member, leave func(), err error) {
 	return b.joinAt(ctx, b.place(usual), errp)
 }
@@ -191,7 +191,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 func inMillis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// acquire is from wanting n free shards, which nobody ever owned, to owning all.
+// acquire measures from wanting n free shards, which were never owned, to owning all.
 func acquire(ctx context.Context, b *bout, n int) (_ []float64, err error) {
 	m, leave, err := b.join(ctx, &err)
 	if err != nil {
@@ -202,7 +202,7 @@ func acquire(ctx context.Context, b *bout, n int) (_ []float64, err error) {
 	return []float64{inMillis(took)}, err
 }
 
-// takeover is from the kill of the process that owns a shard to the grant of another's.
+// takeover measures from the kill of the process that owns a shard to the grant of another one.
 func takeover(ctx context.Context, b *bout) (_ []float64, err error) {
 	ttl := b.ttl
 	if ttl == 0 {
@@ -223,7 +223,7 @@ func takeover(ctx context.Context, b *bout) (_ []float64, err error) {
 	if err := m.want([]string{shard}, func(grant) { won <- time.Now() }); err != nil {
 		return nil, err
 	}
-	// Anywhere between two heartbeats.
+	// At a random instant between two heartbeats.
 	if err := pause(ctx, b.length(2*time.Second)+rand.N(min(ttl, 5*time.Second))); err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func release(ctx context.Context, b *bout) ([]float64, error) {
 	})
 }
 
-// handOver names the successor. Peers cannot, and release, so that theirs and ours are
+// handOver names the successor. Peers cannot name one, so they release, and theirs and ours are
 // measured in turns here too.
 func handOver(ctx context.Context, b *bout) ([]float64, error) {
 	if !b.ours {
@@ -258,16 +258,16 @@ func handOver(ctx context.Context, b *bout) ([]float64, error) {
 }
 
 const (
-	// swapsMost and swapsTime bound the swaps of one round.
+	// swapsMost and swapsTime limit the swaps of one round.
 	swapsMost = 20
 	swapsTime = 5 * time.Second
-	// settles is the pause before each, in which the former owner becomes the standby:
-	// etcd takes up a watch of the past, as an Election's, every 100 ms only.
+	// settles is the pause before each swap, in which the former owner becomes the standby. etcd
+	// starts a watch of past revisions, such as an Election's, only every 100 ms.
 	settles = 200 * time.Millisecond
 )
 
-// swaps moves one shard to and fro between two members, each from the call that gives it
-// away to the end of the new owner's first write.
+// swaps moves one shard to and fro between two members. It measures each time from the call that
+// gives the shard away to the end of the new owner's first write.
 func swaps(
 	ctx context.Context, b *bout, move func(ctx context.Context, from, to member, shard string) error,
 ) (_ []float64, err error) {
@@ -289,7 +289,7 @@ func swaps(
 			return nil, err
 		}
 		start, moved := time.Now(), make(chan error, 1)
-		if i > 0 { // else nobody has it
+		if i > 0 { // otherwise no member has it
 			if err := pause(ctx, settles); err != nil {
 				return nil, err
 			}
@@ -322,9 +322,9 @@ const (
 	appendsFor  = 3 * time.Second
 )
 
-// appendTo has producers append to the shards of one member, as fast as they can, or
-// rate times a second each; one that is late goes on at once, and does not catch up.
-// Times are from the call to the acknowledgement.
+// appendTo lets producers append to the shards of one member, as fast as they can, or rate times a
+// second each. A late producer continues immediately, and does not catch up. Times are from the
+// call to the acknowledgement.
 func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rate float64) (_ []float64, err error) {
 	leases, leave, err := b.leases(ctx, b.place(usual), names(shards), &err)
 	if err != nil {
@@ -344,7 +344,7 @@ func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rat
 	for p := range producers {
 		all.Go(func() {
 			lease, due := leases[p%shards], began
-			if rate > 0 { // not all at once
+			if rate > 0 { // spread over time
 				due = due.Add(time.Duration(float64(p) / float64(producers) / rate * float64(time.Second)))
 			}
 			for {
@@ -374,7 +374,7 @@ func appendTo(ctx context.Context, b *bout, shards, producers, standbys int, rat
 	return append([]float64{float64(len(total)) / to.Sub(from).Seconds()}, quantiles(total)...), nil
 }
 
-// standbys has n more members want the shards, which none of them is to get.
+// standbys lets n more members want the shards, which none of them should get.
 func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error) (dismiss func(), err error) {
 	var leaves []func()
 	dismiss = func() {
@@ -395,7 +395,7 @@ func (b *bout) standbys(ctx context.Context, n int, shards []string, errp *error
 	return dismiss, nil
 }
 
-// leases are those of one member of ours, which has them all.
+// leases returns the leases of one Tenure member, which has them all.
 func (b *bout) leases(ctx context.Context, at place, shards []string, errp *error) ([]*core.Lease, func(), error) {
 	if !b.ours {
 		return nil, nil, errNone
@@ -421,7 +421,7 @@ func (b *bout) leases(ctx context.Context, at place, shards []string, errp *erro
 	return leases, leave, nil
 }
 
-// quantiles are the median and the 99th of a hundred; it sorts.
+// quantiles returns the median and the 99th percentile. It sorts v.
 func quantiles(v []float64) []float64 {
 	if len(v) == 0 {
 		return []float64{0, 0}
@@ -433,13 +433,13 @@ func quantiles(v []float64) []float64 {
 const (
 	idleShards = 100
 	idleFor    = 30 * time.Second
-	// idleAfter is the pause before: a connection of PostgreSQL that has nothing to do
-	// tells what it counted 10 s later.
+	// idleAfter is the pause before: an idle connection of PostgreSQL reports its counts 10 s
+	// later.
 	idleAfter = 12 * time.Second
 )
 
-// idle counts what the server gets of two members, of which one owns all shards, while
-// nothing happens.
+// idle counts the calls that the server receives from two members while nothing happens. One of
+// them owns all shards.
 func idle(ctx context.Context, b *bout) (_ []float64, err error) {
 	if b.on.calls == nil {
 		return nil, errNone
@@ -476,12 +476,12 @@ func idle(ctx context.Context, b *bout) (_ []float64, err error) {
 		return nil, err
 	}
 	after, err := b.on.calls(ctx)
-	// One of them is the counting itself.
+	// One of the calls is the counting itself.
 	return []float64{float64(max(0, after-before-1)) / time.Since(start).Seconds()}, err
 }
 
-// standby is what a member has in memory for each shard that it wants and another owns,
-// beyond what it has for one: heap and stacks.
+// standby measures the memory, heap and stacks, of a member for each shard that it wants and
+// another owns, beyond the memory for one.
 func standby(ctx context.Context, b *bout) (_ []float64, err error) {
 	owner, leave, err := b.join(ctx, &err)
 	if err != nil {
@@ -528,15 +528,15 @@ const (
 	followedProducers = 8
 )
 
-// followerLag is from the acknowledgement of an entry to its application by a Tailer
-// with its own connections.
+// followerLag measures from the acknowledgement of an entry to its application by a Tailer with its
+// own connections.
 func followerLag(ctx context.Context, b *bout) (_ []float64, err error) {
 	leases, leave, err := b.leases(ctx, b.place(usual), names(1), &err)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	reader, err := b.contender.join(ctx, b.place(usual)) // its backend is followed through
+	reader, err := b.contender.join(ctx, b.place(usual)) // the Tailer uses its backend
 	if err != nil {
 		return nil, err
 	}

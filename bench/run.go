@@ -12,7 +12,6 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// plan is what to measure.
 type plan struct {
 	stores []*store
 	rows   []row
@@ -24,13 +23,13 @@ type plan struct {
 // key names a cell of the tables.
 type key struct{ store, row, contender string }
 
-// cell is what was measured of one contender.
+// cell holds the measurements of one contender.
 type cell struct {
 	samples [][]float64 // figures by round
 	err     error
 }
 
-// results are the cells, and what is to be known of the stores.
+// results are the cells, and facts about the stores.
 type results struct {
 	mu       sync.Mutex
 	cells    map[key]*cell
@@ -54,14 +53,14 @@ func (r *results) add(k key, sample []float64, err error, counts bool) {
 	}
 }
 
-// lacks says why a store is not measured.
+// lacks returns why a store is not measured.
 func (r *results) lacks(store string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.missing[store]
 }
 
-// see keeps the version of a store's server.
+// see notes the version of a store's server.
 func (r *results) see(ctx context.Context, store string, on *running) error {
 	v, err := on.version(ctx)
 	if err != nil {
@@ -79,8 +78,8 @@ func (r *results) failed(k key) bool {
 	return r.cells[k] != nil && r.cells[k].err != nil
 }
 
-// run measures row by row, and in each store by store with a new server, so that no row
-// finds what another has left. Contenders take turns.
+// run measures row by row, and each row store by store with a new server, so that no row finds data
+// of another. Contenders take turns.
 func (p *plan) run(ctx context.Context) (*results, error) {
 	r := &results{cells: map[key]*cell{}, seen: map[key]conditions{}, versions: map[string]string{}, missing: map[string]error{}}
 	for _, w := range p.rows {
@@ -123,8 +122,7 @@ func (p *plan) onStore(ctx context.Context, r *results, w row, s *store) error {
 	return nil
 }
 
-// between measures a row between two looks at the machine. One that measures no time needs
-// none.
+// between measures a row between two looks at the machine. A row that measures no time needs none.
 func (p *plan) between(ctx context.Context, r *results, w row, s *store) (err error) {
 	if p.quick || w.counts {
 		return p.onServer(ctx, r, w, s)
@@ -207,5 +205,5 @@ func (p *plan) one(ctx context.Context, r *results, w row, b *bout, counts bool)
 	r.add(k, sample, err, counts)
 }
 
-// say reports progress; what cannot be written is lost.
+// say reports progress. It ignores failures to write.
 func (p *plan) say(format string, args ...any) { _, _ = fmt.Fprintf(p.log, format, args...) }

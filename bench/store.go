@@ -13,17 +13,17 @@ import (
 // store is a kind of server, and the ways to own shards on it.
 type store struct {
 	name, title string
-	start       func(ctx context.Context) (*running, error) // ErrUnavailable where there is none
+	start       func(ctx context.Context) (*running, error) // ErrUnavailable without such a server
 	contenders  []contender                                 // Tenure first
 }
 
 // running is a started server.
 type running struct {
 	dsn     string
-	counted string // how members reach it whose calls are counted; empty: as dsn
+	counted string // address for members whose calls are counted; empty: dsn
 	prepare func(ctx context.Context) error
 	version func(ctx context.Context) (string, error)
-	// calls is how many calls the server has had; nil where nobody counts them.
+	// calls returns the number of calls to the server; nil if it is not counted.
 	calls   func(ctx context.Context) (int64, error)
 	closers []func() error
 }
@@ -41,10 +41,11 @@ func stores() []*store {
 		redisStore()}
 }
 
-// startLimit bounds the start of a server.
+// startLimit limits the start of a server.
 const startLimit = time.Minute
 
-// served starts a server of package servers; fill says what else there is to know.
+// served returns a function that starts a server of package servers. fill adds what depends on the
+// kind.
 func served(kind servers.Kind, fill func(*running)) func(ctx context.Context) (*running, error) {
 	return func(ctx context.Context) (_ *running, err error) {
 		ctx, cancel := context.WithTimeout(ctx, startLimit)

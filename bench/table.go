@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// number writes three digits, as people do.
+// number returns three digits, as people write them.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -31,7 +31,7 @@ func number(v float64) string {
 	return digits
 }
 
-// spread are the median, the least and the most of one figure.
+// spread returns the median, the smallest and the largest value of one figure.
 func (c *cell) spread(figure int) (median, low, high float64) {
 	var v []float64
 	for _, s := range c.samples {
@@ -43,7 +43,7 @@ func (c *cell) spread(figure int) (median, low, high float64) {
 
 func (c *cell) usable() bool { return c != nil && c.err == nil && len(c.samples) > 0 }
 
-// text is a cell as the table shows it; beside is Tenure's, for a peer.
+// text returns a cell as the table shows it. beside is Tenure's cell, for a peer.
 func (c *cell) text(w row, beside *cell) string {
 	switch {
 	case c == nil:
@@ -80,7 +80,7 @@ func (c *cell) text(w row, beside *cell) string {
 	return strings.Join(parts, "; ")
 }
 
-// unless is a cell's text, or why its row is withheld.
+// unless returns a cell's text, or why its row is withheld.
 func (c *cell) unless(busy string, w row, beside *cell) string {
 	if busy != "" && c.usable() {
 		return busy
@@ -130,7 +130,7 @@ func (r *results) tables(out *bytes.Buffer, p *plan) {
 	}
 }
 
-// flushText is the machine's own flush, before the row.
+// flushText describes the machine's own flush, before the row.
 func flushText(d time.Duration) string {
 	if d == 0 {
 		return ""

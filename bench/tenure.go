@@ -66,7 +66,7 @@ func (m *tenureMember) release(ctx context.Context, shard string) error {
 	return m.e.Withdraw(ctx, shard)
 }
 
-// handOver is release with a successor, which no peer has.
+// handOver releases a shard to a successor, which no peer can do.
 func (m *tenureMember) handOver(ctx context.Context, to *tenureMember, shard string) error {
 	session := to.e.View().Session
 	if session == "" {

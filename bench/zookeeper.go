@@ -46,7 +46,7 @@ func zookeeperStore() *store {
 	}
 }
 
-// fourLetters asks the server with one of its words of four letters.
+// fourLetters sends a four-letter word to the server, and returns the answer.
 func fourLetters(ctx context.Context, addr, word string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -23,27 +24,27 @@ import (
 const (
 	DefaultKey         = "tenure"
 	DefaultEnvPrefix   = "TENURE__"
-	DefaultStopTimeout = 15 * time.Second // of fx
-	DefaultOpenTimeout = 10 * time.Second
+	defaultStopTimeout = 15 * time.Second // of fx
+	defaultOpenTimeout = 10 * time.Second
 )
 
-// LoadOptions say where the configuration is. Nil, and the zero value, read the
-// environment only.
+// LoadOptions say where the configuration is. With nil or the zero value, Load reads only the
+// environment.
 type LoadOptions struct {
-	// Path of a YAML file. It must exist, unless it is empty.
+	// Path is the path of a YAML file, which must exist. Default: no file.
 	Path string
-	// Data is the file's content, if it was read already; Path then only names it in
-	// messages.
+	// Data is the content of the file, if the caller has already read it. Path then only names
+	// it in messages.
 	Data []byte
-	// Key of the subtree, with dots between its parts. Default "tenure".
+	// Key is the key of the subtree, with its parts separated by dots. Default "tenure".
 	Key string
-	// EnvPrefix begins the names of environment variables. Default "TENURE__".
+	// EnvPrefix is the beginning of the names of environment variables. Default "TENURE__".
 	EnvPrefix string
-	// Environ are the variables, NAME=value. Nil: os.Environ().
+	// Environ is the list of variables, each as NAME=value. Default os.Environ().
 	Environ []string
 }
 
-// settings are the keys of the subtree, beside the parts of others.
+// settings are the keys of the subtree, including the parts of other packages.
 type settings struct {
 	Backend  string         `yaml:"backend" doc:"which of backends is opened; may be left out if there is one"`
 	Backends map[string]raw `yaml:"backends" doc:"a part for each backend that may be chosen"`
@@ -72,27 +73,28 @@ type settings struct {
 	CallTimeout  time.Duration     `yaml:"call_timeout" doc:"bounds calls to the store; default ttl, at least 5s"`
 	RankDelay    time.Duration     `yaml:"rank_delay" doc:"time that a candidate leaves to the one before it; default 10ms"`
 	TraceDir     string            `yaml:"trace_dir" doc:"directory into which the member writes its trace, for tenure check; default: none is written"`
-	TraceBytes   int64             `yaml:"trace_bytes" doc:"bounds the files of one trace; default 256 MiB"`
+	TraceBytes   int64             `yaml:"trace_bytes" doc:"limits all trace files of the node label together; default 256 MiB"`
+
+	Listen string `yaml:"listen" doc:"address at which package tenurefx/service serves the board, the probes and the metrics, such as 127.0.0.1:8080; they have no password; default: none"`
 
 	OpenTimeout time.Duration `yaml:"open_timeout" doc:"bounds each attempt to open the backend; default 10s"`
 	OpenWait    time.Duration `yaml:"open_wait" doc:"how long the opening is tried again while the store cannot be had; default 0s: not; at most 24h"`
 	StopTimeout time.Duration `yaml:"stop_timeout" doc:"the time that the supervisor, or fx, gives the process to stop; default 15s"`
 }
 
-// raw is another package's part, which that package decodes later.
+// raw is the part of another package, which decodes it later.
 type raw struct{ n *node }
 
-// Config is a configuration that was loaded: complete, and checked as far as that
-// needs no backend. It prints without secrets in every format. Safe for concurrent
-// use.
+// Config is a loaded configuration. It is complete, and Load has checked everything that needs no
+// backend. No format prints its secrets. A Config is safe for concurrent use.
 type Config struct {
 	name string // of the subtree
 	tree *node
 	set  *settings
 }
 
-// Load reads the configuration. Its error has a line for each problem, with the
-// place, the key, the value and a correction; it matches core.ErrInvalid.
+// Load reads the configuration. The error matches core.ErrInvalid. It has one line for each
+// problem, which gives the place, the key, the value and a correction.
 func Load(o *LoadOptions) (*Config, error) {
 	if o == nil {
 		o = &LoadOptions{}
@@ -136,7 +138,7 @@ func Load(o *LoadOptions) (*Config, error) {
 	var p problems
 	p.settings(tree, key, c.set)
 	if len(p.errs) == 0 {
-		// A backend's limits come with its opening; these hold for all of them.
+		// Only Open knows the limits of the backend. These checks hold for every backend.
 		c.relations(&p, core.Limits{})
 	}
 	if len(p.errs) > 0 {
@@ -149,7 +151,7 @@ func invalid(errs ...error) error {
 	return fmt.Errorf("tenure: %w configuration: %w", core.ErrInvalid, errors.Join(errs...))
 }
 
-// settings decodes the subtree, and keeps the parts of others as they are.
+// settings decodes the subtree, except the parts of other packages.
 func (p *problems) settings(tree *node, path string, s *settings) {
 	v := reflect.ValueOf(s).Elem()
 	known := fields(v.Type())
@@ -182,8 +184,8 @@ func (p *problems) settings(tree *node, path string, s *settings) {
 	}
 }
 
-// Options are the configured options of an Elector. The caller adds those that no
-// file can express, such as hooks and a logger.
+// Options returns the configured options of an Elector. The caller adds options that a file cannot
+// express, such as hooks and a logger.
 func (c *Config) Options() *core.Options {
 	s := c.set
 	meta := make(map[string]string, len(s.Meta))
@@ -198,23 +200,26 @@ func (c *Config) Options() *core.Options {
 	}
 }
 
-// OpenTimeout is open_timeout, or its default.
+// Listen returns the address of the key listen, or "".
+func (c *Config) Listen() string { return c.set.Listen }
+
+// OpenTimeout returns open_timeout, or its default.
 func (c *Config) OpenTimeout() time.Duration {
 	if c.set.OpenTimeout > 0 {
 		return c.set.OpenTimeout
 	}
-	return DefaultOpenTimeout
+	return defaultOpenTimeout
 }
 
-// StopTimeout is stop_timeout, or its default.
+// StopTimeout returns stop_timeout, or its default.
 func (c *Config) StopTimeout() time.Duration {
 	if c.set.StopTimeout > 0 {
 		return c.set.StopTimeout
 	}
-	return DefaultStopTimeout
+	return defaultStopTimeout
 }
 
-// Warnings are settings that hold, and are probably not meant: one line each.
+// Warnings returns one line for each setting that is valid but probably a mistake.
 func (c *Config) Warnings() []string {
 	var w []string
 	drain := c.set.DrainBudget
@@ -235,11 +240,12 @@ func (c *Config) Warnings() []string {
 	return w
 }
 
-// Backends are the names of the backends that have a part, sorted: those that may be chosen.
+// Backends returns the names of the configured backends in sorted order. One of them is chosen.
 func (c *Config) Backends() []string { return slices.Sorted(maps.Keys(c.set.Backends)) }
 
-// Section decodes the part of another package, sharding or follower, into a
-// pointer to its struct, strictly. A part that is not there changes nothing.
+// Section decodes the part "sharding" or "follower" into the struct that into points to, such
+// as a sharding.Options. Missing keys leave fields unchanged. The error matches
+// core.ErrInvalid, and gives each unknown key and its line.
 func (c *Config) Section(name string, into any) error {
 	part, ok := map[string]raw{"sharding": c.set.Sharding, "follower": c.set.Follower}[name]
 	if !ok {
@@ -264,8 +270,8 @@ func (c *Config) part(n *node, path string, into any) error {
 	return nil
 }
 
-// Validate checks the choice of the backend among openers, and the parts of all
-// those that openers know. It opens nothing.
+// Validate checks that openers includes the chosen backend. It also checks the part of each
+// backend in openers. It opens nothing.
 func (c *Config) Validate(openers ...core.Opener) error {
 	var p problems
 	if _, _, err := c.choose(openers); err != nil {
@@ -275,7 +281,7 @@ func (c *Config) Validate(openers ...core.Opener) error {
 		path := c.name + ".backends." + name
 		i := slices.IndexFunc(openers, func(o core.Opener) bool { return o.Name == name })
 		if i < 0 {
-			if name != c.set.Backend { // else choose has said so
+			if name != c.set.Backend { // choose has reported the chosen one
 				p.unknown(part.n, path, name, names(openers))
 			}
 			continue
@@ -300,7 +306,7 @@ func names(openers []core.Opener) []string {
 	return list
 }
 
-// choose finds the opener and the part of the backend that is chosen.
+// choose returns the opener and the part of the chosen backend.
 func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	var none core.Opener
 	for i, o := range openers {
@@ -347,13 +353,12 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 	return openers[i], part, nil
 }
 
-// Open validates the configuration and opens the backend that it chooses, with one
-// of openers; the others are not touched. The caller closes it. ctx bounds the
-// opening, beside open_timeout.
+// Open validates the configuration and opens the chosen backend with its opener. The caller closes
+// the backend. Both ctx and open_timeout limit the opening.
 //
-// Where open_wait is set, an opening that fails is tried again until it succeeds or that
-// time is over, except for an error that matches core.ErrInvalid; the first failure is a
-// line at Warn to slog.Default, and the last one is returned.
+// If open_wait is set, Open tries again until it succeeds or open_wait has passed. It does not
+// try again after an error that matches core.ErrInvalid. Open logs the first failure at Warn to
+// slog.Default, and returns the last one.
 func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
 	if err := c.Validate(openers...); err != nil {
 		return nil, err
@@ -379,14 +384,14 @@ func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend
 	return b, nil
 }
 
-// Bounds of the wait between two attempts to open, and of open_wait.
+// Limits of the wait between two attempts to open, and of open_wait.
 const (
 	firstPause  = 100 * time.Millisecond
 	longPause   = 5 * time.Second
 	maxOpenWait = 24 * time.Hour
 )
 
-// await opens, and again for as long as open_wait says.
+// await calls open until it succeeds, for at most open_wait.
 func (c *Config) await(
 	ctx context.Context, open func(context.Context) (core.Backend, error),
 ) (core.Backend, error) {
@@ -421,7 +426,7 @@ func (c *Config) await(
 	}
 }
 
-// relations checks the options of the Elector against each other and the backend.
+// relations checks the options of the Elector against each other and the limits of the backend.
 func (c *Config) relations(p *problems, l core.Limits) {
 	for _, key := range []string{"open_timeout", "open_wait", "stop_timeout"} {
 		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "open_wait": c.set.OpenWait,
@@ -432,11 +437,16 @@ func (c *Config) relations(p *problems, l core.Limits) {
 	if d := c.set.OpenWait; d > maxOpenWait {
 		p.add(c.tree.fields["open_wait"], c.name+".open_wait", "%v is above %v: lower it", d, maxOpenWait)
 	}
+	if at := c.set.Listen; at != "" {
+		if _, _, err := net.SplitHostPort(at); err != nil {
+			p.add(c.tree.fields["listen"], c.name+".listen", "%.60q is not an address with a port: write one such as 127.0.0.1:8080", at)
+		}
+	}
 	err := c.Options().Validate(l)
 	if err == nil {
 		return
 	}
-	// The message names the options as the Go struct does; here they are keys.
+	// The message names the struct's fields. Replace the names with keys.
 	text := err.Error()
 	first := ""
 	text = optionNames.ReplaceAllStringFunc(text, func(name string) string {
@@ -464,7 +474,7 @@ func (c *Config) relations(p *problems, l core.Limits) {
 
 var optionNames = regexp.MustCompile(`\b(TTL|Heartbeat|Jitter|Margin|DrainBudget|Failback|LameDuck|AbandonAfter|ReturnHalted|Watchdog|BackoffMin|BackoffMax|Resync|CallTimeout|RankDelay|Supersede|LockDir|TraceDir|TraceBytes|Node|Weight|Priority|Meta)\b`)
 
-// keyOf is the key of an option: DrainBudget is drain_budget.
+// keyOf returns the key of an option: drain_budget for DrainBudget.
 func keyOf(option string) string {
 	if option == "TTL" {
 		return "ttl"
@@ -489,19 +499,19 @@ func (c *Config) whereOf(key string) string {
 	return c.tree.where
 }
 
-// Format prints Redacted without types, for every verb.
+// Format prints Redacted() for every verb.
 func (c Config) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, c.Redacted()) }
 
-// MarshalText is Redacted without types, for JSON and structured logs.
+// MarshalText returns Redacted(), for JSON and structured logs.
 func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil }
 
-// LogValue is Redacted without types.
+// LogValue returns Redacted() as a string value.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
 
-// Redacted prints the configuration, with the source of each value, and xxxxx for
-// secrets: values that are secret by the type that the backend's opener gives them,
-// by !file or !env, or by their look. Of a backend without an opener here every
-// string is taken for one.
+// Redacted returns the configuration with the source of each value. It prints xxxxx for each
+// secret: a value from !file or !env, a value that looks like a secret, or a value whose type in
+// the opener's settings is secret. If openers lacks a backend, Redacted hides every string in
+// that backend's part.
 func (c Config) Redacted(openers ...core.Opener) string {
 	if c.tree == nil {
 		return "{}"
@@ -527,7 +537,7 @@ func (c Config) Redacted(openers ...core.Opener) string {
 	return b.String()
 }
 
-// trusted says whether the value of a key may be shown.
+// trusted is the condition on which Redacted shows the value of a key.
 type trusted uint8
 
 const (
@@ -538,7 +548,7 @@ const (
 
 func known(string) trusted { return plain }
 
-// typed goes by the fields of a struct.
+// typed returns the conditions for the fields of a struct.
 func typed(t reflect.Type) func(string) trusted {
 	known := fields(t)
 	return func(key string) trusted {

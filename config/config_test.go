@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 func load(t *testing.T, text string, environ ...string) (*config.Config, error) {
@@ -168,6 +169,15 @@ func TestSection(t *testing.T) {
 	}
 	if err := c.Section("follower", &s); err != nil {
 		t.Errorf("a section that is not there: %v", err)
+	}
+	c, err = load(t, "tenure:\n  sharding:\n    shards: [a]\n    intervall: 1s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings sharding.Options // without fx
+	if err := c.Section("sharding", &settings); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), ":4: tenure.sharding.intervall") ||
+		!strings.Contains(err.Error(), `"interval"`) {
+		t.Errorf("an unknown key: %v", err)
 	}
 	if err := c.Section("other", &s); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %v", err)

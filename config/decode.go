@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// problems collects mistakes, one line each.
 type problems struct{ errs []error }
 
 func (p *problems) add(n *node, path, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s: %s: %s", n.where, path, fmt.Sprintf(format, args...)))
 }
 
-// decode fills v, strictly: every key of n has a field whose yaml tag is its name.
+// decode fills v strictly: each key of n needs a field whose yaml tag is its name.
 func (p *problems) decode(n *node, path string, v reflect.Value) {
 	if n.kind == absent {
 		return
@@ -117,8 +116,8 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 	}
 }
 
-// field decodes one field of a struct. It refuses a credential under a key that is not
-// for one: a later check of the value would quote it.
+// field decodes one field of a struct. It refuses a credential under a key for other values,
+// because a later check would quote the value.
 func (p *problems) field(n *node, path string, v reflect.Value) {
 	t := v.Type()
 	if t.Kind() == reflect.Slice {
@@ -132,7 +131,7 @@ func (p *problems) field(n *node, path string, v reflect.Value) {
 	p.decode(n, path, v)
 }
 
-// unknown reports an unknown key, with the key that was probably meant.
+// unknown reports an unknown key, and suggests the key that was probably meant.
 func (p *problems) unknown(n *node, path, key string, known []string) {
 	slices.Sort(known)
 	for _, name := range known {
@@ -158,7 +157,7 @@ func (p *problems) mapping(n *node, path string, v reflect.Value) {
 	v.Set(m)
 }
 
-// list takes a list, or one value with commas, as the environment has it.
+// list decodes a list, or one string with commas, as in an environment variable.
 func (p *problems) list(n *node, path string, v reflect.Value) {
 	items := n.items
 	switch n.kind {
@@ -178,8 +177,8 @@ func (p *problems) list(n *node, path string, v reflect.Value) {
 	v.Set(s)
 }
 
-// fields are those of a struct that have a key, by their keys. Those of an embedded
-// struct are among them where its tag says "inline".
+// fields returns the fields of a struct that have a key, by their keys. The fields of an embedded
+// struct are included if its tag says "inline".
 func fields(t reflect.Type) map[string]reflect.StructField {
 	all := make(map[string]reflect.StructField, t.NumField())
 	for i := range t.NumField() {
@@ -198,8 +197,8 @@ func fields(t reflect.Type) map[string]reflect.StructField {
 	return all
 }
 
-// near reports whether a was probably meant to be b: one letter more, less or
-// other, or two neighbours swapped, or other separators.
+// near reports whether a is probably a mistake for b: one letter is added, missing or wrong, two
+// neighbours are swapped, or only separators and case differ.
 func near(a, b string) bool {
 	plain := strings.NewReplacer("_", "", "-", "", ".", "")
 	a, b = strings.ToLower(plain.Replace(a)), strings.ToLower(plain.Replace(b))

@@ -1,5 +1,5 @@
-// Package config reads Tenure's part of an application's configuration file: the
-// backend, its address, and the behaviour of this member.
+// Package config reads Tenure's part of an application's configuration file: the backend, its
+// address, and the behaviour of this member.
 //
 //	tenure:
 //	  backend: postgres            # one of the names below; needed if there are several
@@ -19,17 +19,17 @@
 //
 // # Where values come from
 //
-// From the file, and, on top, from environment variables: TENURE__TTL=5s,
-// TENURE__BACKEND=sqlite, TENURE__BACKENDS__POSTGRES__DSN=..., the path of a key in
-// capitals with two underscores between its parts. A value may be written as
-// !file PATH or !env NAME; it is read when the configuration is loaded, and is a
-// secret. Only the subtree is Tenure's; the rest of the file is the application's.
+// Load reads the file. Environment variables override it, for example TENURE__TTL=5s,
+// TENURE__BACKEND=sqlite, TENURE__BACKENDS__POSTGRES__DSN=... The name of a variable is the path of
+// a key in capitals, with two underscores between its parts. A value may be written as !file PATH
+// or !env NAME. Load then reads the value from that file or variable, and treats it as a secret.
+// Only the subtree belongs to Tenure. The rest of the file belongs to the application.
 //
 // # Checks
 //
-// Before anything is opened: unknown keys, units, names, the relations between
-// durations, the backend's own part even when another one is chosen. The packages
-// that use the parts sharding and follower check them, with Config.Section; without
-// a user they are ignored. Each problem is one line with the place, the value and a
-// correction. No such line, and no output of a Config, has a secret.
+// Before it opens anything, the package checks unknown keys, units, names, the relations between
+// durations, and the parts of all backends. Packages that use the parts sharding and follower
+// check them with Config.Section. Unused parts are ignored. Each problem is reported on one line
+// with the place, the value and a correction. No such line, and no output of a Config, contains a
+// secret.
 package config

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// node is a value of the configuration, and where it came from.
+// node is a value of the configuration and its source.
 type node struct {
 	kind   kind
 	value  string // of a scalar
@@ -48,7 +48,7 @@ func (n *node) set(key string, v *node) {
 	n.fields[key] = v
 }
 
-// field returns nil if n is no mapping, or has no such key.
+// field returns nil if n is not a mapping or lacks the key.
 func (n *node) field(key string) *node {
 	if n == nil {
 		return nil
@@ -56,7 +56,7 @@ func (n *node) field(key string) *node {
 	return n.fields[key]
 }
 
-// Bounds of the input. Configuration is written by people.
+// These are limits of the input, which people write.
 const (
 	maxFile  = 1 << 20
 	maxNodes = 10_000
@@ -64,8 +64,8 @@ const (
 	maxKey   = 256 // bytes
 )
 
-// reader turns YAML into nodes. Aliases can repeat all that it makes, so that each
-// of its bounds is on the whole.
+// reader turns YAML into nodes. Its limits apply to the whole document, because aliases may repeat
+// any part.
 type reader struct {
 	file    string
 	env     func(string) (string, bool)
@@ -74,7 +74,7 @@ type reader struct {
 	depth   int
 }
 
-// subtree reads the mapping at path, such as tenure; an empty one if it is not there.
+// subtree reads the mapping at path. If it is missing, subtree returns an empty one.
 func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	top := newMapping(r.file)
 	if len(data) > maxFile {
@@ -85,7 +85,7 @@ func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return top, nil
 	} else if err != nil && strings.Contains(err.Error(), "unknown anchor") {
-		// The name may be a password that nobody quoted.
+		// The alias may be a password without quotes.
 		return nil, fmt.Errorf("tenure: configuration %s is not YAML: an alias has no anchor: %s", r.file, quoteAdvice)
 	} else if err != nil {
 		return nil, fmt.Errorf("tenure: configuration %s is not YAML: %w", r.file, err)
@@ -186,8 +186,8 @@ func (r *reader) convert(y *yaml.Node, path string) (*node, error) {
 	return r.scalar(y, path)
 }
 
-// scalar reads a value. Its errors do not quote the text after !file or !env, which
-// may be a password written there by mistake.
+// scalar reads a value. Its errors do not quote the text after !file or !env, because it may be a
+// misplaced password.
 func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 	where := r.at(y)
 	n := &node{kind: scalar, value: y.Value, where: where}
@@ -212,7 +212,7 @@ func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 			return nil, fmt.Errorf("%s: %s: the environment has no variable of the name after !env: set it, or "+
 				"correct the name", where, path)
 		}
-	case !slices.Contains(yamlTags, tag): // which may be a password, too
+	case !slices.Contains(yamlTags, tag): // the tag itself may be a password
 		return nil, fmt.Errorf("%s: %s: an unknown tag: use !file or !env, and %s", where, path, quoteAdvice)
 	}
 	return n, nil
@@ -220,11 +220,11 @@ func (r *reader) scalar(y *yaml.Node, path string) (*node, error) {
 
 const quoteAdvice = "quote a value that begins with ! or *"
 
-// yamlTags are the tags that scalars have by themselves. A password may begin with
-// two exclamation marks.
+// yamlTags are the tags that YAML gives to scalars. Other tags that begin with two exclamation
+// marks may be passwords.
 var yamlTags = []string{"!!str", "!!bool", "!!int", "!!float", "!!timestamp", "!!binary", "!!merge"}
 
-// overlay puts the environment's variables on top, in their order by name.
+// overlay applies the environment's variables in the order of their names.
 func (n *node) overlay(prefix string, environ []string) error {
 	environ = slices.Sorted(slices.Values(environ))
 	for _, kv := range environ {

@@ -24,8 +24,8 @@ func TestOpenWithoutClient(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for name, open := range map[string]func() error{
-		"etcd":      func() error { _, err := etcd.Open(ctx, nil, "test", nil); return err },
-		"consul":    func() error { _, err := consul.Open(ctx, nil, "test", nil); return err },
+		"etcd":      func() error { _, err := etcd.OpenClient(ctx, nil, "test", nil); return err },
+		"consul":    func() error { _, err := consul.OpenClient(ctx, nil, "test", nil); return err },
 		"memory":    func() error { _, err := memory.Open(ctx, nil, "test", nil); return err },
 		"redis":     func() error { _, err := redis.Open(ctx, nil, "test", nil); return err },
 		"zookeeper": func() error { _, err := zookeeper.Open(ctx, nil, "test", nil); return err },

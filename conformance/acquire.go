@@ -45,7 +45,7 @@ func seen(fence driver.Fence) driver.Owner {
 	return driver.Owner{Session: fence.Session, Token: fence.Token}
 }
 
-// heldWith returns the record that a denied claim carries.
+// heldWith returns the record in the error of a denied claim.
 func heldWith(err error) (driver.Owner, bool) {
 	var held *driver.HeldError
 	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &held) {
@@ -147,7 +147,7 @@ func idempotent(f *fixture) {
 		f.must(ruleA3, errors.Is(other.Err, driver.ErrFenced),
 			"the transferred fence can be transferred once more, to another session: %v", other.Err)
 
-		// A lease that the session has by another grant is no earlier success of these.
+		// A lease from another grant is no earlier success of these claims.
 		stale := to.claim(claim)
 		owner, held := heldWith(stale.Err)
 		f.must(ruleA3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was "+
@@ -334,8 +334,8 @@ func preemptExactTokenOnly(f *fixture) {
 	f.must(ruleA5, a.Beat(f.ctx) == nil, "preempting one shard ended the holder's session")
 }
 
-// largeBatch is a batch that takes several calls: two full ones and a rest,
-// within reason.
+// largeBatch returns a number of items that takes several calls: two full ones and a rest, up to a
+// limit.
 func largeBatch(b driver.Backend) int {
 	return min(2*max(b.Info().Limits.BatchItems, 1)+3, 1500)
 }
@@ -413,7 +413,7 @@ func commitEach(f *fixture, m *member, fences []driver.Fence) {
 	}
 }
 
-// transferEach hands all shards over in one call, and returns the new fences.
+// transferEach passes all shards in one call, and returns the new fences.
 func transferEach(f *fixture, from *member, fences []driver.Fence, to driver.SessionID) []driver.Fence {
 	moves := make([]driver.Transfer, len(fences))
 	for i, fence := range fences {
@@ -433,7 +433,7 @@ func batchCost(f *fixture) {
 	a, b, c := f.join("a"), f.join("b"), f.join("c")
 	items := max(a.b.Info().Limits.BatchItems, 1)
 	n := min(2*items+3, 1500)
-	const few = 24 // sessions to evict
+	const few = 24 // number of sessions to evict
 	var fences []driver.Fence
 	var suspects []driver.Suspect
 	claims := make([]driver.Claim, n)
@@ -445,7 +445,7 @@ func batchCost(f *fixture) {
 		what    string
 		n       int
 		each    int64 // round trips by batch
-		reads   int64 // of one key each, by item, in a store that cannot read many at once
+		reads   int64 // of one key each, by item, in a store that cannot read many together
 		prepare func()
 		call    func()
 	}{
@@ -456,7 +456,7 @@ func batchCost(f *fixture) {
 		{"acquiring shards of which some are held", n, 4, 5, func() {
 			for i, fence := range fences {
 				claims[i] = driver.Claim{Shard: fence.Shard, Seen: driver.Owner{Token: fence.Token}}
-				if denied[i] { // by the store only, as the record is as seen
+				if denied[i] { // only by the store, because the record is as seen
 					claims[i].Seen = seen(c.take(claims[i]))
 				}
 			}

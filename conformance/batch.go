@@ -10,17 +10,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// kindOfWrite is a write to a shard that has the items k and old, of commit 1, and the
-// entries a and b, of which a is trimmed by commit 2; and what it leaves.
+// kindOfWrite is a write, and its outcome. Commit 1 gave the shard the items k and old, and the
+// entries a and b. Commit 2 trimmed a.
 type kindOfWrite struct {
 	what    string
-	number  driver.WriteNo // 3 is the next
-	stale   bool           // under a fence that is over
+	number  driver.WriteNo // 3 is the next one
+	stale   bool           // the fence is dead
 	ops     []driver.Op
-	refused error // what its error matches
+	refused error // matched by its error
 	op      int   // of the conflict
 	items   string
-	entries string // that are left
+	entries string // remaining entries
 }
 
 const itemsBefore, entriesBefore = "k=v old=v", "b"
@@ -50,8 +50,8 @@ func kindsOfWrites() []kindOfWrite {
 	}
 }
 
-// manyKindsInOneCall makes writes of every kind in one call, several of each, in an
-// order in which each refused one stands between others.
+// manyKindsInOneCall sends several writes of every kind in one call. They are ordered so that
+// each refused write is between others.
 func manyKindsInOneCall(f *fixture) {
 	const each = 4
 	a := f.join("a")
@@ -98,7 +98,7 @@ func manyKindsInOneCall(f *fixture) {
 	f.must(ruleL4, follow.until(want), "the tail stands at %v; want %v", follow.at, want)
 }
 
-// checkKind looks at what a write answered and left.
+// checkKind checks the answer and the effect of a write.
 func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.Head, r driver.CommitResult) {
 	f.t.Helper()
 	head := f.head(shard)
@@ -113,7 +113,7 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 		f.must(ruleF1, r.Head == head && head.Number == 3, "%s among other writes answers the head %+v, which reads as %+v",
 			k.what, r.Head, head)
 	}
-	items, err := f.read().List(f.ctx, shard, "", 0)
+	items, err := f.read().List(f.ctx, shard, "", 0, 0)
 	f.setup("list", err)
 	var got []string
 	for _, it := range items {
@@ -127,8 +127,8 @@ func (f *fixture) checkKind(k kindOfWrite, shard driver.ShardID, before driver.H
 	f.must(ruleA4, strings.Join(got, " ") == k.entries, "%s among other writes left the entries %q; want %q", k.what, strings.Join(got, " "), k.entries)
 }
 
-// refusedAsOne makes calls that are more than the store takes, which took them before, and
-// divides them as core does.
+// refusedAsOne makes calls that the store accepted before and that are now too large, and divides
+// them as core does.
 func refusedAsOne(f *fixture) {
 	const n = 48
 	a := f.join("a")
@@ -163,7 +163,7 @@ func refusedAsOne(f *fixture) {
 			head := f.head(w.Fence.Shard)
 			if errors.Is(why, driver.ErrTooLarge) {
 				f.must(ruleA4, head.Number == 0, "a write is too large with %d others, and left the head %+v", len(part)-1, head)
-			} else if why != nil { // unknown, or not now: core sends it by itself
+			} else if why != nil { // unknown, or retry: core sends it alone
 				why = f.settle(func() error {
 					err := a.writeCtx(f.ctx, w).Err
 					if c, ok := errors.AsType[*driver.ConflictError](err); ok && c.Head.Nonce == w.Nonce {
@@ -202,8 +202,8 @@ func refusedAsOne(f *fixture) {
 	}
 }
 
-// inHalves sends items in one call, and those that it returns as refused in calls of half as
-// many. It returns how many calls refused any.
+// inHalves sends items in one call, and the refused ones again in calls of half as many. It returns
+// the number of calls that refused any.
 func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
 	if len(items) == 0 {
 		return 0
@@ -216,8 +216,8 @@ func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
 	return 1 + inHalves(refused[:half], send) + inHalves(refused[half:], send)
 }
 
-// tooLarge are the items of a call that were too large, as answer says of each. An item that
-// was alone in its call may not be.
+// tooLarge returns the items of a call that were too large, by answer. If an item was alone in its
+// call, tooLarge fails.
 func tooLarge[T any](f *fixture, items []T, answer func(i int) error) (refused []T) {
 	f.t.Helper()
 	for i := range items {

@@ -9,18 +9,18 @@ import (
 type Case struct {
 	Area     string
 	Property string
-	Rules    []Rule   // that a failure may name
-	Needs    []string // fields of Store and Wire without which it is skipped
+	Rules    []Rule   // rules that a failure may name
+	Needs    []string // fields of Store and Wire that it needs; without them, it is skipped
 	Shows    string   // its statement, in one line
 
 	run   func(*fixture)
-	alone bool // measures the process or the store, so nothing may run beside it
+	alone bool // it measures the process or the store, so it runs alone
 }
 
-// Name is "Area/Property".
+// Name returns "Area/Property".
 func (c Case) Name() string { return c.Area + "/" + c.Property }
 
-// Cases returns every case of the suite, by area.
+// Cases returns every case of the suite, grouped by area.
 func Cases() []Case {
 	return slices.Concat(
 		membershipCases(),
@@ -29,6 +29,7 @@ func Cases() []Case {
 		tokenCases(),
 		releaseCases(),
 		lockCases(),
+		historyCases(),
 		commitCases(),
 		fenceCases(),
 		logCases(),
@@ -49,8 +50,8 @@ func (c Case) missing(s *Store) []string {
 	return missing
 }
 
-// has reports whether the store offers a function, by the name of its field. A
-// function of the Wire is known only once one was opened: see fixture.wire.
+// has reports whether the store offers the function with that field name. A Wire's functions
+// are known only after it was opened: see fixture.wire.
 func (s *Store) has(field string) bool {
 	switch field {
 	case "OpenExisting":

@@ -58,20 +58,19 @@ func chaosCases() []Case {
 	}
 }
 
-// actor is a member that makes random calls on a few shards, and records the
-// answers.
+// actor is a member that makes random calls on a few shards, and records the answers.
 type actor struct {
 	*member
 	peers   []driver.SessionID
 	records map[driver.ShardID]driver.Owner
-	fences  map[driver.ShardID][]driver.Fence // granted to it, oldest first
+	fences  map[driver.ShardID][]driver.Fence // granted to it, the oldest first
 	call    func() (context.Context, context.CancelFunc)
 }
 
 // acted returns the shards of the actors.
 func acted() []driver.ShardID { return []driver.ShardID{"s", "t"} }
 
-// actors returns n actors, each on its own backend or as open has it.
+// actors returns n actors, each on its own backend, or on the one that open returns.
 func (f *fixture) actors(n int, r *history.Recorder, open func() driver.Backend) []*actor {
 	f.t.Helper()
 	all := make([]*actor, n)
@@ -101,7 +100,8 @@ func (a *actor) act() {
 		a.learn(shard, a.claimCtx(ctx, claim))
 		return
 	}
-	// Mostly the latest lease it knows of, sometimes an older one, as a zombie.
+	// It is usually the latest lease that the actor knows, and sometimes an older one, as with
+	// a zombie.
 	fence := held[len(held)-1]
 	if rand.N(4) == 0 {
 		fence = held[rand.N(len(held))]
@@ -123,7 +123,7 @@ func (a *actor) act() {
 		if err != nil {
 			return
 		}
-		// Right before the write, so that only the fence stops a zombie.
+		// The read comes right before the write, so that only the fence stops a zombie.
 		a.writeCtx(ctx, newWrite(fence, page.Head.Number+1, appendUnique()))
 	}
 }
@@ -144,8 +144,8 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 	}
 }
 
-// turmoil lets the actors act at once, between returns on a calm, and judges. On a
-// slow store it goes on, for a bounded time, until there is something to judge.
+// turmoil lets the actors act concurrently, returns to a calm state between rounds, and judges. On
+// a slow store, it continues, up to a limit, until there is something to judge.
 func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int, act func())) {
 	f.t.Helper()
 	n := 0
@@ -388,7 +388,7 @@ func restoreOlderStore(f *fixture) {
 	for range 5 {
 		for _, m := range []*member{a, b, c, d} {
 			m.beat()
-			if m == d { // its lease and log are to be as they were
+			if m == d { // its lease and log must be unchanged
 				continue
 			}
 			newest = max(newest, m.preempt("s").Token)
@@ -418,7 +418,7 @@ func restoreOlderStore(f *fixture) {
 		return err
 	})
 	anew, err := f.tryOpen(f.store.Open)
-	if err != nil { // the store refuses what was restored, until an operator decided
+	if err != nil { // the store refuses the restored state until an operator decides
 		f.must(ruleI1, errors.Is(err, driver.ErrStoreChanged), "opening a store that went back answers %v", err)
 		return
 	}
@@ -434,9 +434,9 @@ func restoreOlderStore(f *fixture) {
 	}), applied, "a join", joined)
 }
 
-// wentBack is what a process answers to its first write in a store that went back. A store
-// whose transaction cannot compare what was acknowledged may find that out from the answer
-// to a write that it applied: then the outcome is unknown, and every call after it is
+// wentBack returns a process's answer to its first write in a store that went back. If a store's
+// transaction cannot compare the acknowledged revision, the process may find this out from the
+// answer to a write that was applied. The outcome is then unknown, and every later call returns
 // ErrStoreChanged.
 func (f *fixture) wentBack(call string, write func() error) error {
 	f.t.Helper()

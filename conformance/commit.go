@@ -16,7 +16,7 @@ func commitCases() []Case {
 	const area = "Commit"
 	return []Case{
 		{Area: area, Property: "AppliesWhenCurrent", Rules: []Rule{ruleF1}, run: appliesWhenCurrent,
-			Shows: "a commit under the current fence applies whole, at once readable anywhere"},
+			Shows: "a commit under the current fence applies whole, and is then readable anywhere"},
 		{Area: area, Property: "DataSurvivesLeases", Rules: []Rule{ruleF1, ruleA5}, run: dataSurvivesLeases,
 			Shows: "a new owner's grant reports the head; its commits continue there"},
 		fencedAfter("Takeover", func(f *fixture, a, b *member, fence driver.Fence) {
@@ -90,7 +90,7 @@ func appliesWhenCurrent(f *fixture) {
 		appendOp("z"))
 	f.must(ruleF1, r2.Err == nil && r2.Head.Number == 2 && r2.Head.Seq == 3,
 		"a commit whose preconditions hold answers %+v, %v", r2.Head, r2.Err)
-	items, err := f.read().List(f.ctx, "s", "", 0)
+	items, err := f.read().List(f.ctx, "s", "", 0, 0)
 	f.setup("list", err)
 	f.must(ruleF1, len(items) == 2 && items[0].Key == "b" && string(items[0].Value) == "3" && items[1].Key == "c" &&
 		items[0].Version == r2.Versions[0],
@@ -200,7 +200,7 @@ func nothingOnFailure(f *fixture) {
 	} {
 		r := a.writeCtx(f.ctx, w)
 		f.must(ruleF2, driver.NotApplied(r.Err), "a write with %s answers %v", what, r.Err)
-		items, err := f.read().List(f.ctx, "s", "", 0)
+		items, err := f.read().List(f.ctx, "s", "", 0, 0)
 		f.setup("list", err)
 		f.must(ruleF2, len(items) == 1 && items[0].Key == "k" && f.head("s") == head && len(f.log("s", 0)) == 1,
 			"a write with %s had an effect: items %+v, head %+v, %d entries", what, items, f.head("s"),
@@ -293,14 +293,14 @@ func independentWrites(f *fixture) {
 		f.head("number").Number == 0, "the effects are not those of the results")
 }
 
-// takeover is a way in which a shard changes hands.
+// takeover is a way in which a shard gets another owner.
 type takeover int
 
 const (
 	byPreemption takeover = iota
 	byTransfer
 	byRelease
-	byEviction // by a third member, which saw the version of the holder's record
+	byEviction // by a third member that read the version of the holder's record
 	takeovers
 )
 
@@ -320,13 +320,13 @@ func (how takeover) take(from, to, judge *member, fence driver.Fence, version dr
 		if r := judge.suspect(from.ID(), version); !r.Evicted {
 			return driver.AcquireResult{Err: fmt.Errorf("not evicted: %+v", r)}
 		}
-	default: // takeovers is their number
+	default: // takeovers is the number of kinds
 	}
 	return to.claim(claim)
 }
 
 func racesTakeover(f *fixture) {
-	const chunk = 20 // takeovers per shard, which are judged together
+	const chunk = 20 // takeovers of a shard that are judged together
 	backends := []driver.Backend{f.open(), f.open()}
 	holder, rival := f.joinOn(backends[0], "a"), f.joinOn(backends[1], "b")
 	judge := f.join("judge")
@@ -418,8 +418,9 @@ func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 	return r
 }
 
-// held makes a call into a wire that does not answer, and gives it up after wait: after more
-// where the call ended before it was sent, as on a busy machine, since nothing is late then.
+// held makes a call into a wire that does not answer, and gives it up after wait. If the call ended
+// before it was sent, as may happen on a busy machine, no request is late. Then it tries again with
+// a longer wait.
 func (f *fixture) held(wait time.Duration, call func(context.Context) error) error {
 	for most := 8 * wait; ; wait *= 2 {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
@@ -431,7 +432,7 @@ func (f *fixture) held(wait time.Duration, call func(context.Context) error) err
 	}
 }
 
-// heldNone ends a case that could hold no call; last is what one of them answered.
+// heldNone ends a case that could hold no call. last is the answer to one of the calls.
 func (f *fixture) heldNone(what string, last error) {
 	f.t.Helper()
 	if last == nil {
@@ -591,7 +592,7 @@ func binaryAndEmptyValues(f *fixture) {
 	}
 	f.setup("commit", a.write(fence, 1, ops...).Err)
 	for i := range ops {
-		clear(ops[i].Value) // the backend keeps no slice after the call returned
+		clear(ops[i].Value) // the backend must not keep a slice after the call returned
 	}
 	log := f.log("s", 0)
 	f.must(ruleF1, len(log) == len(values), "%d entries were appended, %d are in the log", len(values), len(log))

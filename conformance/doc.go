@@ -1,8 +1,7 @@
-// Package conformance is the driver-level suite that every backend of Tenure
-// must pass: one exported function, a harness of funcs, and cases named
-// "Area/Property" whose failures begin with the id of the rule that was broken
-// and explain it in one line. It needs nothing beside this module, so that a backend
-// anywhere can use it:
+// Package conformance is the driver-level suite that every backend of Tenure must pass. It consists
+// of one exported function, a harness of functions, and cases named "Area/Property". A failure
+// begins with the id of the broken rule, and explains the rule in one line. The package needs only
+// this module, so any backend can use it:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{
@@ -22,18 +21,18 @@
 //		})
 //	}
 //
-// Open is enough to begin with. Other functions of a [Store] (faults of the
-// network, a compaction, a restart, counting calls) let more cases run; those that
-// cannot are skipped, and the report lists them with the reason. [KVFaults] and
-// [KVDamage] cause them around a store of package kv, [Proxy] before any server.
+// Open is enough to begin with. Other functions of a [Store] (network faults, a compaction, a
+// restart, a count of calls) let more cases run. Cases that lack a function are skipped, and the
+// report lists them with the reason. [KVFaults] and [KVDamage] cause faults around a store of
+// package kv. [Proxy] causes faults in front of any server.
 //
-// [Run] does the same under any [T], and [Check] outside of go test.
+// [Run] does the same under any [T], and [Check] does it outside go test.
 //
 // # What it does not do
 //
-// The suite does not stop processes and knows no store: real servers, killed and
-// cut off, are the system suite's. It shows the presence of faults. The racing
-// cases look at thousands of interleavings in the short form and at twenty times as
-// many with [Harness.Long]; each records its clients' answers and checks them
-// against the order that the store must have had.
+// The suite stops no processes and knows no particular store. Package system kills real servers,
+// and cuts them off. The suite can show that faults exist, not that there are none. In the short
+// form, its racing cases run thousands of interleavings. With [Harness.Long], they run twenty
+// times as many. Each case records the answers to its clients, and checks them against the order
+// that the store must have had.
 package conformance

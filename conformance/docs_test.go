@@ -13,11 +13,11 @@ import (
 
 var update = flag.Bool("update", false, "write the generated tables into docs")
 
-// TestDocumentedCases compares the table of docs/conformance.md with the
+// TestDocumentedCases compares the table of docs/internals/conformance.md with the
 // suite. After a change: go test ./conformance -run DocumentedCases -update
 func TestDocumentedCases(t *testing.T) {
 	t.Parallel()
-	const path = "../docs/conformance.md"
+	const path = "../docs/internals/conformance.md"
 	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
 package conformance
 
-// NewProxy is Proxy for a test that looks into it.
+// NewProxy is Proxy with its inner proxy.
 var NewProxy = newProxy

@@ -13,13 +13,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// FaultRuns has the figures of the system suite's runs on a backend: real processes
-// under real faults. With ReportDir in the environment conformance/system saves them;
-// WriteMarkdown shows them beside the report of the suite.
+// FaultRuns holds the figures of the system suite's runs on a backend, with real processes under
+// real faults. If ReportDir is set in the environment, conformance/system saves the figures.
+// WriteMarkdown shows them next to the suite's report.
 type FaultRuns = figures.Runs
 
-// ReadReports reads every report in a directory, with the figures of runs under
-// faults saved beside it. Those named come first, in that order.
+// ReadReports reads every report in a directory, and the saved figures of runs under faults. The
+// reports named in first come first, in that order.
 func ReadReports(dir string, first ...string) ([]*Report, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {

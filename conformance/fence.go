@@ -9,23 +9,23 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Guard is a fence that a backend offers beside Commit, for writes of the application's
-// own to the same store (F1).
+// Guard is a fence that a backend offers in addition to Commit, for the application's own writes
+// to the same store (F1).
 type Guard struct {
-	// Name of the method that offers it, such as "FenceTx".
+	// Name is the name of the method that offers it, such as "FenceTx".
 	Name string
 
-	// Waits says that a change of owner waits for a write that was begun.
+	// Waits reports whether a change of owner waits for a write that has begun.
 	Waits bool
 
-	// Begin puts the fence before a write, by means of b, a backend that the Store
-	// opened. write adds a text to the application's, in the same step of the store as
-	// the fence is checked in, and is called at most once; a write that is not sent is
-	// abandoned when ctx ends. An error of either matches driver.ErrFenced if the fence
-	// refused the write, and another of the closed set if nothing was written (E1).
+	// Begin puts the fence before a write. The backend b is one that the Store opened. write adds a
+	// text to the application's data, in the same step of the store as the check of the fence. It
+	// is called at most once. A write that is not sent is abandoned when ctx ends. An error of
+	// either function matches driver.ErrFenced if the fence refused the write, and another error of
+	// the closed set if nothing was written (E1).
 	Begin func(ctx context.Context, b driver.Backend, fence driver.Fence) (write func(ctx context.Context, text string) error, err error)
 
-	// Texts returns those that were written.
+	// Texts returns the texts that have been written.
 	Texts func(ctx context.Context) ([]string, error)
 }
 
@@ -68,10 +68,10 @@ func fenceCases() []Case {
 type guard struct {
 	*fixture
 	Guard
-	shard driver.ShardID // apart from those of the case's other guards
+	shard driver.ShardID // different from those of the case's other guards
 }
 
-// guarded is a case that runs with each guard.
+// guarded returns a case that runs with each guard.
 func guarded(property string, rules []Rule, shows string, run func(g *guard), needs ...string) Case {
 	return Case{Area: "Fence", Property: property, Rules: rules, Shows: shows, Needs: append(needs, "Guards"),
 		run: func(f *fixture) {
@@ -81,7 +81,7 @@ func guarded(property string, rules []Rule, shows string, run func(g *guard), ne
 		}}
 }
 
-// once begins and sends a write by means of a member's backend.
+// once begins a write and sends it through a member's backend.
 func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	ctx, cancel := context.WithCancel(g.ctx)
 	defer cancel()
@@ -92,7 +92,7 @@ func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	return write(ctx, text)
 }
 
-// write does so until the store says more than that it may be tried again.
+// write calls once until its error is not ErrRetry.
 func (g *guard) write(m *member, fence driver.Fence, text string) (err error) {
 	g.retry(func() error {
 		err = g.once(m, fence, text)
@@ -108,7 +108,7 @@ func (g *guard) texts() []string {
 	return texts
 }
 
-// accepts checks that a fence passes by means of a member's backend.
+// accepts checks that a fence passes through a member's backend.
 func (g *guard) accepts(m *member, fence driver.Fence, when string) {
 	g.t.Helper()
 	text := string(newID())
@@ -117,7 +117,7 @@ func (g *guard) accepts(m *member, fence driver.Fence, when string) {
 	g.must(ruleF1, slices.Contains(g.texts(), text), "%s of %s %s was accepted, and nothing is written", g.Name, m.node, when)
 }
 
-// refuses checks that a fence does not.
+// refuses checks that a fence is refused through a member's backend.
 func (g *guard) refuses(m *member, fence driver.Fence, when string, want ...error) {
 	g.t.Helper()
 	text := string(newID())
@@ -172,7 +172,7 @@ func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence dri
 	})
 }
 
-// observerOf is a member as another process knows it, which has seen nothing yet.
+// observerOf returns a member as another process knows it that has seen nothing yet.
 func (f *fixture) observerOf(m *member) *member {
 	f.t.Helper()
 	c := *m
@@ -196,20 +196,22 @@ func begunBeforeTakeover(g *guard) {
 		return
 	}
 	claim := driver.Claim{Shard: g.shard, Seen: seen(fence), Preempt: true}
-	taken := make(chan driver.AcquireResult, 1)
-	go func() { taken <- b.claim(claim) }()
-	select {
-	case r := <-taken:
-		g.must(ruleF1, r.Err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
-		taken <- r
-	case <-time.After(50 * time.Millisecond):
+	var r driver.AcquireResult
+	taken := begin(func() error { r = b.claim(claim); return r.Err })
+	g.waiting(taken)
+	for range 20 { // more than the round trips of a takeover
+		_, _ = b.b.Get(g.ctx, driver.PingShard, "0")
 	}
+	early, err := taken.early()
+	g.must(ruleF1, !early || err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
 	err = write(ctx, text)
-	// A takeover through another door need not wait: then the write is refused.
+	// A takeover through another door need not wait. In that case, the write is refused.
 	refused := err != nil && g.store.OpenOther != nil && driver.NotApplied(err)
 	g.must(ruleF1, (err == nil || refused) && slices.Contains(g.texts(), text) == (err == nil), "%s does not keep what it has proven: %v",
 		g.Name, err)
-	r := <-taken
+	if !early {
+		<-taken.answer
+	}
 	if r.Err != nil { // it gave up waiting
 		r = b.claim(claim)
 	}
@@ -218,7 +220,7 @@ func begunBeforeTakeover(g *guard) {
 }
 
 func guardedRacesTakeover(g *guard) {
-	const chunk, most = 4, 30 // takeovers of a shard, and writes that race one
+	const chunk, most = 4, 30 // takeovers of a shard, and writes that race one takeover
 	holder, rival := g.joinOn(g.open(), "a"), g.joinOn(g.open(), "b")
 	judge := g.join("judge")
 	written, raced := 0, 0
@@ -295,7 +297,7 @@ func guardedForkedStore(g *guard) {
 		lost = b.preempt(g.shard)
 		g.accepts(b, lost, "under a grant that is lost later")
 	})
-	// Before any call made the namespace go on under the new history.
+	// This happens before any call makes the namespace continue under the new history.
 	for _, fence := range []driver.Fence{kept, lost} {
 		for _, m := range []*member{a, b} {
 			text := string(newID())

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// fixture holds the state of a case: a fresh namespace, the backends that it opened
-// there, and the way to fail. Methods that end the case (fail, setup and all that
-// return no error) may be called in the case's own goroutine only.
+// fixture is the state of a case: a fresh namespace, the backends opened in it, and the ways to
+// fail. Methods that end the case may be called only in the case's own goroutine. These are fail,
+// setup, and all methods without an error result.
 type fixture struct {
 	t     T
 	h     *Harness
@@ -43,11 +43,11 @@ func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
 	return f
 }
 
-// labels mark the goroutines that the case starts, also those inside the
+// labels returns the labels of the goroutines that the case starts, including those inside the
 // backend.
 func (f *fixture) labels() pprof.LabelSet { return pprof.Labels(leakLabel, f.t.Name()) }
 
-// broken reports that a rule is broken, and goes on.
+// broken reports that a rule is broken, and continues.
 func (f *fixture) broken(r Rule, format string, args ...any) {
 	f.t.Helper()
 	f.record(fmt.Sprintf("%s %s: %s: %s", r, r.Title(), fmt.Sprintf(format, args...), r.Explain()))
@@ -73,13 +73,13 @@ func (f *fixture) must(r Rule, ok bool, format string, args ...any) {
 	}
 }
 
-// Errorf reports a failure that is about no rule.
+// Errorf reports a failure without a rule.
 func (f *fixture) Errorf(format string, args ...any) {
 	f.t.Helper()
 	f.record(fmt.Sprintf(format, args...))
 }
 
-// setup ends the case if a step failed that the case only builds upon.
+// setup ends the case if a preparing step failed.
 func (f *fixture) setup(step string, err error) {
 	f.t.Helper()
 	if err != nil {
@@ -99,7 +99,7 @@ func (f *fixture) record(message string) {
 	f.t.Errorf("%s", message)
 }
 
-// abandon reports a hung case; later reports of its goroutines are lost.
+// abandon reports a hung case. Later reports of its goroutines are lost.
 func (f *fixture) abandon(format string, args ...any) {
 	f.t.Helper()
 	f.Errorf(format, args...)
@@ -141,7 +141,7 @@ func (f *fixture) finish() {
 	}
 }
 
-// keep has finish close b.
+// keep makes finish close b.
 func (f *fixture) keep(b driver.Backend) driver.Backend {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +149,7 @@ func (f *fixture) keep(b driver.Backend) driver.Backend {
 	return b
 }
 
-// open opens another backend, as another process.
+// open opens another backend, as another process would.
 func (f *fixture) open() driver.Backend {
 	f.t.Helper()
 	f.mu.Lock()
@@ -164,7 +164,7 @@ func (f *fixture) open() driver.Backend {
 	return b
 }
 
-// tryOpen opens a backend with a context that ends right after (X1).
+// tryOpen opens a backend with a context that ends when open has returned (X1).
 func (f *fixture) tryOpen(open func(context.Context) (driver.Backend, error)) (driver.Backend, error) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -175,8 +175,8 @@ func (f *fixture) tryOpen(open func(context.Context) (driver.Backend, error)) (d
 	return f.keep(b), nil
 }
 
-// wire opens a backend behind a wire. The case is skipped unless have says that
-// the wire has the fault it needs.
+// wire opens a backend behind a wire. The case is skipped unless have reports that the wire has the
+// fault.
 func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wire) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -190,7 +190,7 @@ func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wi
 	return b, w
 }
 
-// read is a backend that the case reads with and no member uses.
+// read returns a backend with which the case reads and that no member uses.
 func (f *fixture) read() driver.Backend {
 	f.t.Helper()
 	if f.reader == nil {
@@ -220,7 +220,7 @@ func (f *fixture) joinOn(b driver.Backend, node string) *member {
 	return &member{Session: s, f: f, b: b, node: node}
 }
 
-// tryJoin joins, again after a lost race between joins.
+// tryJoin joins. It tries again if it lost a race against another join.
 func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, err error) {
 	f.retry(func() error {
 		s, err = b.Join(f.ctx, m)
@@ -229,7 +229,7 @@ func (f *fixture) tryJoin(b driver.Backend, m driver.Member) (s driver.Session, 
 	return s, err
 }
 
-// retry repeats a call that answers driver.ErrRetry, a bounded number of times.
+// retry repeats a call that returns driver.ErrRetry, up to a limit.
 func (f *fixture) retry(call func() error) {
 	for try := range 100 {
 		if err := call(); !errors.Is(err, driver.ErrRetry) {
@@ -245,7 +245,7 @@ func (f *fixture) retry(call func() error) {
 	}
 }
 
-// newcomer is a member that has not joined, with a fresh session id.
+// newcomer returns a member that has not joined, with a fresh session id.
 func (f *fixture) newcomer(b driver.Backend, node string) driver.Member {
 	return driver.Member{
 		Session: newID(),
@@ -256,7 +256,7 @@ func (f *fixture) newcomer(b driver.Backend, node string) driver.Member {
 
 func newID() driver.SessionID { return driver.SessionID(rand.Text()) }
 
-// evict ends m by the hand of another member, as after its silence.
+// evict makes another member evict m, as if m had been silent.
 func (f *fixture) evict(m *member) {
 	f.t.Helper()
 	version, found := f.beatOf(m.ID())
@@ -352,7 +352,7 @@ func (f *fixture) logOf(b driver.Backend, shard driver.ShardID, after driver.Seq
 	}
 }
 
-// get reads an item's value; nil without one.
+// get returns an item, or nil if it does not exist.
 func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
 	f.t.Helper()
 	it, err := f.read().Get(f.ctx, shard, key)
@@ -360,8 +360,7 @@ func (f *fixture) get(shard driver.ShardID, key string) *driver.Item {
 	return it
 }
 
-// suspect tries to evict one version of a session; a call-level error is the
-// item's.
+// suspect tries to evict one version of a session. An error of the call becomes the item's.
 func (m *member) suspect(id driver.SessionID, v driver.Version) (r driver.EvictResult) {
 	m.f.retry(func() error {
 		r = driver.EvictResult{}
@@ -376,7 +375,7 @@ func (m *member) suspect(id driver.SessionID, v driver.Version) (r driver.EvictR
 	return r
 }
 
-// claim tries one claim; a call-level error is the item's.
+// claim tries one claim. An error of the call becomes the item's.
 func (m *member) claim(c driver.Claim) (r driver.AcquireResult) {
 	m.f.retry(func() error {
 		r = m.claimCtx(m.f.ctx, c)
@@ -389,7 +388,7 @@ func (m *member) claimCtx(ctx context.Context, c driver.Claim) driver.AcquireRes
 	return grant(m.Acquire(ctx, []driver.Claim{c}))
 }
 
-// transfer tries one hand-over; a call-level error is the item's.
+// transfer tries one hand-over. An error of the call becomes the item's.
 func (m *member) transfer(fence driver.Fence, to driver.SessionID) (r driver.AcquireResult) {
 	m.f.retry(func() error {
 		r = m.transferCtx(m.f.ctx, fence, to)
@@ -409,7 +408,7 @@ func grant(res []driver.AcquireResult, err error) driver.AcquireResult {
 	return res[0]
 }
 
-// single is the error of a call with one item, or that it has not one result.
+// single returns the error of a call with one item, or an error if it has not exactly one result.
 func single(n int, err error) error {
 	if err == nil && n != 1 {
 		return fmt.Errorf("%d results for one item", n)
@@ -417,7 +416,7 @@ func single(n int, err error) error {
 	return err
 }
 
-// acquire takes a shard that is free.
+// acquire takes a free shard.
 func (m *member) acquire(shard driver.ShardID) driver.Fence {
 	m.f.t.Helper()
 	return m.take(driver.Claim{Shard: shard, Seen: m.f.owner(shard)})
@@ -449,7 +448,7 @@ func (m *member) tryRelease(fences ...driver.Fence) (err error) {
 	return err
 }
 
-// beat is a heartbeat that must succeed.
+// beat sends a heartbeat, which must succeed.
 func (m *member) beat() {
 	m.f.t.Helper()
 	var err error
@@ -460,7 +459,7 @@ func (m *member) beat() {
 	m.f.setup(m.node+" beats", err)
 }
 
-// write tries one commit; a call-level error is the item's.
+// write tries one commit. An error of the call becomes the item's.
 func (m *member) write(fence driver.Fence, number driver.WriteNo, ops ...driver.Op) (r driver.CommitResult) {
 	m.f.retry(func() error {
 		r = m.writeCtx(m.f.ctx, newWrite(fence, number, ops...))
@@ -505,7 +504,7 @@ func appendOp(payload string) driver.Op {
 	return driver.Op{Kind: driver.OpAppend, Value: []byte(payload)}
 }
 
-// appendUnique appends an entry with a payload that no other has.
+// appendUnique appends an entry with a unique payload.
 func appendUnique() driver.Op { return appendOp(string(newID())) }
 
 func trim(through driver.Seq) driver.Op { return driver.Op{Kind: driver.OpTrim, Through: through} }

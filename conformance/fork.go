@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// rollBack has the store forget the writes of lose, and announce another history.
+// rollBack makes the store forget the writes of lose, and announce another history.
 func (f *fixture) rollBack(lose func()) {
 	f.t.Helper()
 	restore, err := f.store.Snapshot(f.ctx)
@@ -17,7 +17,7 @@ func (f *fixture) rollBack(lose func()) {
 	f.setup("fork", f.store.Fork(f.ctx))
 }
 
-// forkedStore: processes that know nothing come first.
+// forkedStore: the first callers are processes that know nothing.
 func forkedStore(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	kept := a.acquire("s")
@@ -81,8 +81,8 @@ func forkedStore(f *fixture) {
 	}
 }
 
-// forkedStoreAware: the first to come is a claim of a process that knew the store
-// before. Then the store forgets the failover itself, and there is another one.
+// forkedStoreAware: the first call is a claim of a process that knew the store before. Then the
+// store also forgets the failover, and another one follows.
 func forkedStoreAware(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	granted := map[driver.Token]bool{a.acquire("s").Token: true}
@@ -108,7 +108,7 @@ func forkedStoreAware(f *fixture) {
 	}
 }
 
-// forkedStoreCommit: an entry under the token of one that was lost would pass for it.
+// forkedStoreCommit: an entry under the token of a lost entry would pass for it.
 func forkedStoreCommit(f *fixture) {
 	a := f.join("a")
 	kept := a.acquire("s")
@@ -119,7 +119,7 @@ func forkedStoreCommit(f *fixture) {
 	f.must(ruleI2, errors.Is(again.Err, driver.ErrFenced), "the commit again answers %v; want ErrFenced", again.Err)
 }
 
-// forkedStoreOldest: neither the store nor a process knows the promotion before.
+// forkedStoreOldest: neither the store nor a process knows the earlier promotion.
 func forkedStoreOldest(f *fixture) {
 	a := f.join("a")
 	kept := a.acquire("s")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,12 +21,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// ReportDir is the environment variable that makes Test measure the backend after
-// the suite, and write the report as JSON into the directory that it names, by an
-// absolute path, under the backend's name.
+// ReportDir is the name of an environment variable that holds the absolute path of a directory.
+// If it is set, Test measures the backend after the suite. It then writes the report to that
+// directory as JSON, under the backend's name.
 const ReportDir = "TENURE_CONFORMANCE_REPORT"
 
-// Platform says where a report was made.
+// Platform describes where a report was made.
 type Platform struct {
 	Made time.Time `json:"made"`
 	Go   string    `json:"go"`
@@ -51,7 +52,7 @@ type fileResult struct {
 	Messages []string `json:"messages,omitempty"`
 }
 
-// WriteJSON writes the report, without the times that its cases took.
+// WriteJSON writes the report, without the durations of its cases.
 func (r *Report) WriteJSON(w io.Writer) error {
 	f := file{Backend: r.Backend, Version: r.Version, Options: r.Options, Platform: r.Platform, Limits: r.Limits,
 		Measures: r.Measures}
@@ -63,8 +64,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(f)
 }
 
-// ReadReport reads the output of WriteJSON. Rules are those of the case today; a
-// case that the suite no longer has is left out.
+// ReadReport reads the output of WriteJSON. Each case gets its current rules. Cases that the
+// suite no longer has are left out.
 func ReadReport(r io.Reader) (*Report, error) {
 	var f file
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
@@ -82,7 +83,7 @@ func ReadReport(r io.Reader) (*Report, error) {
 	return report, nil
 }
 
-// save measures and writes the report for ReportDir.
+// save measures, and writes the report for ReportDir.
 func (r *Report) save(t *testing.T, h Harness, dir string) {
 	t.Helper()
 	r.Measure(Wrap(t), h)
@@ -93,8 +94,8 @@ func (r *Report) save(t *testing.T, h Harness, dir string) {
 	}
 }
 
-// amend puts the outcomes into a report that is there. Nothing to amend is no
-// error: Test was not run.
+// amend replaces the outcomes in an existing report. A missing report is no error, because Test was
+// not run.
 func (r *Report) amend(t *testing.T, h Harness, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, h.Name+".json")
@@ -126,8 +127,8 @@ func (r *Report) writeFile(path string) error {
 	return err
 }
 
-// WriteMarkdown writes tables that compare backends: the rules that their reports
-// prove, the cases that they could not run, their limits and measures.
+// WriteMarkdown writes tables that compare backends: the rules that their reports prove, the cases
+// that they could not run, and their limits and measures.
 func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	var b strings.Builder
 	t := table{&b, reports}
@@ -146,7 +147,7 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	t.row("bytes of a write", func(r *Report) string { return fmt.Sprint(r.Limits.WriteBytes) })
 	t.row("a change is visible, at most after", func(r *Report) string {
 		if r.Limits.PollPeriod == 0 {
-			return "at once"
+			return "immediately"
 		}
 		if r.Limits.IdlePollPeriod == 0 {
 			return r.Limits.PollPeriod.String()
@@ -161,7 +162,7 @@ func WriteMarkdown(w io.Writer, reports ...*Report) error {
 	return err
 }
 
-// table lays reports side by side, a column each.
+// table shows reports side by side, one column for each.
 type table struct {
 	b       *strings.Builder
 	reports []*Report
@@ -180,8 +181,8 @@ func (t table) row(first string, cell func(*Report) string) {
 	t.b.WriteString("\n")
 }
 
-// underFaults lays the runs of package system side by side, of the backends that
-// have some.
+// underFaults shows the runs of package system side by side, for the backends that have such
+// runs.
 func underFaults(b *strings.Builder, all []*Report) {
 	reports := slices.DeleteFunc(slices.Clone(all), func(r *Report) bool { return r.Faults == nil })
 	if len(reports) == 0 {
@@ -221,7 +222,7 @@ func underFaults(b *strings.Builder, all []*Report) {
 			}
 			return fmt.Sprintf("%d, %d, %d, %d; %d", l.Struck, l.Away, l.Still, l.Slow, l.None)
 		}},
-		{"sessions evicted after a kill, told by the member that did it", func(f *FaultRuns) string {
+		{"sessions evicted after a kill, reported by the member that did it", func(f *FaultRuns) string {
 			if f.Evicted == 0 {
 				return "not measured"
 			}
@@ -245,10 +246,10 @@ func cell(t figures.Times) string {
 	return fmt.Sprintf("%.2f, %.2f, %.2f of %d", t.Median, t.P99, t.Most, t.N)
 }
 
-// batched finds in a measure's name how many items a call had.
+// batched finds the number of items of a call in a measure's name.
 var batched = regexp.MustCompile(`\b(\d+)( shards)? in one call$`)
 
-// measured has a row for each measure, and where they were taken.
+// measured writes a row for each measure, with the machine on which it was taken.
 func measured(t table) {
 	t.b.WriteString("\n## Measured\n\n")
 	var places, names []string
@@ -289,27 +290,32 @@ func measured(t table) {
 	}
 }
 
-// notShown lists the cases that did not pass, with their backends.
+// notShown lists the cases that failed or were skipped, by reason and backends.
 func notShown(b *strings.Builder, reports []*Report) {
-	var lines []string
-	on := make(map[string][]string)
+	type result struct {
+		outcome   Outcome
+		why, name string
+	}
+	on := make(map[result][]string)
 	for _, r := range reports {
 		for _, res := range slices.Concat(r.With(Failed), r.With(Skipped)) {
-			line := fmt.Sprintf("* `%s` %s: %s", res.Case, res.Outcome, strings.Join(res.Messages, "; "))
-			if on[line] == nil {
-				lines = append(lines, line)
-			}
-			on[line] = append(on[line], r.Backend)
+			x := result{res.Outcome, strings.Join(res.Messages, "; "), res.Case}
+			on[x] = append(on[x], r.Backend)
 		}
 	}
-	slices.Sort(lines)
+	cases := make(map[string][]string)
+	for x, backends := range on {
+		line := fmt.Sprintf("* %s on %s: %s", x.outcome, strings.Join(backends, ", "), x.why)
+		cases[line] = append(cases[line], "`"+x.name+"`")
+	}
 	b.WriteString("\n## Not shown\n\n")
-	for _, line := range lines {
-		fmt.Fprintf(b, "%s: %s\n", line, strings.Join(on[line], ", "))
+	for _, line := range slices.Sorted(maps.Keys(cases)) {
+		slices.Sort(cases[line])
+		fmt.Fprintf(b, "%s: %s\n", line, strings.Join(cases[line], ", "))
 	}
 }
 
-// significant has three digits that mean something.
+// significant formats v with three significant digits.
 func significant(v float64) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'e', 2, 64), 64)
 	if err != nil {
@@ -318,7 +324,7 @@ func significant(v float64) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// proof is how many of a rule's cases passed.
+// proof returns how many of a rule's cases passed.
 func (r *Report) proof(rule Rule) string {
 	passed, all := 0, 0
 	for _, res := range r.Results() {

@@ -16,11 +16,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// TestGuarantees compares docs/guarantees.md with the reports in docs/reports.
+// TestGuarantees compares docs/internals/guarantees.md with the reports in docs/reports.
 // After a change: go test ./conformance -run Guarantees -update
 func TestGuarantees(t *testing.T) {
 	t.Parallel()
-	const path = "../docs/guarantees.md"
+	const path = "../docs/internals/guarantees.md"
 	reports, err := conformance.ReadReports("../docs/reports", "memory", "sqlite", "postgres", "mysql", "etcd",
 		"consul", "zookeeper", "redis")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestFaultRuns(t *testing.T) {
 		"| real processes, killed, stopped and cut off | b |\n", "| runs with violations | 0 of 20 |",
 		"| writes accepted | 23456 |",
 		"| ambiguous writes, resolved ones | 70, 60 |", "median, 99 %, most | 0.88,",
-		"has a reason | 0.90, 1.00, 1.04 of 7 |", "no reason | 4, 3, 2, 1; 0 |", "told by the member that did it | 9, 9 |",
+		"has a reason | 0.90, 1.00, 1.04 of 7 |", "no reason | 4, 3, 2, 1; 0 |", "reported by the member that did it | 9, 9 |",
 		"damaged entries | 19 of 20, 123 |", "| store | Store 7, fast | Store 7, fast |",
 	} {
 		if !strings.Contains(tables.String(), want) {
@@ -117,7 +117,7 @@ func TestFaultRuns(t *testing.T) {
 	}
 }
 
-// TestCasesTakeTheirPlace has cases run apart, and finds them in the one report.
+// TestCasesTakeTheirPlace runs cases separately, and finds them in the one report.
 func TestCasesTakeTheirPlace(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(conformance.ReportDir, dir)
@@ -180,7 +180,7 @@ func TestReportFile(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| **A1** mutual exclusion | 1 |", "| **I1** identity | 0/1 |", "| a change is visible, at most after | 10ns |",
-		"| steps, per s | 12300 |", "* `Chaos/WipeStore` skipped: the harness lacks Wipe: memory\n",
+		"| steps, per s | 12300 |", "* skipped on memory: the harness lacks Wipe: `Chaos/WipeStore`\n",
 	} {
 		if !strings.Contains(tables.String(), want) {
 			t.Errorf("the tables lacks %q:\n%s", want, tables.String())

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// isolatedPatience bounds a call to a server that is cut off.
+// isolatedPatience limits a call to a server that is cut off.
 const isolatedPatience = time.Second
 
 // briefly makes a call that may wait for servers that cannot be reached.
@@ -17,8 +17,8 @@ func (f *fixture) briefly(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
-// isolatedMaster: what no other server has would be lost with a takeover, so nothing that
-// the caller relies on follows from it.
+// isolatedMaster: a takeover would lose data that no other server has, so the caller must not rely
+// on such data.
 func isolatedMaster(f *fixture) {
 	a, b := f.join("a"), f.join("b")
 	kept := a.acquire("s")
@@ -48,7 +48,7 @@ func isolatedMaster(f *fixture) {
 		}
 	}
 	f.setup("promote", promote(f.ctx))
-	f.reader = nil // that one is cut off
+	f.reader = nil // its server is cut off
 	fresh := f.join("fresh")
 	f.must(ruleI2, f.isMember(a.ID()), "the session of a holder is gone after a takeover of the store")
 	r := fresh.claim(driver.Claim{Shard: "s", Seen: f.owner("s"), Preempt: true})
@@ -56,7 +56,7 @@ func isolatedMaster(f *fixture) {
 	f.must(ruleI2, f.head("s").Number == 1, "the head after a takeover is %+v; want one commit", f.head("s"))
 }
 
-// glimpse is what a reader was answered.
+// glimpse is a reader's answer.
 type glimpse struct {
 	number driver.WriteNo
 	seq    driver.Seq
@@ -74,7 +74,7 @@ func isolatedReads(f *fixture) {
 	tail, err := reader.TailLog(f.ctx, "", 10)
 	f.setup("tail", err)
 	look := func(r driver.Backend, cursor driver.Cursor) (g glimpse) {
-		// What is refused was not seen.
+		// If a call was refused, its data was not seen.
 		_ = f.briefly(func(ctx context.Context) error {
 			page, err := r.ReadLog(ctx, "s", 0, 10)
 			if err == nil {
@@ -90,7 +90,7 @@ func isolatedReads(f *fixture) {
 			return err
 		})
 		_ = f.briefly(func(ctx context.Context) error {
-			all, err := r.List(ctx, "s", "", 0)
+			all, err := r.List(ctx, "s", "", 0, 0)
 			g.listed = len(all)
 			return err
 		})
@@ -114,7 +114,7 @@ func isolatedReads(f *fixture) {
 	}
 	promote, err := f.store.Isolate(f.ctx)
 	f.setup("isolate", err)
-	_ = f.briefly(func(ctx context.Context) error { // what becomes of it is what readers must not see
+	_ = f.briefly(func(ctx context.Context) error { // readers must not see its effect
 		return a.writeCtx(ctx, newWrite(kept, 2, appendOp("2"), driver.Op{Kind: driver.OpPut, Key: "k", Value: []byte("2")},
 			driver.Op{Kind: driver.OpPut, Key: "l", Value: []byte("2")})).Err
 	})

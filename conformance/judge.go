@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// recorder keeps the calls of a case's members on their shards, and the answers,
-// for judge.
+// recorder returns a recorder of the members' calls on their shards and of the answers, for
+// judge.
 func (f *fixture) recorder() *history.Recorder {
 	f.t.Helper()
 	r, err := history.NewRecorder(f.c.Name())
@@ -23,7 +23,7 @@ func (m *member) recorded(r *history.Recorder) *member {
 	return &c
 }
 
-// accepted counts the commits to a shard that were acknowledged.
+// accepted returns the number of acknowledged commits to a shard.
 func accepted(r *history.Recorder, shard driver.ShardID) int {
 	n := 0
 	for _, op := range r.History().Operations {
@@ -34,9 +34,8 @@ func accepted(r *history.Recorder, shard driver.ShardID) int {
 	return n
 }
 
-// judge reads the whole logs of shards, which nobody trimmed, and fails the case for
-// answers that no order of the store could explain, at most five times for each rule.
-// No call is in flight any more.
+// judge reads the whole logs of shards, which must be untrimmed. It fails the case for answers that
+// no order of the store could explain, at most five times for each rule. No call may be in flight.
 func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	f.t.Helper()
 	b := history.Wrap(f.read(), r)
@@ -48,8 +47,8 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	}
 	all := r.History().Operations
 	for _, shard := range shards {
-		// Each by itself: a store may take a claim for the repetition of another that
-		// saw the same token, and the answer then has a token from before its call.
+		// Each is judged alone, because a store may take a claim for a repetition of another
+		// claim that saw the same token. Its answer then has a token from before its call.
 		of := slices.DeleteFunc(slices.Clone(all), func(op history.Operation) bool { return op.Shard != shard })
 		said := map[Rule]int{}
 		for _, found := range history.Check(&history.History{Operations: of}, nil) {
@@ -61,8 +60,8 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	}
 }
 
-// contractRule is the rule of the contract that a finding breaks: package history
-// names the rules of the state machine as well.
+// contractRule returns the rule of the contract that a finding breaks. Package history also names
+// rules of the state machine.
 func contractRule(rule string) Rule {
 	switch rule {
 	case "S1":

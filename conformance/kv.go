@@ -11,9 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// KVFaults puts a faulty network before one store of package kv: what wrap returns goes
-// to kv.Open instead of the store, and wire has the faults, for [Store.OpenFaulty]: Hold and
-// DropReplies for writes and heartbeats only. Calls that Cut fails are not known to have been sent.
+// KVFaults puts a faulty network in front of one store of package kv. Pass wrap's result to
+// kv.Open instead of the store. wire provides the faults, for [Store.OpenFaulty]. Its Hold and
+// DropReplies affect only writes and heartbeats. Calls that fail because of Cut may not have
+// been sent.
 func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	l := new(kvfault.Link)
 	const writes = kvfault.Write | kvfault.Heartbeat
@@ -41,9 +42,10 @@ func KVFaults() (wrap func(kv.Store) kv.Store, wire *Wire) {
 	}
 }
 
-// KVDamage returns the key of the record that a tampering is for, in a namespace of package
-// kv, and the bytes to write there, other ones each time: for [Store.Tamper]. It reports
-// false for a kind that writes no other bytes. most is about how many bytes the store takes.
+// KVDamage is for [Store.Tamper]. It returns the key of the record that a tampering damages, in a
+// namespace of package kv, and the bytes to write there. The bytes differ each time. It returns
+// false for a kind that writes no other bytes. most is roughly the number of bytes that the store
+// accepts.
 func KVDamage(namespace string, what Tampering, name string, most int) (key, value string, ok bool) {
 	keys, shard := kvkeys.Keys(namespace), driver.ShardID(name)
 	switch what {
@@ -53,6 +55,8 @@ func KVDamage(namespace string, what Tampering, name string, most int) (key, val
 		return keys.Shard(shard), "1 held " + strings.Repeat("x", most), true
 	case ImpossibleShard:
 		return keys.Shard(shard), "1 free 9223372036854775807 " + rand.Text(), true
+	case CorruptHistory:
+		return keys.Shard(shard), "1 free 1 @\x1b[31m" + rand.Text() + "/", true
 	case CorruptHead:
 		return keys.Head(shard), "1 2 \x1b 4" + rand.Text(), true
 	case CorruptEntry:
@@ -61,6 +65,8 @@ func KVDamage(namespace string, what Tampering, name string, most int) (key, val
 		return keys.Chunk(shard, 1), "", false
 	case CorruptMember:
 		return keys.Member(driver.SessionID(name)), `{"v":1,` + rand.Text(), true
+	case OddItem:
+		return keys.Item(shard, "k2#x"), "junk", true
 	case CorruptBeat:
 		return keys.Beat(driver.SessionID(name)), "\xff" + rand.Text(), true
 	default:

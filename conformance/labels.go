@@ -25,7 +25,7 @@ func labelCases() []Case {
 	}
 }
 
-// nodeLabels lists the namespace's labels. The case is skipped where the backend cannot.
+// nodeLabels returns the namespace's labels. The case is skipped if the backend cannot list them.
 func (f *fixture) nodeLabels() []string {
 	f.t.Helper()
 	l, ok := f.read().(driver.LabelLister)
@@ -37,7 +37,7 @@ func (f *fixture) nodeLabels() []string {
 	return labels
 }
 
-// restartAnew is a process that joins under a new label, and ends.
+// restartAnew joins a process under a new label, and ends it.
 func (f *fixture) restartAnew() driver.Member {
 	f.t.Helper()
 	f.restarts++
@@ -63,7 +63,8 @@ func labelsBounded(f *fixture) {
 		if (n+1)%every != 0 {
 			continue
 		}
-		// Beside the idle ones: the member's, the observer's, and the last.
+		// In addition to the idle labels, there are the member's, the observer's and the last
+		// one.
 		labels, most := f.nodeLabels(), driver.MaxIdleLabels+3
 		f.must(ruleM3, len(labels) <= most, "after %d restarts under new labels %d have a record; want at most %d", n+1,
 			len(labels), most)
@@ -74,7 +75,7 @@ func labelsBounded(f *fixture) {
 func labelsOfTheLivingStay(f *fixture) {
 	b := f.open()
 	living := map[string]driver.SessionID{}
-	for i := range 8 { // which labels are removed may be chosen at random
+	for i := range 8 { // the removed labels may be chosen at random
 		node := fmt.Sprint(i)
 		living[node] = f.joinOn(b, node).ID()
 	}
@@ -116,7 +117,7 @@ func removedLabelRevivesNoID(f *fixture) {
 func removedLabelKeepsLateJoinOut(f *fixture) {
 	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
 	f.nodeLabels()
-	f.restartAnew() // the late join is not the namespace's first
+	f.restartAnew() // so that the late join is not the namespace's first
 	me := f.newcomer(b, "0")
 	release := w.Hold()
 	err := f.held(200*time.Millisecond, func(ctx context.Context) error {

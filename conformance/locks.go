@@ -16,11 +16,11 @@ func lockCases() []Case {
 		{Area: area, Property: "TokensIncrease", Rules: []Rule{ruleR2, ruleA2}, run: lockTokens,
 			Shows: "a lock that was free has a greater token each time, whatever the claimer saw of it before"},
 		{Area: area, Property: "FutureToken", Rules: []Rule{ruleR2}, run: lockFuture,
-			Shows: "a claim that saw a token which nobody has had yet damages nothing"},
+			Shows: "a claim that saw a token that was never granted damages nothing"},
 		{Area: area, Property: "HeldIsRefused", Rules: []Rule{ruleR2, ruleA1}, run: lockHeld,
 			Shows: "a lock that a living member holds is refused, whatever the claimer saw of it"},
 		{Area: area, Property: "RepeatedClaim", Rules: []Rule{ruleR2, ruleA3}, run: lockRepeated,
-			Shows: "a repeated claim of a lock finds its own success, and nobody else's"},
+			Shows: "a repeated claim of a lock finds its own success, and no other's"},
 		{Area: area, Property: "ZombieRefused", Rules: []Rule{ruleR2, ruleF1, ruleR1}, run: lockZombie,
 			Shows: "under a lock that was released no write, transfer or release has an effect, also once another holds it"},
 		{Area: area, Property: "ReleaseIsSeen", Rules: []Rule{ruleR2, ruleO1}, run: lockReleaseSeen,
@@ -31,7 +31,7 @@ func lockCases() []Case {
 			Shows: "what was committed under a lock stays, and its numbers go on"},
 		{Area: area, Property: "DamagedHead", Rules: []Rule{ruleR2, ruleD1, ruleA4}, Needs: []string{"Tamper"},
 			run:   lockDamagedHead,
-			Shows: "a lock whose head is damaged is granted to nobody, whatever the claimer saw of it"},
+			Shows: "a lock whose head is damaged is granted to no member, whatever the claimer saw of it"},
 		{Area: area, Property: "ReleaseRacesCommit", Rules: []Rule{ruleR2, ruleF1}, run: lockReleaseRace,
 			Shows: "a commit beside the release counts at the next grant, or is refused"},
 		{Area: area, Property: "ClaimRacesRelease", Rules: []Rule{ruleR2, ruleA1}, run: lockClaimRace,
@@ -51,7 +51,7 @@ func lockTokens(f *fixture) {
 		if i%3 == 1 {
 			saw.Token = newest
 		} else if i%3 == 2 {
-			saw.Token = other.Token // which this lock never had
+			saw.Token = other.Token // a token that this lock never had
 		}
 		r := m.claim(driver.Claim{Shard: lockName, Seen: saw})
 		f.must(ruleR2, r.Err == nil, "claim %d of a free lock, seen as %+v, answers %v", i, saw, r.Err)
@@ -128,7 +128,7 @@ func lockZombie(f *fixture) {
 			"a dead fence changed the record from %+v to %+v %s", want, got, when)
 	}
 	harmless("while it is free", driver.Owner{})
-	for range 3 { // a record that is made anew must not be taken for an earlier one
+	for range 3 { // a record that is created again must not be taken for an earlier one
 		fence := b.acquire(lockName)
 		harmless("while another one holds it", seen(fence))
 		b.release(fence)

@@ -151,8 +151,8 @@ func noGapUnderConcurrency(f *fixture) {
 	f.judge(rec, shard)
 }
 
-// readPrefixes reads a log over and over until done, and checks that each page
-// goes on from where the last one ended.
+// readPrefixes reads a log repeatedly until done, and checks that each page continues where the
+// last one ended.
 func (f *fixture) readPrefixes(b driver.Backend, shard driver.ShardID, done <-chan struct{}) {
 	var at driver.Seq
 	var token driver.Token
@@ -195,7 +195,7 @@ type tailer struct {
 	resets int
 }
 
-// tail starts a tailer, which is up to date when tail returns.
+// tail starts a tailer that is up to date when tail returns.
 func (f *fixture) tail(b driver.Backend) *tailer {
 	f.t.Helper()
 	t := &tailer{f: f, b: b, at: map[driver.ShardID]driver.Seq{}, got: map[driver.ShardID][]driver.Entry{}}
@@ -203,7 +203,7 @@ func (f *fixture) tail(b driver.Backend) *tailer {
 	return t
 }
 
-// next takes one page. After a reset it catches up with ReadLog.
+// next takes one page. After a reset, it catches up with ReadLog.
 func (t *tailer) next(ctx context.Context, most int) error {
 	page, err := t.b.TailLog(ctx, t.cursor, most)
 	if err != nil {
@@ -234,8 +234,8 @@ func (t *tailer) next(ctx context.Context, most int) error {
 	return nil
 }
 
-// beforeLastCommit is how many entries a page has before those of its last commit,
-// which need not be split.
+// beforeLastCommit returns how many entries a page has before those of its last commit, which need
+// not be split.
 func beforeLastCommit(page []driver.Entry) int {
 	n := len(page)
 	for n > 0 && page[n-1].Shard == page[len(page)-1].Shard && page[n-1].Number == page[len(page)-1].Number {
@@ -278,8 +278,8 @@ func (t *tailer) catchUp(ctx context.Context, h driver.ShardHead) error {
 	return nil
 }
 
-// until takes pages until every shard has reached the sequence number given, and
-// reports whether it did within a bound.
+// until reads pages until every shard has reached its sequence number in want. It reports whether
+// they did within a limit.
 func (t *tailer) until(want map[driver.ShardID]driver.Seq) bool {
 	ctx, cancel := context.WithTimeout(t.f.ctx, t.f.prompt(t.b))
 	defer cancel()
@@ -320,7 +320,7 @@ func firstStartedLastCommitted(f *fixture) {
 		together(times(writers, func(k int) {
 			size := 1 << rand.N(7)
 			if k == i%writers {
-				size = min(64<<10, limit/2) // the slow one
+				size = min(64<<10, limit/2) // for the slow reader
 			}
 			n := written[k] + 1
 			r := m.write(fences[k], driver.WriteNo(n), driver.Op{Kind: driver.OpAppend, Value: make([]byte, size)})

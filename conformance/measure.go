@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Measure is one number about a backend, taken on a store of the harness with
-// nothing else running in the suite.
+// Measure is one number about a backend, taken on a store of the harness while the suite runs
+// nothing else.
 type Measure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -21,14 +21,14 @@ type Measure struct {
 }
 
 const (
-	// measureFor bounds each measurement of a rate.
+	// measureFor limits each measurement of a rate.
 	measureFor = time.Second
 	// measureIdle is how long an idle process is watched.
 	measureIdle = 3 * time.Second
 )
 
-// Measure takes the limits and measures of the report, as a case that hangs and fails
-// like any other.
+// Measure determines the limits and measures of the report. It runs as a case, which may hang
+// or fail.
 func (r *Report) Measure(t T, h Harness) {
 	t.Helper()
 	var m measurement
@@ -107,10 +107,10 @@ func (m *measurement) run() {
 	m.held(a, fence)
 }
 
-// held finds the shortest TTL at which a member would have kept its trust: sent
-// every third of it, a heartbeat must be answered before the trust of the one
-// before it, nine tenths of a TTL, ends. Another process commits without a pause
-// meanwhile, and this one appends.
+// held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat
+// each third of the TTL. The heartbeat must be answered before the trust of the one before it ends,
+// after nine tenths of a TTL. At the same time, another process commits without a pause, and this
+// one appends.
 func (m *measurement) held(a *member, fence driver.Fence) {
 	f := m.f
 	head, busy := f.head(fence.Shard), f.join("busy")
@@ -132,13 +132,13 @@ func (m *measurement) held(a *member, fence driver.Fence) {
 			slowest = max(slowest, time.Since(begin))
 		}
 	})
-	const spare = 0.9 - 1.0/3 // of a TTL, for the answer
+	const spare = 0.9 - 1.0/3 // share of a TTL in which the answer must come
 	m.add(float64(slowest)/spare/float64(time.Millisecond), "ms",
 		"shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
 }
 
-// hand-over measures the time of a planned change of owner: from the transfer to the
-// first commit of the successor, which learns of its lease by its view.
+// handOver measures the time of a planned change of owner: from the transfer to the first commit of
+// the successor, which learns of its lease from its view.
 func (m *measurement) handOver(a *member, view *mirror) {
 	f := m.f
 	b := f.join("successor")
@@ -181,13 +181,12 @@ func (m *measurement) idle() {
 	m.add(math.Round(float64(used.Writes)*perMinute), "/min", "writes of it, heartbeats aside")
 }
 
-// median is the middle of n durations of f, in milliseconds.
+// median returns the median of n durations of f, in milliseconds.
 func median(n int, f func()) float64 { return milliseconds(timed(n, f)) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// timed is the median of n durations of f, each after preparations that do not
-// count.
+// timed returns the median of n durations of f, each after preparations that do not count.
 func timed(n int, f func(), prepare ...func()) time.Duration {
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -202,7 +201,7 @@ func timed(n int, f func(), prepare ...func()) time.Duration {
 	return took[n/2]
 }
 
-// rate calls f for a second and returns how much it did per second.
+// rate calls f for a second and returns the sum of its results per second.
 func rate(f func() int) float64 {
 	done, begin := 0, time.Now()
 	for range ample.During(measureFor, 0) {

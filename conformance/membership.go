@@ -22,7 +22,7 @@ func membershipCases() []Case {
 		{Area: area, Property: "RepeatedJoinFails", Rules: []Rule{ruleM3}, run: repeatedJoinFails,
 			Shows: "a used id cannot join again, alive or dead"},
 		{Area: area, Property: "RacingJoins", Rules: []Rule{ruleM3}, run: racingJoins,
-			Shows: "racing joins of one label succeed or report not applied"},
+			Shows: "simultaneous joins of one label succeed; those that supersede may report not applied"},
 		{Area: area, Property: "BeatChangesVersion", Rules: []Rule{ruleM1}, run: beatChangesVersion,
 			Shows: "each heartbeat raises the record's version"},
 		{Area: area, Property: "BeatNeedsOnlyExistence", Rules: []Rule{ruleM1, ruleI1}, Needs: []string{"Wire.DropReplies"}, run: beatNeedsOnlyExistence,
@@ -40,7 +40,7 @@ func membershipCases() []Case {
 		{Area: area, Property: "LossIsExplained", Rules: []Rule{ruleM1, ruleM3, ruleX1}, run: lossIsExplained,
 			Shows: "a lost session can say who evicted or superseded it"},
 		{Area: area, Property: "CloseFreesAll", Rules: []Rule{ruleM1, ruleA1}, run: closeFreesAll,
-			Shows: "a closed session's shards, and no others, are free at once"},
+			Shows: "a closed session's shards, and no others, are free immediately"},
 		{Area: area, Property: "CloseIsOneWrite", Rules: []Rule{ruleM1}, Needs: []string{"Calls"}, alone: true, run: closeIsOneWrite,
 			Shows: "closing costs one write, whatever the session holds"},
 		{Area: area, Property: "SupersedeEndsFormer", Rules: []Rule{ruleM3}, run: supersedeEndsFormer,
@@ -83,8 +83,8 @@ func joinTellsAll(f *fixture) {
 
 func lateJoinFails(f *fixture) {
 	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
-	// Joining may take several requests, of which the last one matters: so the
-	// hold begins before the call at first, and then at the same time.
+	// Joining may take several requests, and only the last one matters. So the hold first begins
+	// before the call, and later together with it.
 	const tries = 25
 	late := map[driver.SessionID]bool{}
 	var err error
@@ -130,8 +130,8 @@ func lateJoinFails(f *fixture) {
 	})
 }
 
-// delivered waits until a write was answered that was sent behind those that a
-// wire released, which may be on their way yet. It is for a fence that never was.
+// delivered waits for the answer to a write sent after the requests that a wire released, which may
+// still be on their way. The write is for a fence that never existed.
 func (f *fixture) delivered(m *member, shard driver.ShardID) {
 	f.t.Helper()
 	fence := driver.Fence{Shard: shard, Session: newID(), Token: 1}
@@ -180,6 +180,13 @@ func racingJoins(f *fixture) {
 	for i := range backends {
 		backends[i] = f.open()
 	}
+	f.rounds(20, time.Second, func(i int) { // like the processes of a host that starts
+		errs := make([]error, 2*n)
+		together(times(len(errs), func(k int) {
+			_, errs[k] = backends[k%n].Join(f.ctx, f.newcomer(backends[k%n], fmt.Sprintf("host-%d", i)))
+		})...)
+		f.must(ruleM3, errors.Join(errs...) == nil, "%d joins at once under one label answer %v; want success", len(errs), errs)
+	})
 	f.rounds(100, time.Second, func(i int) {
 		node := fmt.Sprintf("n%d", i)
 		members := make([]driver.Member, n)
@@ -248,8 +255,8 @@ func beatNeedsOnlyExistence(f *fixture) {
 	}
 }
 
-// settle repeats a harmless call while its outcome is unknown, as after a fault
-// that broke connections, for a bounded time.
+// settle repeats a harmless call while its outcome is unknown, as after a fault that broke
+// connections, up to a limit.
 func (f *fixture) settle(call func() error) error {
 	var err error
 	f.eventually(f.patience(), func() bool {
@@ -299,7 +306,7 @@ func beatAfterCloseIsLost(f *fixture) {
 	})
 }
 
-// lost ends a session and checks what each of its methods answers from then on.
+// lost ends a session and checks the answers of all its methods from then on.
 func (f *fixture) lost(how string, end func(*member)) {
 	f.t.Helper()
 	m, other := f.join("a"), f.join("b")
@@ -410,7 +417,7 @@ func lossIsExplained(f *fixture) {
 		got := *c.m.Session.(driver.Explainer).Explain(f.ctx)
 		f.must(ruleM1, got == c.want, "a session that was %s explains it as %+v; want %+v", c.want.Cause, got, c.want)
 	}
-	// Without an answer of the store it says less, and says it in time.
+	// Without the store's answer, it reports less, but in time.
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
 	got := evicted.Session.(driver.Explainer).Explain(ctx)
@@ -431,7 +438,7 @@ func closeFreesAll(f *fixture) {
 	f.must(ruleA1, errors.Is(r.Err, driver.ErrHeld), "after another session closed, a live one's shard can be claimed: %v", r.Err)
 }
 
-// hold has m acquire n shards in one call.
+// hold makes m acquire n shards in one call.
 func (m *member) hold(n int) []driver.Fence {
 	m.f.t.Helper()
 	claims := make([]driver.Claim, n)
@@ -567,7 +574,7 @@ func beatsNotBehindWrites(f *fixture) {
 	var busy atomic.Int64
 	for _, fence := range fences {
 		load.Go(func() {
-			// The pause leaves the processor to a store that is in the process.
+			// The pause gives the processor to a store in this process.
 			pace := time.NewTicker(time.Millisecond)
 			defer pace.Stop()
 			for n := driver.WriteNo(1); ctx.Err() == nil; <-pace.C {
@@ -582,7 +589,7 @@ func beatsNotBehindWrites(f *fixture) {
 		})
 	}
 	loaded := f.eventually(3*f.patience(), func() bool { return busy.Load() >= writers })
-	// A heartbeat is due every third of the TTL, and has as long.
+	// A heartbeat is due every third of the TTL, and may take that long.
 	bound := max(limits.MinTTL, time.Second) / 3
 	beat := timed(10, m.beat)
 	ping := timed(10, func() {
@@ -602,6 +609,8 @@ func missingIdentityRefused(f *fixture) {
 	for range 2 {
 		b, err := f.tryOpen(f.store.OpenExisting)
 		f.must(ruleI1, err != nil, "a namespace that was never created opens without Create: %+v", b)
+		_, missing := errors.AsType[*driver.MissingError](err)
+		f.must(ruleI1, missing, "a namespace that was never created answers %v; want a MissingError, which names tenure init", err)
 	}
 	id := f.open().Info().StoreID
 	f.must(ruleI1, id != "", "Info().StoreID is empty")

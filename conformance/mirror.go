@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// mirror keeps the state of a namespace as Observe reports it, and checks that it
-// never goes back. Not safe for concurrent use.
+// mirror keeps the state of a namespace as Observe reports it, and checks that it never goes back.
+// Not safe for concurrent use.
 type mirror struct {
 	f       *fixture
 	b       driver.Backend
@@ -39,7 +39,7 @@ func (f *fixture) watch(b driver.Backend) *mirror {
 	return m
 }
 
-// next takes one page.
+// next reads one page.
 func (m *mirror) next(ctx context.Context) (*driver.View, error) {
 	q := driver.ObserveQuery{Since: m.cursor}
 	for id, version := range m.beats {
@@ -127,7 +127,7 @@ func (m *mirror) same(full *driver.View) bool {
 	return true
 }
 
-// until takes pages until ok, and reports whether that was within the bound for
+// until reads pages until ok returns true, and reports whether that was within the limit for
 // news.
 func (m *mirror) until(ok func() bool) bool {
 	ctx, cancel := context.WithTimeout(m.f.ctx, m.f.prompt(m.b))

@@ -15,42 +15,43 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// model is a dumb second implementation of the contract: one mutex and a few
-// maps. It shares nothing with the shipped backends, so that the suite is not
-// fitted to them, and it breaks one rule at a time for the mutants: see bug.
+// model is a simple second implementation of the contract: one mutex and a few maps. It shares
+// nothing with the shipped backends, so the suite is not fitted to them. For the mutants it breaks
+// one rule at a time: see bug.
 type model struct {
 	bug   bug
 	takes int  // items in one call; 0: any number
-	hoard bool // the store keeps every entry ever, as one without compaction does
+	hoard bool // the store keeps every entry, like one without compaction
 	deny  atomic.Bool
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
 	calls   conformance.Calls
 	store   state
-	replica *state          // while the store is isolated: what the others have
-	ahead   bool            // and the store has more
+	replica *state          // state of the other servers while the store is isolated
+	ahead   bool            // and the isolated store has more
 	all     []driver.Entry  // with hoard
-	texts   []string        // of the application, which restores leave alone
-	tailers []*modelBackend // of the mutant that keeps entries for them
+	texts   []string        // the application's; a restore does not change them
+	tailers []*modelBackend // for the mutant that keeps entries for them
 }
 
-// state is the durable state, which a snapshot has.
+// state is the durable state, which snapshots contain.
 type state struct {
 	id        string
-	rev       int64 // counts changes of members and owners; a token is one
-	forked    bool  // its history is another than before
+	rev       int64 // counts changes of members and owners; tokens come from it
+	forked    bool  // its history differs from the former one
 	floor     driver.Token
 	compacted int64
 	labels    map[string]driver.SessionID
-	removals  int                       // how often labels were removed
+	removals  int                       // number of removals of labels
 	used      map[driver.SessionID]bool // ids that have joined
 	members   map[driver.SessionID]*record
 	gone      map[driver.SessionID]int64
 	shards    map[driver.ShardID]*shard
-	freed     map[driver.ShardID]*shard // locks that went: what views tell of their release
+	freed     map[driver.ShardID]*shard // removed locks, whose release views report
 	tail      []driver.Entry
 	tailed    int64 // entries that left tail
 }
@@ -64,7 +65,7 @@ type record struct {
 
 type shard struct {
 	owner   driver.Owner
-	from    driver.Token // that the owner's lease was granted from
+	from    driver.Token // the token before the owner's lease
 	rev     int64
 	head    driver.Head
 	before  driver.Head // before the last commit
@@ -73,10 +74,12 @@ type shard struct {
 	corrupt bool
 	badHead bool
 	badLog  bool  // entry 1
-	counter int64 // of the mutants that number by something else
+	oddItem bool  // beside the items
+	counter int64 // for mutants that number differently
+	past    string
 }
 
-const modelTail = 100 // entries that the tail keeps
+const modelTail = 100 // number of entries that the tail keeps
 
 func newModel(b bug) *model { return &model{bug: b, changed: make(chan struct{})} }
 
@@ -112,7 +115,7 @@ func (m *model) shard(id driver.ShardID) *shard {
 }
 
 // grant writes a shard's record.
-func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResult {
+func (m *model) grant(id driver.ShardID, to driver.SessionID, end driver.End) driver.AcquireResult {
 	s := m.shard(id)
 	m.store.rev++
 	token := driver.Token(m.store.rev)
@@ -120,6 +123,7 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResu
 		s.counter++
 		token = driver.Token(s.counter)
 	}
+	m.note(id, s, end, to)
 	s.from, s.owner, s.rev = s.owner.Token, driver.Owner{Session: to, Token: token}, m.store.rev
 	m.store.shards[id] = s
 	delete(m.store.freed, id)
@@ -127,8 +131,29 @@ func (m *model) grant(id driver.ShardID, to driver.SessionID) driver.AcquireResu
 	return driver.AcquireResult{Fence: driver.Fence{Shard: id, Session: to, Token: token}, Head: s.head}
 }
 
-// lift makes a store go on whose history has forked: each counter grows to the clock,
-// and so beyond all that can have been lost.
+// note records a change of owner.
+func (m *model) note(id driver.ShardID, s *shard, end driver.End, to driver.SessionID) {
+	at, node := time.Now(), ""
+	if driver.IsLock(id) || m.bug == historyOfGrants && to == "" {
+		return
+	}
+	if m.bug == historyTimeless {
+		at = time.Time{}
+	}
+	if r := m.store.members[to]; r != nil {
+		node = r.Node
+	}
+	if s.owner == (driver.Owner{}) {
+		end = ""
+	}
+	s.past = grants.Add(grants.Event(at, end, node), s.past)
+	if m.bug == historyShort {
+		s.past = grants.Event(at, end, node)
+	}
+}
+
+// lift makes a store continue whose history has forked. Each counter grows to the clock, and so
+// beyond everything that can have been lost.
 func (m *model) lift(seen int64) {
 	if !m.store.forked || m.bug == noForkCheck {
 		return
@@ -156,7 +181,7 @@ func (m *model) lift(seen int64) {
 	m.wake()
 }
 
-// damaged is the error of calls that need a record that cannot be read.
+// damaged returns the error of calls that need an unreadable record.
 func (m *model) damaged(key string, id driver.ShardID) error {
 	err := error(driver.Damaged(key, id, "it does not decode"))
 	if m.bug == damageIsRetry {
@@ -194,7 +219,11 @@ func (m *model) claim(self driver.SessionID, c driver.Claim) driver.AcquireResul
 			return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: s.owner}}
 		}
 	}
-	return m.grant(c.Shard, self)
+	end := driver.EndGone
+	if c.Preempt {
+		end = driver.EndPreempted
+	}
+	return m.grant(c.Shard, self, end)
 }
 
 func (m *model) transfer(h driver.Transfer) driver.AcquireResult {
@@ -212,7 +241,11 @@ func (m *model) transfer(h driver.Transfer) driver.AcquireResult {
 				return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: s.owner}}
 			}
 		}
-		return m.grant(h.Fence.Shard, h.To)
+		end := driver.EndPassed
+		if h.To == h.Fence.Session {
+			end = driver.EndRenewed
+		}
+		return m.grant(h.Fence.Shard, h.To, end)
 	case s.owner.Session == h.To && (s.from == h.Fence.Token || m.bug == transferByTarget):
 		return driver.AcquireResult{Fence: driver.Fence{Shard: h.Fence.Shard, Session: h.To, Token: s.owner.Token},
 			Head: s.head}
@@ -229,6 +262,7 @@ func (m *model) release(f driver.Fence, believed bool) {
 		return
 	}
 	m.store.rev++
+	m.note(f.Shard, s, driver.EndReleased, "")
 	s.owner, s.rev = driver.Owner{Token: s.owner.Token}, m.store.rev
 	if m.bug == tokenResetOnRelease {
 		s.owner, s.counter = driver.Owner{}, 0
@@ -266,7 +300,7 @@ func (m *model) commit(w driver.Write) driver.CommitResult {
 	return m.apply(s, w)
 }
 
-// yield lets others at the store in the middle of an operation.
+// yield lets others use the store in the middle of an operation.
 func (m *model) yield() {
 	m.mu.Unlock()
 	for range 3 {
@@ -275,7 +309,7 @@ func (m *model) yield() {
 	m.mu.Lock()
 }
 
-// pause is a longer one, in which others can do several things.
+// pause is a longer yield, during which others can do several things.
 func (m *model) pause() {
 	m.mu.Unlock()
 	<-time.After(time.Millisecond)
@@ -354,7 +388,7 @@ func (m *model) publish(e driver.Entry) {
 		b.buffer = append(b.buffer, slices.Clone(e.Payload))
 	}
 	if m.bug == tailBySequence && len(e.Payload) > 1000 {
-		// The number is taken now, and the entry seen only later.
+		// The number is assigned now, and the entry is visible only later.
 		m.store.tail[at].Seq = 0
 		at64 := m.store.tailed + int64(at)
 		m.yield()
@@ -378,7 +412,7 @@ func (m *model) remove(id driver.SessionID) {
 	m.wake()
 }
 
-// join is the compare-and-set on the label's record: last is the record as read.
+// join is the compare-and-set on the label's record. last is the last session that was read.
 func (m *model) join(j driver.Member, last driver.SessionID, removals int) error {
 	now, known := m.store.labels[j.Node]
 	used := m.store.used[j.Session]
@@ -435,7 +469,7 @@ func (m *model) update(id driver.SessionID, st driver.MemberState) error {
 	return nil
 }
 
-// sweep removes the labels under which nobody lives, once there are many.
+// sweep removes the labels without a member, once there are many.
 func (m *model) sweep() {
 	idle := map[string]driver.SessionID{}
 	for label, id := range m.store.labels {
@@ -467,7 +501,7 @@ func (m *model) evict(s driver.Suspect) driver.EvictResult {
 	return driver.EvictResult{Evicted: true}
 }
 
-// view has the differences from a revision, and with reset everything.
+// view returns the changes since a revision, or with reset everything.
 func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View {
 	v := &driver.View{Reset: reset, Cursor: m.cursor("view", m.store.rev)}
 	if reset {
@@ -500,6 +534,9 @@ func (m *model) view(since int64, reset bool, beats []driver.Beat) *driver.View 
 		}
 	}
 	for id, s := range m.store.shards {
+		if reset && s.oddItem && m.bug != damageIsHidden {
+			v.Damaged = append(v.Damaged, driver.Damaged("item/"+string(id)+"/k2#x", id, "its key is not valid"))
+		}
 		if s.rev > since && s.corrupt && m.bug != damageIsHidden {
 			v.Damaged = append(v.Damaged, driver.Damaged("shard/"+string(id), id, "it does not decode"))
 		}
@@ -521,7 +558,7 @@ func (m *model) cursor(kind string, at int64) driver.Cursor {
 	return driver.Cursor(fmt.Sprintf("%s %s %d", kind, m.store.id, at))
 }
 
-// position reads a cursor, and reports whether the model can go on from it.
+// position reads a cursor, and reports whether the model can continue from it.
 func (m *model) position(kind string, c driver.Cursor, first, last int64) (int64, bool) {
 	var at int64
 	rest, found := strings.CutPrefix(string(c), fmt.Sprintf("%s %s ", kind, m.store.id))
@@ -531,7 +568,7 @@ func (m *model) position(kind string, c driver.Cursor, first, last int64) (int64
 	return at, at >= first && at <= last
 }
 
-// page is the tail after a position: nil when there is nothing.
+// page returns the tail after a position, nil if it is empty.
 func (m *model) page(since driver.Cursor, most int) *driver.TailPage {
 	end := m.store.tailed + int64(len(m.store.tail))
 	at, ok := m.position("tail", since, m.store.tailed, end)
@@ -587,8 +624,14 @@ func (m *model) tamper(what conformance.Tampering, name string) error {
 		m.store.rev++
 		m.store.members[driver.SessionID(name)].corrupt = true
 		m.store.members[driver.SessionID(name)].rev = m.store.rev
+	case conformance.CorruptHistory:
+		m.store.rev++
+		s.owner.Session, s.rev, s.past = "", m.store.rev, "\x1b[31m/"
+		s.corrupt = m.bug == badHistoryBars
 	case conformance.CorruptHead:
 		s.badHead = true
+	case conformance.OddItem:
+		s.oddItem = true
 	case conformance.CorruptEntry, conformance.RemoveEntry:
 		s.badLog = true
 	case conformance.RemoveShard:
@@ -602,7 +645,7 @@ func (m *model) tamper(what conformance.Tampering, name string) error {
 	return nil
 }
 
-// guard is a fence for texts of the application's.
+// guard returns a fence for texts of the application.
 func (m *model) guard() conformance.Guard {
 	return conformance.Guard{
 		Name: "guard",
@@ -654,7 +697,7 @@ func (m *model) guard() conformance.Guard {
 	}
 }
 
-// fixture offers every fault that there is.
+// fixture returns a store with every fault.
 func (m *model) fixture() *conformance.Store {
 	open := func(ctx context.Context, m *model, create bool) (*modelBackend, error) {
 		return m.open(ctx, "model/ns", create)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // modelBackend is a process's way to a model, through a network with faults.
@@ -26,11 +28,11 @@ type modelBackend struct {
 	rev   int64 // highest acknowledged
 	fault fault
 	held  []func()
-	all   sync.Mutex   // of the mutant that has one for everything
-	full  *driver.View // of the mutant that caches
+	all   sync.Mutex   // for the mutant with one for everything
+	full  *driver.View // for the mutant that caches
 	known map[driver.SessionID]*record
 
-	buffer [][]byte // of the mutant that keeps entries for a reader
+	buffer [][]byte // for the mutant that keeps entries for a reader
 }
 
 type fault int
@@ -62,7 +64,7 @@ func (m *model) open(ctx context.Context, namespace string, create bool) (*model
 		m.create()
 	}
 	if m.store.id == "" {
-		return nil, fmt.Errorf("tenure: the namespace has no identity: create it, or look where its data went")
+		return nil, &driver.MissingError{What: "the namespace has no identity", Make: "look where its data went"}
 	}
 	return &modelBackend{m: m, namespace: namespace, id: m.store.id, ended: make(chan struct{}),
 		known: map[driver.SessionID]*record{}}, nil
@@ -76,8 +78,7 @@ const (
 	write
 )
 
-// send is one round trip: op runs under the store's mutex, and returns its
-// answer.
+// send makes one round trip: it runs op under the store's mutex, and returns its answer.
 func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, error)) (R, error) {
 	var zero R
 	if b.closed() {
@@ -155,7 +156,7 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 	}
 }
 
-// check refuses a store that is not the one that was opened, or went back.
+// check refuses a store that was replaced or went back.
 func (b *modelBackend) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,20 +254,34 @@ func (b *modelBackend) Join(ctx context.Context, j driver.Member) (driver.Sessio
 	b.m.mu.Lock()
 	last, removals := b.m.store.labels[j.Node], b.m.store.removals
 	b.m.mu.Unlock()
-	return send(ctx, b, write, func() (driver.Session, error) {
+	s, err := send(ctx, b, write, func() (driver.Session, error) {
 		if err := b.m.join(j, last, removals); err != nil {
 			return nil, err
 		}
 		b.known[j.Session] = b.m.store.members[j.Session]
 		return &modelSession{b: b, id: j.Session, node: j.Node, granted: map[driver.ShardID]driver.Fence{}}, nil
 	})
+	if errors.Is(err, driver.ErrRetry) && !j.Supersede && ctx.Err() == nil {
+		return b.Join(ctx, j)
+	}
+	return s, err
 }
 
 func (b *modelBackend) Labels(ctx context.Context) ([]string, error) {
 	return send(ctx, b, read, func() ([]string, error) { return slices.Collect(maps.Keys(b.m.store.labels)), nil })
 }
 
-// block tries at every change until there is an answer.
+func (b *modelBackend) History(ctx context.Context, id driver.ShardID) ([]driver.Grant, error) {
+	return send(ctx, b, read, func() ([]driver.Grant, error) {
+		all, why := grants.Parse(b.m.shard(id).past)
+		if why == "" || b.m.bug == badHistoryHidden {
+			return all, nil
+		}
+		return all, driver.Damaged(string(id), id, why)
+	})
+}
+
+// block calls try at every change until there is an answer.
 func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R, error) {
 	for first := true; ; first = false {
 		var changed chan struct{}
@@ -281,7 +296,7 @@ func block[R any](ctx context.Context, b *modelBackend, try func() (R, bool)) (R
 			return r, nil
 		})
 		if errors.Is(err, driver.ErrRetry) && !first {
-			err = ctx.Err() // the call was under way
+			err = ctx.Err() // the call had begun
 		}
 		if err != nil || found {
 			return r, err
@@ -383,12 +398,18 @@ func (b *modelBackend) Get(ctx context.Context, id driver.ShardID, key string) (
 	})
 }
 
-func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
-	if err := driver.CheckList(id, prefix, limit); err != nil {
+func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
+	if err := driver.CheckList(id, prefix, limit, largest); err != nil {
 		return nil, err
 	}
 	return send(ctx, b, read, func() ([]driver.Item, error) {
 		var items []driver.Item
+		if b.m.shard(id).oddItem && b.m.bug == oddItemFails {
+			return nil, b.m.damaged("item/"+string(id), id)
+		}
+		if b.m.shard(id).oddItem && b.m.bug == oddItemListed && strings.HasPrefix("k2#x", prefix) {
+			items = append(items, driver.Item{Key: "k2#x", Version: 1})
+		}
 		for key, it := range b.m.shard(id).items {
 			if strings.HasPrefix(key, prefix) {
 				items = append(items, it)
@@ -397,6 +418,15 @@ func (b *modelBackend) List(ctx context.Context, id driver.ShardID, prefix strin
 		slices.SortFunc(items, func(x, y driver.Item) int { return strings.Compare(x.Key, y.Key) })
 		if limit > 0 {
 			items = items[:min(limit, len(items))]
+		}
+		budget := listing.New(limit, largest)
+		if b.m.bug == listsAnyNumber {
+			budget = listing.New(0, largest)
+		}
+		for i := range items {
+			if b.m.bug != listsAnySize {
+				budget.Take(&items[i], len(items[i].Value), id, items[i].Key)
+			}
 		}
 		return items, nil
 	})
@@ -414,7 +444,7 @@ type modelSession struct {
 
 func (s *modelSession) ID() driver.SessionID { return s.id }
 
-// alive is the session's record.
+// alive returns the session's record.
 func (s *modelSession) alive() (*record, error) {
 	id := s.id
 	if s.b.m.bug == beatByLabel {
@@ -451,8 +481,8 @@ func (s *modelSession) Beat(ctx context.Context) error {
 	return err
 }
 
-// batch sends items in calls of the batch size; do decides each item's result. With
-// living the session must have a record.
+// batch sends items in calls of the batch size. do decides each item's result. With living the
+// session must have a record.
 func batch[I, R any](
 	ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R,
 ) ([]R, error) {
@@ -520,7 +550,12 @@ func (s *modelSession) Transfer(ctx context.Context, to []driver.Transfer) ([]dr
 	if err := driver.CheckTransfers(to, s.id); err != nil {
 		return nil, err
 	}
-	return batch(ctx, s, to, true, s.b.m.transfer, acquireFailed)
+	return batch(ctx, s, to, true, func(h driver.Transfer) driver.AcquireResult {
+		if s.b.m.bug == historyReadFirst && s.b.m.shard(h.Fence.Shard).past != "" {
+			s.b.m.calls.Reads++
+		}
+		return s.b.m.transfer(h)
+	}, acquireFailed)
 }
 
 func (s *modelSession) Release(ctx context.Context, fences []driver.Fence) error {

@@ -74,6 +74,8 @@ const (
 	damageIsRetry
 	badHeadUsed
 	badEntrySkipped
+	oddItemFails
+	oddItemListed
 	remembersLastJoin
 	tooLargeSent
 	tailIgnoresMax
@@ -97,6 +99,14 @@ const (
 	lockVanishes
 	locksStay
 	denialIsRetry
+	listsAnySize
+	listsAnyNumber
+	historyOfGrants
+	historyTimeless
+	historyShort
+	historyReadFirst
+	badHistoryBars
+	badHistoryHidden
 
 	lying bug = 1 << 16
 )
@@ -123,6 +133,12 @@ func mutants() []mutant {
 		{lockDropsHead, "removes what was committed under a lock", "Locks/CommitsStay", "R2"},
 		{lockVanishes, "does not report that a lock was released", "Locks/ReleaseIsSeen", "R2"},
 		{locksStay, "keeps a record of every lock for ever", "Locks/RecordsAreBounded", "R2"},
+		{historyOfGrants, "does not remember that leases were released", "History/LastLeases", "R3"},
+		{historyTimeless, "does not remember when leases began", "History/LastLeases", "R3"},
+		{historyShort, "remembers two leases of long labels", "History/LastLeases", "R3"},
+		{historyReadFirst, "reads the former leases before it writes", "History/CostsNoCall", "R3"},
+		{badHistoryBars, "grants no shard whose history is damaged", "History/Damaged", "D1"},
+		{badHistoryHidden, "does not say that a history is damaged", "History/Damaged", "D1"},
 		{denialIsRetry, "does not tell a missing right from what may be tried again", "Errors/RightTakenAway", "E5"},
 		{livesCheckedApart, "looks whether the claimer lives, and writes after", "Acquire/ClaimRacesEvict", "M1"},
 		{livesCheckedApart, "looks whether the target lives, and writes after", "Release/TransferRacesEvict", "A5"},
@@ -179,6 +195,8 @@ func mutants() []mutant {
 		{transferToAbsent, "transfers to a session without a record", "Release/TransferToAbsentMemberRefused", "A5"},
 		{successOnLostReply, "takes a lost reply for success", "Errors/LostReplyIsUnknown", "E1"},
 		{unknownAsNotApplied, "takes a lost reply for a refusal", "Errors/LostReplyIsUnknown", "E1"},
+		{listsAnySize, "returns values of any size in a list", "Views/LongValuesLeftOut", "D1"},
+		{listsAnyNumber, "returns any number of values in a list", "Views/LongValuesLeftOut", "D1"},
 		{causeIsAnswer, "takes why the caller gave up for the answer", "Errors/LostReplyIsUnknown", "E1"},
 		{retriesWrites, "sends a write again that was not answered", "Errors/WriteSentOnce", "E2"},
 		{noIdentityCheck, "goes on with a store that was wiped", "Chaos/WipeStore", "I1"},
@@ -206,6 +224,9 @@ func mutants() []mutant {
 		{damageIsRetry, "asks to repeat calls that a damaged record refuses", "Errors/CorruptRecordsQuarantined", "D1"},
 		{badHeadUsed, "goes on under a head that cannot be read", "Errors/DamagedHead", "D1"},
 		{badEntrySkipped, "skips an entry that cannot be read", "Errors/DamagedEntry", "D1"},
+		{oddItemFails, "lists nothing beside an item that has no valid key", "Errors/OddItem", "D1"},
+		{oddItemListed, "lists an item that has no valid key", "Errors/OddItem", "L2"},
+		{damageIsHidden, "names no item that has no valid key", "Errors/OddItem", "D1"},
 		{tooLargeSent, "asks the store before it looks at a write's size", "Commit/TooLargeBeforeSend", "E1"},
 		{noProbe, "opens a store that ignores conditions", "Errors/ProbeRefusesLyingStore", "P1"},
 		{beatsBehindWrites, "queues heartbeats behind commits", "Membership/BeatsNotBehindWrites", "E4"},

@@ -2,15 +2,15 @@ package conformance
 
 import "github.com/tenure-go/tenure/internal/proof/faultproxy"
 
-// Proxy puts a TCP proxy before the server at address, host:port, until t ends. It
-// returns the address to connect to instead, and the faults of all connections through
-// it: for [Store.OpenFaulty] and [Store.OpenSeveral], each with its own proxy, and
-// for the Cut of the system suite. t fails if the proxy cannot be had.
+// Proxy puts a TCP proxy in front of the server at address (host:port) until t ends. It returns
+// the address to use instead, and a Wire with the faults of all connections through the proxy. Use
+// it for [Store.OpenFaulty], for [Store.OpenSeveral] with a proxy for each server, and for the Cut
+// of the system suite. If the proxy cannot be made, t fails.
 //
-// The proxy does not parse the bytes, so TLS passes through. Therefore Hold keeps every
-// request, at most 4 MiB of each connection, and Duplicate is nil. A connection that
-// lost bytes is reset when the fault ends, since TCP loses none in the middle of a
-// stream. Cut resets the connections and has new ones refused.
+// The proxy does not parse the bytes, so TLS passes through. Therefore, Hold keeps back every
+// request, at most 4 MiB of each connection, and Duplicate is nil. A connection that lost bytes is
+// reset when the fault ends, because TCP never loses bytes in the middle of a stream. Cut resets
+// the connections and refuses new ones.
 func Proxy(t T, address string) (through string, wire *Wire) {
 	t.Helper()
 	p, wire := newProxy(t, address)

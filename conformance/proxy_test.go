@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// TestProxy: each fault of a Proxy does to a server that echoes lines what Wire says of it.
+// TestProxy: each fault of a Proxy affects a server that echoes lines as Wire documents it.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func TestProxy(t *testing.T) {
 		fault                      func() func()
 		arrives, answered, refused bool
 		delivered                  bool                           // when the fault ends
-		struck                     func(s faultproxy.Stats) int64 // bytes that the fault keeps
+		struck                     func(s faultproxy.Stats) int64 // bytes that the fault holds or loses
 	}{
 		{name: "none", fault: func() func() { return func() {} }, arrives: true, answered: true},
 		{name: "request lost", fault: wire.DropRequests,
@@ -62,7 +62,7 @@ func TestProxy(t *testing.T) {
 		if err == nil {
 			exchange(t, c.name, conn, arrived, c.arrives, c.answered)
 		}
-		if c.struck != nil { // the fault has to strike before it ends
+		if c.struck != nil { // the fault must take effect before it ends
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			err := proxy.Wait(ctx, func(s faultproxy.Stats) bool { return c.struck(s) == int64(len(c.name)+1) })
 			cancel()
@@ -94,7 +94,7 @@ func exchange(t *testing.T, line string, conn net.Conn, arrived <-chan string, a
 			t.Errorf("%s: %q arrives", line, got)
 		}
 	}
-	patience := 100 * time.Millisecond // of one that is not answered
+	patience := 100 * time.Millisecond // for a line without an answer
 	if answered {
 		patience = time.Minute
 	}

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// rounds calls round until it was called most times or the budget is spent, but at
-// least a few times on a store of any speed, and stops at the first failure. Long
-// multiplies both by 20.
+// rounds calls round up to most times or until the budget is spent, but at least a few times,
+// however slow the store is. It stops at the first failure. Long multiplies both by 20.
 func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	const least = 8
 	if f.h.Long {
@@ -26,8 +25,8 @@ func (f *fixture) rounds(most int, budget time.Duration, round func(i int)) {
 	}
 }
 
-// together runs functions at the same time, each after a random number of turns
-// given to the others, and waits for all.
+// together runs functions concurrently, and waits for all of them. Each first yields to the others
+// a random number of times.
 func together(funcs ...func()) {
 	var ready, done sync.WaitGroup
 	ready.Add(len(funcs))
@@ -44,7 +43,7 @@ func together(funcs ...func()) {
 	done.Wait()
 }
 
-// times is n functions made by one.
+// times returns n functions made from fn.
 func times(n int, fn func(i int)) []func() {
 	funcs := make([]func(), n)
 	for i := range funcs {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// recorder is the T of Check: it runs subtests one after the other, and leaves
-// failures to the report.
+// recorder is the T of Check. It runs subtests in sequence, and leaves it to the report to show
+// failures.
 type recorder struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -52,8 +52,8 @@ func (r *recorder) Run(name string, f func(T)) bool {
 	return !child.failed
 }
 
-// do runs f in a goroutine, because Fatalf and Skipf end it, and then the functions
-// given to Cleanup, last first.
+// do runs f in a goroutine, because Fatalf and Skipf end it. Afterwards, it runs the functions
+// given to Cleanup, the last one first.
 func (r *recorder) do(f func(T)) {
 	r.ctx, r.cancel = context.WithCancel(r.ctx)
 	r.wait(func() { f(r) })

@@ -76,7 +76,7 @@ func releaseStaleIsNoop(f *fixture) {
 			stale.Token, f.owner("s"))
 	}
 	mine := a.acquire("t")
-	others = b.preempt("t") // which a's process does not know
+	others = b.preempt("t") // a's process does not know this grant
 	f.must(ruleR1, a.tryRelease(mine) == nil, "releasing a lease that was preempted is an error")
 	f.must(ruleR1, f.owner("t") == seen(others), "releasing token %d, which another process had preempted, freed its "+
 		"lease: the record is %+v", mine.Token, f.owner("t"))

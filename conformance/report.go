@@ -13,7 +13,7 @@ import (
 // Outcome is how a case ended.
 type Outcome string
 
-// The outcomes of a case.
+// These are the outcomes of a case.
 const (
 	Passed  Outcome = "passed"
 	Failed  Outcome = "failed"
@@ -23,27 +23,27 @@ const (
 // Result is the outcome of one case.
 type Result struct {
 	Case     string // "Area/Property"
-	Rules    []Rule // that the case covers
+	Rules    []Rule // rules that the case covers
 	Outcome  Outcome
-	Messages []string // failures, each beginning with the rule it is about; or why it was skipped
+	Messages []string // failures, each beginning with its rule; or the reason for the skip
 	Elapsed  time.Duration
 }
 
-// Report has the outcomes of a run. Complete once Run or Check returned.
+// Report holds the outcomes of a run. It is complete once Run or Check has returned.
 type Report struct {
 	Backend string
-	Version string // of the store, as the harness has it
-	Options string // of the backend and the store, where they are not the defaults
+	Version string // of the store, from the harness
+	Options string // of the backend and the store, as far as they are not the defaults
 
-	// Doors says why the cases went through one door of the store; empty: they went through two.
+	// Doors is the reason why the cases used only one door of the store, or "" if they used two.
 	Doors string
 
-	// Limits, Measures and Platform are set by ReadReport, and for ReportDir.
+	// Limits, Measures and Platform are set by ReadReport, and if ReportDir is set.
 	Limits   driver.Limits
 	Measures []Measure
 	Platform Platform
 
-	// Faults and Control are set by ReadReports, if they were saved.
+	// ReadReports sets Faults and Control if they were saved.
 	Faults, Control *FaultRuns
 
 	mu      sync.Mutex
@@ -56,14 +56,14 @@ func (r *Report) add(res Result) {
 	r.results = append(r.results, res)
 }
 
-// oneDoor notes that a store has no other door.
+// oneDoor records that a store has only one door.
 func (r *Report) oneDoor() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Doors = "through one door of the store: the harness lacks OpenOther"
 }
 
-// Results returns the outcome of every case that ran or was skipped, by name.
+// Results returns the outcome of every case that ran or was skipped, in the order of names.
 func (r *Report) Results() []Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,17 +72,17 @@ func (r *Report) Results() []Result {
 	return res
 }
 
-// With returns the results of one outcome.
+// With returns the results that have the outcome o.
 func (r *Report) With(o Outcome) []Result {
 	return slices.DeleteFunc(r.Results(), func(res Result) bool { return res.Outcome != o })
 }
 
-// about describes the store, to stand behind the backend's name.
+// about returns a description of the store, to follow the backend's name.
 func (r *Report) about() string {
 	return strings.TrimPrefix(strings.TrimSuffix(r.Version+", "+r.Options, ", "), ", ")
 }
 
-// String is a summary, the failures, and the skipped cases with their reasons.
+// String returns a summary, the failures, and the skipped cases with their reasons.
 func (r *Report) String() string {
 	var b strings.Builder
 	failed, skipped := r.With(Failed), r.With(Skipped)

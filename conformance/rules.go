@@ -1,9 +1,9 @@
 package conformance
 
-// Rule is the permanent id of a rule that package driver states.
+// Rule is the permanent id of a rule of package driver.
 type Rule string
 
-// The rules of package driver.
+// These are the rules of package driver.
 const (
 	ruleM1 Rule = "M1"
 	ruleM2 Rule = "M2"
@@ -19,6 +19,7 @@ const (
 	ruleA6 Rule = "A6"
 	ruleR1 Rule = "R1"
 	ruleR2 Rule = "R2"
+	ruleR3 Rule = "R3"
 	ruleF1 Rule = "F1"
 	ruleF2 Rule = "F2"
 	ruleL1 Rule = "L1"
@@ -47,10 +48,10 @@ func Rules() []Rule {
 	return all
 }
 
-// Title is the short name of a rule, such as "fenced commit" for F1.
+// Title returns the short name of a rule, such as "fenced commit" for F1.
 func (r Rule) Title() string { title, _ := r.text(); return title }
 
-// Explain returns a rule's title and its content in one line.
+// Explain returns a rule's title and its content on one line.
 func (r Rule) Explain() string { _, line := r.text(); return line }
 
 func (r Rule) text() (title, line string) {
@@ -62,7 +63,7 @@ func (r Rule) text() (title, line string) {
 	return "unknown rule", "package driver does not state it"
 }
 
-// contract has the rules in the order in which package driver states them.
+// contract lists the rules in the order in which package driver states them.
 var contract = []struct {
 	rule        Rule
 	title, line string
@@ -80,7 +81,8 @@ var contract = []struct {
 	{ruleA5, "transfer and preemption", "take effect only from exactly the token named, and only to a session that has a record"},
 	{ruleA6, "batch", "n items take a number of round trips proportional to n / BatchItems"},
 	{ruleR1, "exact release", "affects exactly the lease named; anything older is a successful no-op"},
-	{ruleR2, "locks", "a lock's record goes when it is free and nothing was committed under it, unless nothing can remove records there (`Limits.RecordsStay`); a claim that saw it free matches while it is free, and tokens grow all the same"},
+	{ruleR2, "locks", "a lock's record goes when it is free and nothing was committed under it, unless nothing can remove records there (`Limits.RecordsStay`); a claim that saw it free matches while it is free, and tokens grow nevertheless"},
+	{ruleR3, "history", "each change of a shard's owner also stores the last four leases, for people: the node, since when, and why it ended; it costs no request, and no view has them"},
 	{ruleF1, "fenced commit", "a write takes effect only under the shard's latest grant and with the next number; one of the application's own, behind a fence beside Commit, only under that grant"},
 	{ruleF2, "two failures", "a dead fence is ErrFenced, a failed precondition or number is *ConflictError, and neither has any effect"},
 	{ruleL1, "log order", "entries are 1, 2, 3 ... without gaps, their tokens never decrease, and none ever changes"},
@@ -88,14 +90,16 @@ var contract = []struct {
 	{ruleL3, "trim", "reading below the oldest entry is *TrimmedError, and numbers never restart"},
 	{ruleL4, "tail", "every entry at least once, each shard's in order and contiguous, or a reset with all heads; never a silent skip"},
 	{ruleO1, "state", "a page has all that differs from the cursor, departures included; time never goes backwards; a head is what the lease named beside it found"},
-	{ruleO2, "prompt", "changes are reported at once or within the poll period, calls end with their context, slow readers cost bounded memory"},
+	{ruleO2, "prompt", "changes are reported immediately or within the poll period, calls end with their context, slow readers cost bounded memory"},
 	{ruleO3, "quiet", "without a change the store gets only calls that block or poll; a heartbeat wakes only those that asked for it"},
-	{ruleD1, "damaged records", "a record that cannot be read is named, never granted, fails calls that need it with ErrDamaged at once, and disturbs nothing else"},
+	{ruleD1, "damaged records",
+		"a record that cannot be read is named, never granted, fails calls that need it with ErrDamaged immediately, and disturbs nothing else"},
 	{ruleE1, "closed error world", "an error of the closed set means certainly not applied; everything else is unknown"},
 	{ruleE2, "no hidden retry", "a backend sends a write once"},
-	{ruleE3, "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call blocks nobody"},
+	{ruleE3, "no leak", "close unblocks everything and leaves no goroutine, connection or timer; a cancelled call blocks no other"},
 	{ruleE4, "own connection", "heartbeats, and reads of driver.PingShard, do not queue behind other calls; beside a silent server heartbeats go to another"},
-	{ruleE5, "denied", "a call that the store refuses for a right or a setting fails with ErrDenied, changes nothing, and succeeds once that is mended"},
+	{ruleE5, "denied",
+		"a call that the store refuses for a right or a setting fails with ErrDenied, changes nothing, and succeeds once that is mended"},
 	{ruleX1, "context", "the caller's context is the only time-out, and the one given to open is not used afterwards"},
 	{ruleP1, "probe", "opening refuses a store that does not honour its conditions"},
 }

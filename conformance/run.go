@@ -15,20 +15,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Test runs the suite as subtests of t, named "Area/Property", and logs the
-// report. With [ReportDir] in the environment it writes the report there as well.
+// Test runs the suite as subtests of t, named "Area/Property", and logs the report. If
+// [ReportDir] is set in the environment, Test also writes the report there.
 func Test(t *testing.T, h Harness) {
 	t.Helper()
-	h.Long = h.Long || os.Getenv(LongRun) != ""
+	h.Long = h.Long || os.Getenv(longRun) != ""
 	report := Run(Wrap(t), h)
 	if dir := os.Getenv(ReportDir); dir != "" {
 		report.save(t, h, dir)
 	}
 }
 
-// TestCases runs the named cases only, as Test does, for faults that need a separate store. It fails if
-// one is skipped, unless the machine was too slow to judge it. With [ReportDir] in the environment their
-// outcomes replace those in the report that Test has written there.
+// TestCases runs only the named cases, as Test does. It is for faults that need a separate
+// store. It fails if a case is skipped, unless the machine was too slow to judge that case. If
+// [ReportDir] is set in the environment, their outcomes replace those in Test's report.
 func TestCases(t *testing.T, h Harness, names ...string) {
 	t.Helper()
 	cases, err := named(names)
@@ -46,8 +46,9 @@ func TestCases(t *testing.T, h Harness, names ...string) {
 	}
 }
 
-// TestDoors runs the cases about claims, commits and fences across two doors of a store of a cluster: those of h, and one that
-// open opens; nil if h has [Store.OpenOther]. With -short it runs those about claims and fences.
+// TestDoors runs the cases about claims, commits and fences through two doors of a clustered store:
+// those of h, and the one that open opens. open is nil if h has [Store.OpenOther]. With -short, it
+// runs the cases about claims and fences.
 func TestDoors(t *testing.T, h Harness, open func(ctx context.Context, namespace string) (driver.Backend, error)) {
 	t.Helper()
 	cases := doorCases()
@@ -58,7 +59,7 @@ func TestDoors(t *testing.T, h Harness, open func(ctx context.Context, namespace
 		h.New = func(t T) *Store {
 			s := create(t)
 			s.OpenOther = func(ctx context.Context) (driver.Backend, error) {
-				b, err := s.Open(ctx) // which knows the namespace
+				b, err := s.Open(ctx) // the first Open creates the namespace
 				if err != nil {
 					return nil, err
 				}
@@ -81,16 +82,16 @@ func doorCases() []Case {
 	return slices.DeleteFunc(cases, func(c Case) bool { return c.alone })
 }
 
-// Run runs the suite under t, one group per area, logs the report and returns
-// it. Every failure names the rule that was broken.
+// Run runs the suite under t, with one group per area. It logs the report, and returns it. Every
+// failure names the broken rule.
 func Run(t T, h Harness) *Report {
 	t.Helper()
 	return run(t, h, Cases())
 }
 
-// Check runs the named cases, or all without a name, outside of go test, one after
-// the other. The error is about the harness or the names; the cases' findings are
-// in the report.
+// Check runs the named cases, or all cases if there are no names. It runs them in sequence,
+// outside go test. An error concerns the harness or the names. The report holds the findings of
+// the cases.
 func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
 	cases, err := named(names)
 	if err != nil {
@@ -105,7 +106,7 @@ func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
 	return report, nil
 }
 
-// named returns the cases of these names, all of them without one.
+// named returns the cases with these names, or all cases if there are no names.
 func named(names []string) ([]Case, error) {
 	cases := Cases()
 	for _, name := range names {
@@ -119,7 +120,7 @@ func named(names []string) ([]Case, error) {
 	return cases, nil
 }
 
-// check returns the harness's mistake, or "".
+// check returns what is wrong with the harness, or "".
 func (h *Harness) check() string {
 	if h.Name == "" || h.New == nil {
 		return "Harness.Name and Harness.New are required"
@@ -152,7 +153,7 @@ func run(t T, h Harness, cases []Case) *Report {
 		t.Fatalf("conformance: %s", problem)
 	}
 	report := &Report{Backend: h.Name, Version: h.Version, Options: h.Options}
-	// One message instead of one for each case.
+	// This gives one message instead of one for each case.
 	if len(cases) > 1 && !opens(t, &h, report) {
 		return report
 	}
@@ -178,8 +179,7 @@ func run(t T, h Harness, cases []Case) *Report {
 	return report
 }
 
-// opens reports whether a backend can be opened at all; if not, that is the only
-// result.
+// opens reports whether a backend can be opened at all. If not, that is the only result.
 func opens(t T, h *Harness, report *Report) bool {
 	t.Helper()
 	probe, tried := openProbe(), new(Report)
@@ -210,8 +210,8 @@ func openProbe() Case {
 	}}
 }
 
-// runCase runs a case in its own goroutine, so that a driver that hangs fails the
-// case instead of hanging the run.
+// runCase runs a case in its own goroutine, so that a driver that hangs fails only the case, not
+// the run.
 func runCase(t T, h *Harness, c Case, report *Report) {
 	t.Helper()
 	res := Result{Case: c.Name(), Rules: c.Rules, Outcome: Failed, Messages: []string{"the harness's New failed"}}

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beating sends heartbeats as core does while one has no answer, several outstanding,
-// until stop is called. It counts those that succeeded.
+// Until stop is called, beating sends heartbeats as core does while one is unanswered, with
+// several outstanding. It counts the successful ones.
 func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	const pace, outstanding = 50 * time.Millisecond, 12
 	succeeded = new(atomic.Int64)
@@ -43,8 +43,8 @@ func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	}
 }
 
-// silentServer loses all requests to one server after the other. Heartbeats go on,
-// and calls under way on the silent server end, before their own deadlines.
+// silentServer loses all requests to one server after another. Heartbeats continue, and pending
+// calls on the silent server end before their own deadlines.
 func silentServer(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -76,7 +76,7 @@ type callTo struct {
 	do   func(ctx context.Context) error
 }
 
-// toALease are calls of m's backend as on the way to a lease; m has the lease of fence.
+// toALease returns the calls of m's backend on the way to a lease. m holds the lease of fence.
 func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
 	return []callTo{
 		{"a join", func(ctx context.Context) error {
@@ -97,8 +97,8 @@ func (f *fixture) toALease(m *member, fence driver.Fence) []callTo {
 	}
 }
 
-// afterDeadline makes a call without any heartbeat while server i is silent: after one
-// that ended with its context the next goes to another server.
+// afterDeadline makes calls without any heartbeat while server i is silent. After a call that ended
+// with its context, the next one goes to another server.
 func (f *fixture) afterDeadline(c callTo, i int) {
 	const tries = 20
 	each := 500 * time.Millisecond
@@ -126,7 +126,7 @@ func (f *fixture) besideSilence(m *member, fence driver.Fence, i int) {
 	var ended atomic.Int64
 	for _, c := range calls {
 		all.Go(func() {
-			_ = c.do(ctx) // on the silent server, or on another
+			_ = c.do(ctx) // on the silent server or another one
 			ended.Add(1)
 		})
 	}

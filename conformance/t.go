@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// T is the part of *testing.T that the suite uses. [Wrap] makes one of a
-// *testing.T; [Check] brings its own, so that the suite also runs outside of go
-// test. The methods have their meaning of package testing.
+// T is the part of *testing.T that the suite uses. [Wrap] makes a T from a *testing.T. [Check]
+// has its own T, so that the suite also runs outside go test. The methods have the same meaning
+// as in package testing.
 type T interface {
 	Name() string
 	Context() context.Context

@@ -4,8 +4,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokenCases is Acquire/TokensIncreaseAcross..., one case for each way a lease
-// can end, or data go away, between two grants.
+// tokenCases returns Acquire/TokensIncreaseAcross..., one case for each way in which a lease can
+// end, or data be lost, between two grants.
 func tokenCases() []Case {
 	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) Case {
 		return Case{
@@ -76,7 +76,7 @@ func tokenCases() []Case {
 	}
 }
 
-// tokenHolder is the present holder of a shard, and all tokens granted so far.
+// tokenHolder is the current holder of a shard, and all tokens granted so far.
 type tokenHolder struct {
 	*member
 	fence  driver.Fence

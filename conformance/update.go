@@ -29,13 +29,13 @@ func updateCases() []Case {
 			run:   updateLostReply,
 			Shows: "an update's lost reply means unknown; repeating it succeeds"},
 		{Area: area, Property: "UpdateRevivesNothing", Rules: []Rule{ruleM4, ruleM1, ruleM3}, run: updateRevivesNothing,
-			Shows: "an update prevents no racing eviction and revives nobody"},
+			Shows: "an update prevents no racing eviction and revives no session"},
 		{Area: area, Property: "UpdateRefusedBeforeSend", Rules: []Rule{ruleM4, ruleE1}, run: updateRefused,
 			Shows: "an update over the limits is refused before any I/O"},
 	}
 }
 
-// update sends an update until it is decided.
+// update sends an update until its outcome is known.
 func (m *member) update(st driver.MemberState) (err error) {
 	m.f.retry(func() error {
 		err = m.Update(m.f.ctx, st)
@@ -44,13 +44,13 @@ func (m *member) update(st driver.MemberState) (err error) {
 	return err
 }
 
-// updated is an update that must succeed.
+// updated sends an update, which must succeed.
 func (m *member) updated(st driver.MemberState) {
 	m.f.t.Helper()
 	m.f.must(ruleM4, m.update(st) == nil, "update %d of a live session fails", st.Update)
 }
 
-// found returns a member as a full view has it.
+// found returns a member in a full view, and whether it is there.
 func (f *fixture) found(id driver.SessionID) (driver.Member, bool) {
 	f.t.Helper()
 	for _, m := range f.state().Members {
@@ -66,7 +66,7 @@ func sameState(a, b driver.MemberState) bool {
 		maps.Equal(a.Meta, b.Meta)
 }
 
-// stateIs wants the record of a session that lives to have a state.
+// stateIs checks that the record of a live session has a state.
 func (f *fixture) stateIs(id driver.SessionID, want driver.MemberState, after string) {
 	f.t.Helper()
 	got, ok := f.found(id)
@@ -174,7 +174,7 @@ func updateBesideCalls(f *fixture) {
 	f.stateIs(m.ID(), driver.MemberState{Weight: int32(number - 1), Update: number}, "updates beside other calls")
 }
 
-// give hands from's lease over to m, and returns m's fence.
+// give passes from's lease to m, and returns m's fence.
 func (m *member) give(fence driver.Fence, from *member) driver.Fence {
 	m.f.t.Helper()
 	r := from.transfer(fence, m.ID())
@@ -240,7 +240,7 @@ func lateUpdate(f *fixture) {
 		f.must(ruleM4, err == nil, "an update behind one that was given up answers %v", err)
 		f.stateIs(m.ID(), last, "an update that overtook another")
 		if unknown == 0 && driver.NotApplied(tried) {
-			break // nor will the next
+			break // nor would the next
 		}
 	}
 	if unknown == 0 {

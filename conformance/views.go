@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ func viewCases() []Case {
 		{Area: area, Property: "NoLostFinalState", Rules: []Rule{ruleO1}, run: noLostFinalState,
 			Shows: "after any burst of changes a follower reaches the final state"},
 		{Area: area, Property: "NeverBackwards", Rules: []Rule{ruleO1}, run: neverBackwards,
-			Shows: "over all calls no shard's token decreases and nobody returns"},
+			Shows: "over all calls no shard's token decreases and no ended session returns"},
 		{Area: area, Property: "ResetAfterCompaction", Rules: []Rule{ruleO1}, Needs: []string{"Compact"},
 			run:   resetAfterCompaction,
 			Shows: "a cursor from before a compaction still leads to the final state"},
@@ -48,6 +49,8 @@ func viewCases() []Case {
 			Shows: "a view's head is the one that the record's lease found"},
 		{Area: area, Property: "PrefixNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL2}, run: prefixNoCrossTalk,
 			Shows: "shards 1 and 10, and keys that begin alike, share nothing"},
+		{Area: area, Property: "LongValuesLeftOut", Rules: []Rule{ruleL2, ruleD1}, run: longValuesLeftOut,
+			Shows: "a list leaves out values above its bound, and what all of them together have beyond MaxListBytes"},
 		{Area: area, Property: "NamespaceNoCrossTalk", Rules: []Rule{ruleO1, ruleA1, ruleL4}, Needs: []string{"OpenNamespace"},
 			run:   namespaceNoCrossTalk,
 			Shows: "namespaces of one store, nested ones too, share nothing"},
@@ -92,7 +95,7 @@ func headIsTheGrants(f *fixture) {
 	f.setup("observe", err)
 	cursor := full.Cursor
 	fence := a.acquire("s")
-	// told takes pages until one has the record of the fence, and checks its head.
+	// told reads pages until one has the fence's record, and checks the head in it.
 	told := func(grant driver.Head) {
 		for {
 			v, err := watcher.Observe(f.ctx, driver.ObserveQuery{Since: cursor})
@@ -114,7 +117,8 @@ func headIsTheGrants(f *fixture) {
 		if i%2 == 1 {
 			from, to = b, a
 		}
-		// Its own commit, one that its process does not know of, both, or neither.
+		// Before the hand-over, there is a commit by the owner, one that its process does not
+		// know, both, or neither.
 		if i%3 != 1 {
 			from.commit(fence, appendUnique())
 		}
@@ -151,8 +155,8 @@ func fullIsFresh(f *fixture) {
 	})
 }
 
-// churn has a member on each backend take, pass on, release, join and leave at
-// random, until stop.
+// churn makes a member on each backend take, pass on, release, join and leave at random, until
+// stop.
 func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.WaitGroup {
 	f.t.Helper()
 	var wg sync.WaitGroup
@@ -189,7 +193,7 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 	return &wg
 }
 
-// move has a member pass a lease on, release it, leave and join again, or beat.
+// move makes a member pass a lease on, release it, leave and join again, or beat.
 func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	switch rand.N(6) {
 	case 0:
@@ -211,7 +215,7 @@ func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	return nil
 }
 
-// during runs fn over and over beside churn, for a while.
+// during runs fn repeatedly for a while, with churn alongside.
 func (f *fixture) during(budget time.Duration, backends []driver.Backend, fn func()) {
 	f.t.Helper()
 	stop := make(chan struct{})
@@ -292,8 +296,8 @@ func foreignCursor(f *fixture) {
 	}
 }
 
-// blocked has a reader wait for its next page while doing. Nothing that it asked for happens,
-// so its page is that of a change that is made afterwards.
+// blocked makes a reader wait for its next page during doing. Nothing that the reader asks for
+// happens in doing, so its page must show a later change.
 func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
 	f.t.Helper()
 	bell := f.bell(m.b)
@@ -356,8 +360,8 @@ func beatsOnlyAsAsked(f *fixture) {
 	f.blocked(m, ruleO3, "asking for a session without a record", func() {})
 }
 
-// olderBeatIsNoNews asks for changes after a version that this reader has not seen
-// yet, as after an eviction that was refused: there it is the next heartbeat's.
+// olderBeatIsNoNews asks for changes after a version that this reader has not seen yet, as happens
+// after a refused eviction. That version is the next heartbeat's.
 func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())
@@ -434,15 +438,15 @@ func contextPrompt(f *fixture) {
 	f.must(ruleO2, m.until(func() bool { return m.members[late.ID()].Node == "b" }), "after cancelled calls Observe does not go on")
 }
 
-// slowReaderBounded compares how the heap grows while a reader sleeps with how the same
-// writes grow it without a reader: a store that lives in this process may keep them all.
-// A backend may keep some megabytes for readers, so it fails if it still grows after that.
+// slowReaderBounded compares the heap's growth while a reader sleeps with its growth under the same
+// writes without a reader. A store in this process may keep all writes. A backend may keep some
+// megabytes for readers, so it fails only if it still grows after that.
 func slowReaderBounded(f *fixture) {
 	a := f.join("a")
 	w := &appender{member: a, fence: a.acquire("s"), payload: make([]byte, min(32<<10, a.b.Info().Limits.WriteBytes))}
 	slow, cancel := context.WithTimeout(f.ctx, time.Second)
 	defer cancel()
-	without, commits := w.round(func(n int) bool { // a slow store gets less
+	without, commits := w.round(func(n int) bool { // fewer on a slow store
 		written := n * len(w.payload)
 		return written >= 4<<20 || written >= 1<<20 && slow.Err() != nil
 	})
@@ -476,8 +480,8 @@ type appender struct {
 	n       driver.WriteNo
 }
 
-// round commits until enough says so of the number of commits, and returns that and by
-// how much the heap grew.
+// round commits until enough returns true for the number of commits. It returns that number and the
+// growth of the heap.
 func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	before := heap()
 	for ; !enough(n); n++ {
@@ -496,8 +500,8 @@ func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	return heap() - before, n
 }
 
-// heap is how much of it is in use: the least of a while, since calls that are under way
-// hold memory as well.
+// heap returns the bytes of the heap in use. It takes the least during a while, because pending
+// calls hold memory too.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for range 4 {
@@ -535,17 +539,18 @@ func idleIsQuiet(f *fixture) {
 	f.must(ruleO3, used.Writes == 0, "an idle namespace was written to %d times in %v", used.Writes, window)
 	f.must(ruleO3, poll > 0 || used.Reads == 0, "an idle namespace was read %d times in %v, and is not polled", used.Reads,
 		window)
-	// Two streams, one of views and one of entries, each with a read at both ends of the window.
+	// There are two streams, one of views and one of entries, each with a read at both ends of
+	// the window.
 	ample.AtLeast(ruled{f, ruleO3}, fmt.Sprintf("reading an idle namespace %d times", used.Reads), window,
 		time.Duration(used.Reads/2-2)*poll)
 	ample.AtLeast(ruled{f, ruleO3}, fmt.Sprintf("waiting for an idle namespace anew %d times", used.Waits), window,
 		time.Duration((used.Waits-1)/maxWaits)*time.Second)
 }
 
-// maxWaits is how often an idle process may begin to wait anew in a second.
+// maxWaits is how often an idle process may begin a wait in a second.
 const maxWaits = 4
 
-// idleFor waits about as long, and returns the calls to the store meanwhile.
+// idleFor waits roughly d, and returns the calls to the store in that time.
 func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 	start, before := time.Now(), f.store.Calls()
 	for range ample.During(d, 10*time.Millisecond) {
@@ -558,14 +563,53 @@ func (f *fixture) idleFor(d time.Duration) (used Calls, window time.Duration) {
 		Waits: after.Waits - before.Waits}, time.Since(start)
 }
 
-// settled waits, for some windows, until calls that began to block have made
-// their first reads, and only polls are left.
+// settled waits for several windows, until calls that began to block have made their first reads
+// and only polls are left.
 func (f *fixture) settled(poll time.Duration) {
 	for range 40 {
 		used, _ := f.idleFor(100*time.Millisecond + 2*poll)
 		if used.Waits == 0 && used.Writes == 0 && (poll > 0 || used.Reads == 0) {
 			return
 		}
+	}
+}
+
+func longValuesLeftOut(f *fixture) {
+	a := f.join("a")
+	fence := a.acquire("s")
+	sizes := []int{0, 100, 101, 1000, 99}
+	var ops []driver.Op
+	for i, n := range sizes {
+		ops = append(ops, put(fmt.Sprintf("v/%d", i), strings.Repeat("v", n)))
+	}
+	a.commit(fence, ops...)
+	for _, limit := range []int{0, 4, 100} {
+		items, err := f.read().List(f.ctx, "s", "v/", limit, 100)
+		want := len(sizes)
+		if limit > 0 {
+			want = min(want, limit)
+		}
+		f.must(ruleL2, err == nil && len(items) == want, "listing %d values of 100 bytes gives %d, %v; want %d", limit, len(items), err, want)
+		for i, it := range items {
+			f.must(ruleL2, it.Key == fmt.Sprintf("v/%d", i) && it.Version > 0, "item %d of the list is %.300q", i, fmt.Sprint(it))
+			f.must(ruleD1, sizes[i] > 100 == (it.Damaged != nil) && (it.Damaged != nil || len(it.Value) == sizes[i]) && (it.Damaged == nil ||
+				len(it.Value) == 0 && errors.Is(it.Damaged, driver.ErrDamaged)),
+				"in a list of values up to 100 bytes, one of %d has %d bytes, and its damage is %v", sizes[i], len(it.Value), it.Damaged)
+		}
+	}
+	_, err := f.read().List(f.ctx, "s", "v/", 1, -1)
+	f.must(ruleE1, errors.Is(err, driver.ErrInvalid), "listing values of -1 bytes answers %v; want ErrInvalid", err)
+	size := min(a.b.Info().Limits.WriteBytes-1000, 500<<10)
+	n := driver.MaxListBytes/size + 2
+	for i := range n {
+		a.commit(fence, driver.Op{Kind: driver.OpPut, Key: fmt.Sprintf("w/%03d", i), Value: bytes.Repeat([]byte("w"), size)})
+	}
+	items, err := f.read().List(f.ctx, "s", "w/", n+1, size)
+	f.must(ruleL2, err == nil && len(items) == n, "listing %d values of %d bytes gives %d, %v", n, size, len(items), err)
+	for i, it := range items {
+		fits := (i+1)*size <= driver.MaxListBytes
+		f.must(ruleD1, fits == (it.Damaged == nil) && (!fits || len(it.Value) == size),
+			"item %d of a list, each of %d bytes, has %d, and its damage is %v", i, size, len(it.Value), it.Damaged)
 	}
 }
 
@@ -586,19 +630,19 @@ func prefixNoCrossTalk(f *fixture) {
 			string(log[0].Payload) == string(shard), "shard %q has the item %+v and the log %+v", shard, item, log)
 	}
 	for prefix, want := range map[string]int{"": 3, "k": 3, "k/": 1, "k0": 1, "k/1": 1, "K": 0} {
-		items, err := f.read().List(f.ctx, "1", prefix, 0)
+		items, err := f.read().List(f.ctx, "1", prefix, 0, 0)
 		f.must(ruleL2, err == nil && len(items) == want, "listing %q gives %+v, %v; want %d items", prefix, items, err,
 			want)
 	}
 	for limit, want := range map[int]string{1: "k", 2: "k k/1", 3: "k k/1 k0", 4: "k k/1 k0"} {
-		items, err := f.read().List(f.ctx, "1", "k", limit)
+		items, err := f.read().List(f.ctx, "1", "k", limit, 0)
 		var got []string
 		for _, it := range items {
 			got = append(got, it.Key)
 		}
 		f.must(ruleL2, err == nil && strings.Join(got, " ") == want, "listing %d items gives %q, %v; want %q", limit, got, err, want)
 	}
-	_, err := f.read().List(f.ctx, "1", "k", -1)
+	_, err := f.read().List(f.ctx, "1", "k", -1, 0)
 	f.must(ruleE1, errors.Is(err, driver.ErrInvalid), "listing -1 items answers %v; want ErrInvalid", err)
 	a.commit(fences["1"], del("k"), trim(1))
 	a.release(fences["1"])

@@ -11,18 +11,17 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// patience bounds a wait for what a working backend does at once.
+// patience limits a wait for something that a working backend does immediately.
 func (f *fixture) patience() time.Duration { return f.h.timeout() / 6 }
 
-// prompt bounds a wait for news: the poll period, after a quiet time too, and patience. A store with
-// notifications may poll more seldom than twice a second when it is quiet, but not be later for it.
+// prompt limits a wait for news: the poll period, after a quiet time too, and patience. A quiet
+// store with notifications may poll less than twice a second, but that must not delay its news.
 func (f *fixture) prompt(b driver.Backend) time.Duration {
 	l := b.Info().Limits
 	return max(l.PollPeriod, min(l.IdlePollPeriod, 500*time.Millisecond)) + f.patience()
 }
 
-// eventually waits until ok, checking every few milliseconds, and reports
-// whether it came true within the bound.
+// eventually checks ok every few milliseconds, and reports whether it became true within the limit.
 func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(bound)
 	defer deadline.Stop()
@@ -40,8 +39,8 @@ func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	return true
 }
 
-// never watches for a while whether something that must not happen does: long
-// enough for a request that was under way to arrive, where no later one tells.
+// never watches for a while for something that must not happen. The time is long enough for a
+// pending request to arrive, if no later request shows that it has arrived.
 func (f *fixture) never(r Rule, wrong func() string) {
 	f.t.Helper()
 	for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
@@ -53,11 +52,11 @@ func (f *fixture) never(r Rule, wrong func() string) {
 
 // call is a call of a backend in its own goroutine.
 type call struct {
-	goroutine string // as stacks begin with
+	goroutine string // the beginning of its stack
 	answer    chan error
 }
 
-// begin makes a call in a goroutine that runs when begin returns.
+// begin makes a call in a goroutine, which is running when begin returns.
 func begin(do func() error) *call {
 	c, running := &call{answer: make(chan error, 1)}, make(chan string)
 	go func() {
@@ -70,13 +69,13 @@ func begin(do func() error) *call {
 	return c
 }
 
-// waits reports whether the call was answered, or its goroutine waits.
+// waits reports whether the call has been answered or its goroutine waits.
 func (c *call) waits() bool {
 	_, state, found := strings.Cut("\n"+stacks(), "\n"+c.goroutine+"[")
 	return !found || !strings.HasPrefix(state, "run") // running, runnable
 }
 
-// early returns whether the call was answered, and its error.
+// early reports whether the call has been answered, and returns its error.
 func (c *call) early() (bool, error) {
 	select {
 	case err := <-c.answer:
@@ -86,7 +85,7 @@ func (c *call) early() (bool, error) {
 	}
 }
 
-// answered waits for the answer of a call, and fails with the message if there is none.
+// answered waits for the answer to a call. If no answer comes, it fails with the message.
 func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error {
 	f.t.Helper()
 	limit := time.NewTimer(f.patience())
@@ -100,15 +99,15 @@ func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error
 	}
 }
 
-// bell is a member that shows how far the readers of a backend are. It needs no
-// count of calls, and one would not do: readers of a backend may share what they read.
+// bell is a member that shows the position of a backend's readers. It does not count calls,
+// because readers of a backend may share reads.
 type bell struct {
 	*member
-	other *mirror // a reader of that backend that asks for the bell's heartbeats
+	other *mirror // a reader of that backend, which asks for the bell's heartbeats
 	rung  int
 }
 
-// bell joins on the first call, so that the readers that it is for are to begin after it.
+// bell joins at the first call, so the readers that need it must begin later.
 func (f *fixture) bell(b driver.Backend) *bell {
 	f.t.Helper()
 	if f.ringer == nil {
@@ -117,7 +116,7 @@ func (f *fixture) bell(b driver.Backend) *bell {
 	return &bell{member: f.ringer, other: f.watch(b)}
 }
 
-// waiting returns when the readers wait, if only for the answer to their first look.
+// waiting returns once the readers wait, even if only for the answer to their first look.
 func (f *fixture) waiting(readers ...*call) {
 	f.t.Helper()
 	for _, r := range readers {
@@ -127,9 +126,9 @@ func (f *fixture) waiting(readers ...*call) {
 	}
 }
 
-// looked returns when these readers have seen what was done before it, and wait. Another
-// reader of their backend was told of a heartbeat that only it had asked for. It was told
-// twice, because readers of a store that is polled may look in turn.
+// looked returns once these readers have seen earlier changes, and wait. To find out, it rings
+// a heartbeat for which only another reader of their backend asked. It rings twice, because
+// readers of a polled store may look in turns.
 func (b *bell) looked(readers ...*call) {
 	b.f.t.Helper()
 	b.other.beats[b.ID()], _ = b.f.beatOf(b.ID())
@@ -167,7 +166,8 @@ func (r ruled) Errorf(format string, args ...any) {
 func (r ruled) Fatalf(format string, args ...any) { r.f.t.Helper(); r.f.fail(r.rule, format, args...) }
 func (r ruled) Skipf(format string, args ...any)  { r.f.skip(fmt.Sprintf(format, args...)) }
 
-// gauge judges elapsed times by a rule, beside pings of the store from a backend that makes no other calls.
+// gauge judges elapsed times by a rule, and compares them with pings of the store from a backend
+// that makes no other calls.
 func (f *fixture) gauge(r Rule) *ample.Gauge {
 	f.t.Helper()
 	b := f.open()

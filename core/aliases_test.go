@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestAliasesAreDocumented: go doc shows of an alias no more than its comment, so each
-// has one, and names the type whose fields or methods it has.
+// TestAliasesAreDocumented: go doc shows only the comment of an alias. So each alias has a
+// comment, which names the type with its fields or methods.
 func TestAliasesAreDocumented(t *testing.T) {
 	t.Parallel()
 	f, err := parser.ParseFile(token.NewFileSet(), "aliases.go", nil, parser.ParseComments)

@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// 10,000 shards wanted and not owned cost no goroutine, no call and at most 300
-// bytes each.
+// 10,000 shards that are wanted and not owned cost no goroutine, no call, and at most 300 bytes
+// each.
 func TestStandbyCost(t *testing.T) { // not in parallel: it counts goroutines
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New()}
@@ -47,7 +47,7 @@ func TestStandbyCost(t *testing.T) { // not in parallel: it counts goroutines
 	})
 }
 
-// heldByAnother has n shards held by a session that nobody ends soon.
+// heldByAnother makes n shards owned by a session that does not end, and returns their names.
 func heldByAnother(tb testing.TB, store *memory.Store, n int) []string {
 	tb.Helper()
 	ctx := context.Background()
@@ -178,8 +178,8 @@ func benchAppend(b *testing.B, producers int) {
 	b.ReportMetric(float64(l.Head().Number)/float64(b.N), "commits/entry")
 }
 
-// BenchmarkStandby1 and BenchmarkStandby10000 report what a member costs that wants
-// shards and owns none: bytes and goroutines, and heartbeats per interval.
+// BenchmarkStandby1 and BenchmarkStandby10000 report the cost of a member that wants shards and
+// owns none: bytes, goroutines, and heartbeats per interval.
 func BenchmarkStandby1(b *testing.B)     { benchStandby(b, 1) }
 func BenchmarkStandby10000(b *testing.B) { benchStandby(b, 10_000) }
 
@@ -204,7 +204,7 @@ func benchStandby(b *testing.B, n int) {
 		beats, writes := link.Count(kvfault.Heartbeat), link.Count(kvfault.Write)
 		const intervals = 6
 		time.Sleep(intervals * e.o.Heartbeat)
-		// All of the member is counted: elector, backend and what they know.
+		// Count the whole member: elector, backend and their data.
 		b.ReportMetric(float64(int64(heapAfter-heap))/float64(n), "bytes/shard")
 		b.ReportMetric(float64(goroutinesAfter-goroutines), "goroutines")
 		b.ReportMetric(float64(link.Count(kvfault.Heartbeat)-beats)/intervals, "heartbeats/interval")
@@ -213,7 +213,7 @@ func benchStandby(b *testing.B, n int) {
 	}
 }
 
-// BenchmarkAcquire10000 is the time from Contend until every handler runs.
+// BenchmarkAcquire10000 measures the time from Contend until every handler runs.
 func BenchmarkAcquire10000(b *testing.B) {
 	const n = 10_000
 	for b.Loop() {
@@ -242,7 +242,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 	}
 }
 
-// BenchmarkClockRead is the part of BenchmarkLeaseErr that is the machine's.
+// BenchmarkClockRead measures the clock's part of BenchmarkLeaseErr.
 func BenchmarkClockRead(b *testing.B) {
 	start := time.Now()
 	for b.Loop() {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// call makes the call that an effect asks for, in its own goroutine, and gives the
-// machine the reply, which nobody judges before.
+// call makes the call that an effect requests, in its own goroutine, and passes the reply to the
+// machine as it is.
 func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	ctx, cancel := context.WithTimeout(e.callCtx, eff.Timeout)
 	defer cancel()
@@ -47,7 +47,7 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	case fsm.EffClose:
 		in.Kind = fsm.InClosed
 		in.Err = closeSession(ctx, s, e.o.RankDelay, eff.Timeout/3)
-	default: // the others make no call
+	default: // the other effects make no call
 	}
 	sp.done(in.Err, itemsError(len(in.Results), func(i int) error { return in.Results[i].Err }))
 	e.damaged(in.Err)
@@ -65,10 +65,10 @@ func (e *Elector) call(eff fsm.Effect, s driver.Session) {
 	}
 }
 
-// errMuted is the answer to heartbeats of a member that may neither commit nor give back: C18.
+// errMuted is the result of heartbeats of a member that can neither commit nor release (C18).
 var errMuted = errors.New("tenure: not sent: others are to evict this member, as the store denies its releases")
 
-// callOf is what hooks learn of the call that an effect asks for.
+// callOf returns the kind and the number of items of an effect's call, for hooks.
 func callOf(eff *fsm.Effect) (kind string, items int) {
 	switch eff.Kind {
 	case fsm.EffJoin:
@@ -92,7 +92,7 @@ func callOf(eff *fsm.Effect) (kind string, items int) {
 	}
 }
 
-// formers are the sessions that the claimed shards' records named.
+// formers returns the sessions in the records of the claimed shards.
 func formers(eff *fsm.Effect) map[ShardID]SessionID {
 	var had map[ShardID]SessionID
 	for i := range eff.Claims {
@@ -106,10 +106,10 @@ func formers(eff *fsm.Effect) map[ShardID]SessionID {
 	return had
 }
 
-// closeSession closes a session, which nobody else does, and the others would wait for its
-// TTL. Closing twice is no error, so it is repeated after delay, until ctx ends, if the
-// store did not do it, if that is unknown, or without an answer within patience: one of
-// several servers may be silent.
+// closeSession closes a session. No other member does so, and the others would wait for its TTL. If
+// the store did not close the session or the outcome is unknown, closeSession tries again after
+// delay, until ctx ends. Closing twice is not an error. Each attempt waits for its answer for at
+// most patience, because one of several servers may be silent.
 func closeSession(ctx context.Context, s driver.Session, delay, patience time.Duration) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, patience)
@@ -128,16 +128,15 @@ func closeSession(ctx context.Context, s driver.Session, delay, patience time.Du
 	}
 }
 
-// observe keeps the process's one Observe call up, from cursor to cursor. A
-// resync ends the call under way and starts with an empty cursor; a member that
-// has not joined, whom the machine does not remind, reads in full by its own
-// timer (S13). A full read gets a third of the TTL, or three times what the last one
-// took, and twice as long after each that failed, so that a server which hangs keeps
-// a member from the others for a short time only.
+// observe repeats the process's one Observe call, from cursor to cursor. A resync ends the call in
+// progress and starts with an empty cursor. Before the member has joined, the machine requests no
+// resync. Until then, the member's own timer starts full reads (S13). A full read may take a third
+// of the TTL, or three times as long as the last one took. After each failure, this limit doubles.
+// A server that hangs therefore hides the other members only for a short time.
 func (e *Elector) observe(ctx context.Context) {
 	var cursor driver.Cursor
 	var beats []driver.Beat
-	full := e.clk.now() // when the full state was last asked for
+	full := e.clk.now() // when the full state was last requested
 	patience := e.o.TTL / 3
 	for ctx.Err() == nil {
 		call, cancel := context.WithCancel(ctx)
@@ -188,15 +187,15 @@ func (e *Elector) observe(ctx context.Context) {
 	}
 }
 
-// storeChanged halts the machine if err says that the store is not the one it was:
-// of a call that the machine did not ask for (I1).
+// storeChanged halts the machine if err, from a call that the machine did not make, means that
+// the store was replaced (I1).
 func (e *Elector) storeChanged(err error) {
 	if errors.Is(err, ErrStoreChanged) {
 		e.feed(fsm.Input{Kind: fsm.InStoreChanged, Err: err})
 	}
 }
 
-// pause backs off after a failed Observe, unless a resync is asked for.
+// pause backs off after a failed Observe. A requested resync ends the pause.
 func (e *Elector) pause(ctx context.Context) {
 	again, cancel := context.WithTimeout(ctx, max(e.dice.jittered(e.o.TTL/12), time.Millisecond))
 	defer cancel()

@@ -7,24 +7,24 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// clock gives the machine its instants: the monotonic time since start plus the
-// time the machine was suspended since then. Reading the latter is slow, so it is
-// sampled: by a timer, so that trust ends in time though nobody asks, and by now where the
-// wall clock has moved and the monotonic one has not, as after a suspension. What the wall
-// clock says counts for nothing else. Safe for concurrent use.
+// clock gives the machine its instants: the monotonic time since start plus the time for which the
+// computer was suspended since then. Reading the suspended time is slow, so it is sampled. A timer
+// samples it, so that trust ends in time even without calls. The method now also samples it if the
+// wall clock has moved and the monotonic clock has not, as happens after a suspension. The wall
+// clock has no other use. A clock is safe for concurrent use.
 type clock struct {
 	start time.Time
-	ahead func() (time.Duration, bool) // boot time less monotonic time, if there is a boot clock
+	ahead func() (time.Duration, bool) // boot time less monotonic time; false without a boot clock
 	base  time.Duration                // at start
 	away  atomic.Int64                 // suspended since start, in nanoseconds
-	wall  atomic.Int64                 // wall clock less the monotonic time since start, when last sampled for it
-	ticks bool                         // there is something to sample
+	wall  atomic.Int64                 // wall clock less the monotonic time since start, when it last caused a sample
+	ticks bool                         // there is a boot clock to sample
 
-	behind func() time.Duration // how long a test had the monotonic clock stand still; else nil
+	behind func() time.Duration // how long a test stopped the monotonic clock; otherwise nil
 }
 
-// minSuspend is the least suspension that counts. Below is the noise of reading
-// two clocks one after the other.
+// minSuspend is the shortest suspension that counts. A shorter one may only be noise from reading
+// two clocks in succession.
 const minSuspend = time.Millisecond
 
 func newClock(ahead func() (time.Duration, bool)) *clock {
@@ -35,6 +35,12 @@ func newClock(ahead func() (time.Duration, bool)) *clock {
 }
 
 func (c *clock) now() fsm.Instant {
+	at, _ := c.read()
+	return at
+}
+
+// read returns the current instant and the wall clock's time at that instant.
+func (c *clock) read() (fsm.Instant, time.Time) {
 	t := time.Now()
 	mono := int64(t.Sub(c.start))
 	if c.behind != nil {
@@ -46,10 +52,10 @@ func (c *clock) now() fsm.Instant {
 			c.wall.Store(wall)
 		}
 	}
-	return fsm.Instant(mono + c.away.Load())
+	return fsm.Instant(mono + c.away.Load()), t
 }
 
-// sample takes in suspensions since the last call.
+// sample adds the time suspended since the last call.
 func (c *clock) sample() {
 	if !c.ticks {
 		return

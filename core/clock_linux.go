@@ -11,9 +11,9 @@ const (
 	clockBoottime  = 7
 )
 
-// bootAhead is how far the boot clock, which counts suspended time, is ahead of
-// the monotonic clock, which does not. Both are read here, by system call, so
-// that a test's fake time does not show in the difference.
+// bootAhead returns how far the boot clock, which counts suspended time, is ahead of the monotonic
+// clock, which does not. It reads both with system calls, so that a test's fake time does not
+// affect the difference.
 func bootAhead() (time.Duration, bool) {
 	best, found := time.Duration(0), false
 	for range 3 {
@@ -23,7 +23,7 @@ func bootAhead() (time.Duration, bool) {
 		if !ok1 || !ok2 || !ok3 {
 			return 0, false
 		}
-		if d := boot - after; !found || d > best { // at least so far ahead
+		if d := boot - after; !found || d > best { // the boot clock is at least d ahead
 			best, found = d, true
 		}
 		if after-before < minSuspend/10 {

@@ -4,6 +4,6 @@ package core
 
 import "time"
 
-// bootAhead: there is no boot clock to read with the standard library. Suspended
-// time then counts only where the monotonic clock counts it.
+// bootAhead returns false, because the standard library offers no boot clock here. Suspended time
+// therefore counts only if the monotonic clock counts it.
 func bootAhead() (time.Duration, bool) { return 0, false }

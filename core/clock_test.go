@@ -31,8 +31,8 @@ func TestClockCountsSuspendedTime(t *testing.T) {
 	})
 }
 
-// The first check after a suspension ends a lease, without a timer: the wall clock went on
-// and the monotonic one did not.
+// The first check after a suspension ends a lease, without a timer: the wall clock moved and the
+// monotonic clock did not.
 func TestSuspensionEndsALeaseAtTheFirstCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestSuspensionEndsALeaseAtTheFirstCheck(t *testing.T) {
 	})
 }
 
-// Trust may not move when somebody sets the wall clock. Fake time has no
-// monotonic clock beside it, so this is in real time.
+// Trust may not move when the wall clock is set. Fake time has no monotonic clock beside it, so
+// this test runs in real time.
 func TestClockIgnoresWallTime(t *testing.T) {
 	t.Parallel()
 	for _, step := range []time.Duration{-time.Hour, time.Hour} {
@@ -74,7 +74,7 @@ func TestClockIgnoresWallTime(t *testing.T) {
 	}
 }
 
-// Fake time passes at once; the boot clock must not notice.
+// Fake time passes at once, and the boot clock must not move with it.
 func TestBootClockIsStill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestNotifierOrderAndBound(t *testing.T) {
 	n.close()
 	n.post(func() { t.Error("called after close") })
 	var wg sync.WaitGroup
-	wg.Go(n.run)
+	wg.Go(n.serve)
 	wg.Wait()
 	if dropped != 10 || len(got) != maxEvents || got[0] != 10 || got[maxEvents-1] != maxEvents+9 {
 		t.Errorf("%d dropped, %d called, from %d", dropped, len(got), got[0])

@@ -13,41 +13,39 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// Committed is what a Commit did.
+// Committed is the result of a Commit.
 type Committed struct {
-	Number driver.WriteNo // of the commit; several callers may share one
-	First  Seq            // of the first entry that this call appended; 0 if none
-	Last   Seq            // of the last; the entries between are this call's too
-	// Versions has, for each operation, the version that a Put gave its item, 0
-	// for other kinds. Nil without a Put, and where an unknown outcome was settled
-	// by reading back: Get tells then.
+	Number driver.WriteNo // number of the commit; several callers may share it
+	First  Seq            // first entry that this call appended; 0 if none
+	Last   Seq            // last entry; this call appended all entries between
+	// Versions contains, for each operation, the version that a Put gave its item, and 0 for other
+	// kinds. It is nil if there is no Put, or if an unknown outcome was settled by reading back. In
+	// the latter case, use Get.
 	Versions []Version
 }
 
-// Commit applies ops, made with Put, PutIf, Delete, DeleteIf, Append and Trim, as
-// one atomic step under the lease's fence: all of them or none (F1). It may be
-// called from many goroutines; commits that arrive while one is in flight form the
-// next one, up to the backend's limits, and each caller gets its own result. A
-// commit with preconditions or a Trim is a write by itself. Writes of all leases of the
-// process travel to the store together. The values are copied.
+// Commit applies ops in one atomic step under the lease's fence: all of them or none (F1). Put,
+// PutIf, Delete, DeleteIf, Append and Trim make ops. Many goroutines may call Commit. Commits that
+// arrive while one is in flight form the next one, up to the backend's limits, and each caller gets
+// its own result. A commit with preconditions or a Trim is a separate write. The process sends the
+// writes of all its leases together. Commit copies the values.
 //
-// ctx bounds the caller's wait only. NotApplied tells whether an error means that
-// nothing was written:
+// ctx limits only the caller's wait. NotApplied reports whether an error means that nothing was
+// written:
 //
-//   - ErrLost: this process does not lead any more. Mostly it found out by its clock and
-//     sent nothing; else the store refused the write, as somebody else was granted the
-//     shard, and the error matches ErrFenced, too.
+//   - ErrLost: this process no longer leads. Usually, its clock showed this, and it sent nothing.
+//     Otherwise, the store refused the write because another session was granted the shard, and the
+//     error also matches ErrFenced.
 //   - *ConflictError: a precondition does not hold; Op is its index in ops.
-//   - ErrInvalid, ErrTooLarge: refused for what it asks for, and not for what else was
-//     sent with it.
-//   - *DamagedError: the shard's record or head cannot be read; nothing can be
-//     committed before it is mended.
-//   - ErrRetry with ctx's error: ctx ended before it was sent.
-//   - ErrUnknown: ctx ended while it was in flight, or the store stayed out of
-//     reach until the lease was over. It may have been applied, or may be yet.
+//   - ErrInvalid, ErrTooLarge: this commit itself is invalid or too large.
+//   - *DamagedError: the shard's record or head cannot be read. Nothing can be committed until it
+//     is repaired.
+//   - ErrRetry with ctx's error: ctx ended before the commit was sent.
+//   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach
+//     until the lease was over. The commit may have been applied, or may still be.
 //
-// A lost reply is no error: the same write, with the same number and nonce, is
-// sent again until the store tells what became of it (S15).
+// A lost reply is not an error. The Elector sends the same write again, with the same number and
+// nonce, until the store shows whether it was applied (S15).
 func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) {
 	p, err := l.newPending(ops)
 	if err != nil {
@@ -73,22 +71,21 @@ func (l *Lease) Commit(ctx context.Context, ops ...Op) (Committed, error) {
 	}
 }
 
-// Append appends one entry to the shard's decision log and returns its number. It
-// is a Commit of one.
+// Append commits one entry to the shard's decision log and returns its number.
 func (l *Lease) Append(ctx context.Context, payload []byte) (Seq, error) {
 	c, err := l.Commit(ctx, Op{Kind: driver.OpAppend, Value: payload})
 	return c.Last, err
 }
 
-// committer gathers a lease's commits. At most one write is in flight.
+// committer collects a lease's commits. At most one write is in flight.
 type committer struct {
 	mu     sync.Mutex
-	head   driver.Head // as the last commit left it
+	head   driver.Head // as left by the last commit
 	queue  []*pending
 	flying []*pending // in flight
-	busy   bool       // waits for its turn (see outbox), or has a write in flight
+	busy   bool       // waiting for its turn (see outbox), or a write is in flight
 	closed bool       // the lease ended, or its handler returned
-	err    error      // why nothing can be sent although not closed
+	err    error      // why nothing can be sent, although the committer is not closed
 	idle   signal
 
 	untraced trace.Acks // commits that are not traced yet
@@ -97,20 +94,20 @@ type committer struct {
 // pending is one caller's commit.
 type pending struct {
 	ops     []driver.Op
-	ctx     context.Context // the caller's; nil unless hooks ask for it
+	ctx     context.Context // the caller's context; nil unless a hook needs it
 	size    int
 	appends int
 	keyed   bool
-	solo    bool // has a precondition or a trim, whose failure must be this caller's alone
-	sent    bool // under committer.mu, as most
-	most    int  // commits in its call, itself included: fewer after each refusal of a call as one
+	solo    bool // has a precondition or a trim, whose failure must affect only this caller
+	sent    bool // guarded by committer.mu, like most
+	most    int  // largest number of commits in its call; halved after each refusal of a whole call
 	done    chan struct{}
-	res     Committed // valid, as err, after done
+	res     Committed // valid after done, like err
 	err     error
 }
 
-// notSent refuses a commit. Behind one whose outcome is unknown it is itself certainly not
-// applied (S16).
+// notSent returns the error of a commit that was not sent. If a commit is queued behind one whose
+// outcome is unknown, it is nevertheless certainly not applied (S16).
 func notSent(s ShardID, why error) error {
 	if errors.Is(why, ErrUnknown) {
 		return fmt.Errorf("tenure: shard %q: commit not sent, behind another one: %w: %v", s, ErrRetry, why)
@@ -169,7 +166,7 @@ func (l *Lease) enqueue(p *pending) error {
 	return nil
 }
 
-// giveUp ends a caller's wait: it takes back what was not sent.
+// giveUp ends a caller's wait. If the commit was not sent, giveUp removes it.
 func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 	c := &l.commits
 	c.mu.Lock()
@@ -187,13 +184,13 @@ func (l *Lease) giveUp(ctx context.Context, p *pending) (Committed, error) {
 	return p.res, p.err
 }
 
-// landed waits until each commit that was sent before the call has its outcome, also one whose
-// caller gave up. It ends with ctx or the lease.
+// landed waits until each commit that was sent before the call has its outcome, even if its caller
+// gave up. The wait ends with ctx or the lease.
 func (l *Lease) landed(ctx context.Context) error {
 	c := &l.commits
 	c.mu.Lock()
 	sent := c.flying
-	for _, p := range c.queue { // those of a write that was divided are the first
+	for _, p := range c.queue { // the commits of a divided write come first
 		if p.most == math.MaxInt {
 			break
 		}
@@ -219,8 +216,8 @@ func (c *committer) close() {
 	c.mu.Unlock()
 }
 
-// settled closes the committer and waits until what was sent has an outcome. The
-// wait is bounded, as settle is.
+// settled closes the committer and waits until all sent commits have an outcome. The wait has the
+// same limit as in settle.
 func (c *committer) settled() {
 	for {
 		c.mu.Lock()
@@ -235,13 +232,13 @@ func (c *committer) settled() {
 	}
 }
 
-// next makes the lease's next write, of at most so many commits, nil if there is none.
-// Nothing is sent under a lease that is not valid: all that waits is refused (S5).
+// next returns the lease's next write, with up to most commits, or nil. Under an invalid lease,
+// nothing is sent, and all waiting commits are refused (S5).
 func (l *Lease) next(most int) *delivery {
 	c := &l.commits
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := l.clk.now() // before the look at the lease
+	now := l.clk.now() // before the lease is checked
 	refuse := l.Err()
 	if refuse == nil {
 		refuse = c.err
@@ -273,13 +270,13 @@ func (l *Lease) next(most int) *delivery {
 	return &delivery{l: l, parts: parts, base: c.head, w: l.write(c.head, ops), sent: now}
 }
 
-// write makes the write of ops that follows base.
+// write returns the write of ops that follows base.
 func (l *Lease) write(base driver.Head, ops []driver.Op) driver.Write {
 	return driver.Write{Fence: l.fence, Number: base.Number + 1, Nonce: newNonce(), Ops: ops}
 }
 
-// fitting is how many of the first commits make one write within the limits: no
-// key twice, and what must go alone does.
+// fitting returns how many of the first commits form one write within the limits. No key occurs
+// twice in the write, and a solo commit is alone in it.
 func (e *Elector) fitting(queue []*pending) int {
 	lim := e.info.Limits
 	ops, size := 0, 0
@@ -322,10 +319,10 @@ type delivery struct {
 	parts []*pending
 	base  driver.Head // before it
 	w     driver.Write
-	sent  fsm.Instant // when it was to be sent first, before the look at the lease
+	sent  fsm.Instant // before the lease was checked for the first attempt
 }
 
-// settle finds out what became of a write after its first attempt, and tells the callers.
+// settle finds the outcome of a write after its first attempt, and gives it to the callers.
 func (d *delivery) settle(res driver.CommitResult, err error) {
 	out := d.l.settle(d.base, d.w, res, err, d.l.e.callers(d))
 	if n := len(d.parts); n > 1 && refusedAsOne(out.err) {
@@ -335,9 +332,8 @@ func (d *delivery) settle(res driver.CommitResult, err error) {
 	d.finish(out)
 }
 
-// divide puts the commits of a write that was not applied back before the others, to go
-// in calls of half as many. Each send looks at the lease (S5), and a caller can take its
-// commit back meanwhile.
+// divide puts the commits of a write that was not applied at the front of the queue, for calls half
+// as large. Each send checks the lease (S5), and callers can withdraw their commits until then.
 func (d *delivery) divide(commits int) {
 	c := &d.l.commits
 	c.mu.Lock()
@@ -352,7 +348,7 @@ func (d *delivery) divide(commits int) {
 func (d *delivery) finish(out outcome) {
 	c := &d.l.commits
 	d.l.e.storeChanged(out.err)
-	if errors.Is(out.err, ErrStoreChanged) { // which ended every lease
+	if errors.Is(out.err, ErrStoreChanged) { // the change ended every lease
 		out.err = fmt.Errorf("%w: %w", out.err, ErrLost)
 	}
 	c.mu.Lock()
@@ -397,14 +393,14 @@ func (d *delivery) finish(out outcome) {
 	}
 }
 
-// refusedAsOne reports whether a merged write was refused for what one of its
-// commits asks, so that the others deserve to be sent alone.
+// refusedAsOne reports whether a merged write was refused because of one of its commits, so that
+// the others should be sent alone.
 func refusedAsOne(err error) bool {
 	return refusedTogether(err) || errors.Is(err, ErrConflict) && !errors.Is(err, ErrUnknown)
 }
 
-// refusedTogether reports whether a call was refused for what it asks for, which a part
-// of it may not (A4).
+// refusedTogether reports whether a call was refused for a reason that need not apply to each of
+// its parts (A4).
 func refusedTogether(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported)
 }

@@ -35,7 +35,7 @@ func (m *member) entries(shard string) []Entry {
 	return page.Entries
 }
 
-// times makes a commit function that does what f says the first n times.
+// times returns a commit function that calls f for the first n commits.
 func times(n int, f commitFunc) commitFunc {
 	return func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error) {
 		if n > 0 {
@@ -88,7 +88,7 @@ func TestCommit(t *testing.T) {
 		if _, err := l.ReadLog(ctx, 0, 1); !errors.Is(err, ErrTrimmed) {
 			w.Errorf("read below the oldest entry: %v", err)
 		}
-		items, err := l.List(ctx, "", 0)
+		items, err := l.List(ctx, "", 0, 0)
 		w.must(err)
 		if len(items) != 1 {
 			w.Errorf("items %+v", items)
@@ -120,7 +120,7 @@ func TestNewOwnerKnowsHead(t *testing.T) {
 		if got := lb.Head(); got.Seq != 3 || got.Number != 3 {
 			w.Fatalf("head %+v, want entry 3", got)
 		}
-		// A successor learns of its lease by its view, and reads the head, if that has none.
+		// A successor learns of its lease from its view, and reads the head if the view has none.
 		w.eventually("a is seen", func() bool { return len(b.View().Members) == 2 })
 		w.must(m.Contend(h.hold, "s"))
 		m.tap.withoutHeads()
@@ -142,8 +142,7 @@ func TestNewOwnerKnowsHead(t *testing.T) {
 	})
 }
 
-// While the head cannot be read the handler is not called; the lease can be given
-// back all the same.
+// While the head cannot be read, the handler is not called. The lease can still be given back.
 func TestHeadOutOfReach(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -215,8 +214,8 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// What must not fail for another's sake is not merged: one key twice,
-// preconditions, trims, and what goes over the limits.
+// Commits that must fail or succeed separately are not merged: one key twice, preconditions,
+// trims, and commits that exceed the limits together.
 func TestWhatIsMerged(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		gate := make(chan struct{})
@@ -291,7 +290,7 @@ func TestUnknownOutcomeIsSettled(t *testing.T) {
 	}
 }
 
-// takeOver has somebody else take the shard, by preemption, and append entries.
+// takeOver takes the shard by preemption and appends entries.
 func (w *world) takeOver(m *member, appends int) {
 	ctx := context.Background()
 	b := m.tap.Backend
@@ -331,7 +330,7 @@ func TestFencedCommit(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		m.tap.missChanges() // the refusal alone has to tell
+		m.tap.missChanges() // only the refusal reports the loss
 		w.takeOver(m, 0)
 		close(gate)
 		wg.Wait()
@@ -345,13 +344,13 @@ func TestFencedCommit(t *testing.T) {
 	})
 }
 
-// The store's answer to a write that was in doubt is the lease's end.
+// The store's answer to a write in doubt ends the lease.
 func TestUnknownOutcomeThenFenced(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		first   commitFunc
 		ops     []Op
-		appends int // of the new owner
+		appends int // by the new owner
 		want    error
 	}{
 		{"applied, nothing since", loseReply, []Op{Append([]byte("mine"))}, 0, nil},
@@ -395,8 +394,8 @@ func TestUnknownOutcomeThenFenced(t *testing.T) {
 	}
 }
 
-// A commit that was lost with a server is sent again soon, however long the server
-// stays away: not after a pause that grows with the time it was away.
+// A commit that was lost with a server is sent again soon, however long the server was away. The
+// pause does not grow with that time.
 func TestCommitInDoubtIsSentAgainSoon(t *testing.T) {
 	for _, away := range []time.Duration{100 * time.Millisecond, time.Second, 1900 * time.Millisecond} {
 		t.Run(away.String(), func(t *testing.T) {
@@ -466,7 +465,7 @@ func TestCallerGivesUp(t *testing.T) {
 		}
 		close(gate)
 		seq, err := l.Append(w.Context(), nil)
-		if err != nil || seq != 2 { // what was in flight went on
+		if err != nil || seq != 2 { // the commit in flight continued
 			w.Errorf("entry %d, %v", seq, err)
 		}
 		if got := string(m.entries("s")[0].Payload); got != "mine" {
@@ -475,7 +474,7 @@ func TestCallerGivesUp(t *testing.T) {
 	})
 }
 
-// S12: a lease is not given back while a commit whose caller gave up is under way.
+// S12: a lease is not given back while a commit whose caller gave up is in progress.
 func TestReleaseWaitsForCommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -508,8 +507,8 @@ func TestReleaseWaitsForCommit(t *testing.T) {
 	})
 }
 
-// What waits behind a write in flight is not sent once trust has ended, although
-// nobody else has the shard yet.
+// A commit that waits behind a write in flight is not sent once trust has ended, even if no other
+// session has the shard yet.
 func TestNothingIsSentAfterLapse(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		gate := make(chan struct{})
@@ -537,8 +536,8 @@ func TestNothingIsSentAfterLapse(t *testing.T) {
 	})
 }
 
-// A write that the store certainly did not apply is sent again while the lease is
-// valid, and never after it (S5).
+// If the store certainly did not apply a write, it is sent again while the lease is valid, and
+// never after that (S5).
 func TestRefusedCommitIsNotSentAfterLapse(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		var mu sync.Mutex
@@ -565,7 +564,7 @@ func TestRefusedCommitIsNotSentAfterLapse(t *testing.T) {
 	})
 }
 
-// A read that the lease did not outlive is not returned.
+// A read is not returned if the lease ended before it.
 func TestReadIsCheckedAfterwards(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Cut()
@@ -595,8 +594,8 @@ func TestRetryableRefusalIsRetried(t *testing.T) {
 	})
 }
 
-// Somebody wrote under this very fence, past the lease: its number is refused
-// once, and the next is taken.
+// Another writer used this fence, outside the lease. The lease's next number is refused once, and
+// it then uses the number after it.
 func TestNumberIsTakenAnew(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		r, err := l.sess.(*tapSession).Session.Commit(w.Context(), []driver.Write{{Fence: l.Fence(), Number: 1, Nonce: 5, Ops: []Op{Append(nil)}}})
@@ -637,8 +636,8 @@ func TestRefusalOfMergedWriteIsOnesOwn(t *testing.T) {
 	})
 }
 
-// S5: the parts of a merged write that was refused wait for their turn, look at the lease
-// before they are sent, and can be taken back.
+// S5: the parts of a refused merged write wait for another turn. They check the lease before they
+// are sent, and can be withdrawn.
 func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 	const parts = 20
 	onLease(t, func(w *world, m *member, l *Lease) {
@@ -657,7 +656,7 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 			now := down
 			mu.Unlock()
 			switch {
-			case now && !was: // and from then on the store is silent
+			case now && !was: // from then on the store is silent
 				m.link.Cut()
 				return nil, fmt.Errorf("the server's limit: %w", ErrTooLarge)
 			case now:
@@ -718,8 +717,8 @@ func TestPartsOfARefusedWriteLookAtTheLease(t *testing.T) {
 	})
 }
 
-// TestBehindAnUnknownOutcome: a commit that comes after one whose outcome is unknown was not
-// sent, and its error says so (S16).
+// TestBehindAnUnknownOutcome: a commit behind one whose outcome is unknown was not sent, and its
+// error says so (S16).
 func TestBehindAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for _, why := range []error{fmt.Errorf("commit: %w: no answer", ErrUnknown), ErrFenced, &RevokedError{}} {
@@ -729,8 +728,9 @@ func TestBehindAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// F1: a read under a lease sees each commit that the lease sent before it, also one whose caller gave up: a
-// caller that reads instead of waiting would otherwise decide by what is about to be replaced.
+// F1: a read under a lease sees each commit that the lease sent before it, even if the commit's
+// caller gave up. Otherwise a caller that reads instead of waiting would use a value that is
+// about to be replaced.
 func TestReadAfterCommitInFlight(t *testing.T) {
 	reads := map[string]func(ctx context.Context, l *Lease) (int, error){
 		"Get": func(ctx context.Context, l *Lease) (n int, err error) {
@@ -741,7 +741,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 			return n, err
 		},
 		"List": func(ctx context.Context, l *Lease) (int, error) {
-			items, err := l.List(ctx, "k", 0)
+			items, err := l.List(ctx, "k", 0, 0)
 			return len(items), err
 		},
 		"ReadLog": func(ctx context.Context, l *Lease) (int, error) {
@@ -757,7 +757,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 		err error
 	}
 	for name, read := range reads {
-		// leave sends a commit, holds it on its way, and has its caller give up.
+		// leave sends a commit, holds it in flight, and makes its caller give up.
 		leave := func(w *world, m *member, l *Lease) {
 			m.link.Set(kvfault.Write, kvfault.HoldRequest)
 			ctx, cancel := context.WithCancel(w.Context())
@@ -814,7 +814,8 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 				}
 			})
 		})
-		// The store refuses two commits that travel together, and one of their callers gave up.
+		// The store refuses two commits that were sent together, and one of their callers gave
+		// up.
 		t.Run(name+"/divided", func(t *testing.T) {
 			onLease(t, func(w *world, m *member, l *Lease) {
 				hold, calls := make(chan struct{}), 0
@@ -826,7 +827,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 					case 2:
 						<-hold
 						return nil, ErrTooLarge
-					case 3, 4: // the two, each by itself
+					case 3, 4: // the two commits, each in a separate call
 						<-hold
 					}
 					return next.Commit(ctx, ws)
@@ -851,7 +852,7 @@ func TestReadAfterCommitInFlight(t *testing.T) {
 					w.Errorf("the caller that gave up got %v", err)
 				}
 				hold <- struct{}{}
-				synctest.Wait() // its commit waits behind the other one
+				synctest.Wait() // its commit waits behind the other
 				got := make(chan outcome, 1)
 				go func() {
 					n, err := read(w.Context(), l)

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// A damaged record is reported once, however often it is met, and again only if it
-// became damaged in another way a minute later. What was not met for damageKept is
-// forgotten. Beyond driver.MaxDamaged records are counted, not named: names from a
-// store may be as many as its writer likes.
+// A damaged record is reported once, however often it is found. It is reported again only if it is
+// damaged in another way a minute later. A record that was not found for damages.keep is forgotten.
+// Beyond listing.MaxDamaged, records are counted but not named, because a writer to the store may
+// create any number of names.
 const (
 	damageAgain   = time.Minute
 	damageResyncs = 2
 )
 
-// damages are the damaged records met of late. Elector.mu guards it.
+// damages holds the recently found damaged records. Elector.mu guards it.
 type damages struct {
-	keep  time.Duration // after the last meeting
+	keep  time.Duration // how long a record is kept after it was last found
 	known map[string]*damage
 	total int       // reported or counted since the start
-	more  time.Time // when it was said last that there are more
+	more  time.Time // when it was last logged that there are more
 }
 
 type damage struct {
@@ -32,8 +33,8 @@ type damage struct {
 	met, posted time.Time
 }
 
-// damaged takes in what an error, or an item's, says of a damaged record. e.mu is not
-// held.
+// damaged records the damaged record that the error of a call or an item names. The caller does not
+// hold e.mu.
 func (e *Elector) damaged(err error) {
 	if !errors.Is(err, driver.ErrDamaged) {
 		return
@@ -45,7 +46,7 @@ func (e *Elector) damaged(err error) {
 	}
 }
 
-// viewDamaged does so with those that a page of a view names.
+// viewDamaged records the damaged records that a page of a view names.
 func (e *Elector) viewDamaged(v *driver.View) {
 	if len(v.Damaged) == 0 {
 		return
@@ -57,7 +58,7 @@ func (e *Elector) viewDamaged(v *driver.View) {
 	}
 }
 
-// resultsDamaged does so with those that the items of a batch were refused for.
+// resultsDamaged records the damaged records because of which items of a batch were refused.
 func (e *Elector) resultsDamaged(results []driver.AcquireResult) {
 	for i := range results {
 		e.damaged(results[i].Err)
@@ -78,7 +79,7 @@ func (e *Elector) noteDamage(d *driver.DamagedError) {
 	s.forget(now)
 	s.total++
 	e.snap.bump()
-	if len(s.known) >= driver.MaxDamaged {
+	if len(s.known) >= listing.MaxDamaged {
 		if s.more.IsZero() || now.Sub(s.more) >= damageAgain {
 			s.more = now
 			e.note.moreDamaged(s.total)
@@ -92,7 +93,7 @@ func (e *Elector) noteDamage(d *driver.DamagedError) {
 	e.note.damaged(d)
 }
 
-// forget leaves out what was not met lately, and reports whether there was any.
+// forget removes records that were not found recently, and reports whether there were any.
 func (s *damages) forget(now time.Time) (any bool) {
 	for key, k := range s.known {
 		if now.Sub(k.met) > s.keep {
@@ -103,7 +104,7 @@ func (s *damages) forget(now time.Time) (any bool) {
 	return any
 }
 
-// list is what is known, by key.
+// list returns the known damaged records, by key.
 func (s *damages) list() []*driver.DamagedError {
 	all := make([]*driver.DamagedError, 0, len(s.known))
 	for _, k := range s.known {

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
-// damaged is what a member told of damaged records.
+// damaged collects a member's reports of damaged records.
 type damaged struct {
-	log   bytes.Buffer // written by one goroutine, and read when all are durably blocked
+	log   bytes.Buffer // written by one goroutine, read when all are durably blocked
 	hooks []string
 }
 
@@ -25,7 +26,7 @@ func (d *damaged) options(o *Options) {
 	o.Hooks.OnDamaged = func(e *DamagedError) { d.hooks = append(d.hooks, e.Key) }
 }
 
-// lines counts those of the log that name a record.
+// lines returns the number of log lines that name a record.
 func (d *damaged) lines(key string) (n int) {
 	for line := range strings.SplitSeq(d.log.String(), "\n") {
 		if strings.Contains(line, "damaged record") && strings.Contains(line, "key="+key) {
@@ -43,8 +44,8 @@ func (d *damaged) once(w *world, key string) {
 	}
 }
 
-// TestDamagedHead: a commit under a damaged head fails at once, and is good again when
-// the head is mended; other shards go on. It is told once, in log, hook and view.
+// TestDamagedHead: a commit under a damaged head fails at once, and succeeds once the head is
+// repaired. Other shards continue. Log, hook and view report the damage once.
 func TestDamagedHead(t *testing.T) {
 	bubble(t, func(w *world) {
 		var told damaged
@@ -103,8 +104,8 @@ func TestDamagedUnknown(t *testing.T) {
 	})
 }
 
-// TestDamagedShardIsNotServed: nobody claims a shard whose head is damaged again and
-// again, its handler is never called, and the members stop at once.
+// TestDamagedShardIsNotServed: members do not claim a shard with a damaged head repeatedly, its
+// handler is never called, and the members stop at once.
 func TestDamagedShardIsNotServed(t *testing.T) {
 	for what, key := range map[string]string{"head": "test/!head/bad", "record": "test/!state/shard/bad"} {
 		t.Run(what, func(t *testing.T) {
@@ -155,8 +156,8 @@ func TestDamagedShardIsNotServed(t *testing.T) {
 	}
 }
 
-// TestDamageIsNotRepeated: a record whose damage goes on changing is named once a
-// minute, however fast; many records are named up to a bound, and then counted.
+// TestDamageIsNotRepeated: a record whose damage keeps changing is named once a minute, however
+// fast it changes. Many records are named up to a limit, and then counted.
 func TestDamageIsNotRepeated(t *testing.T) {
 	bubble(t, func(w *world) {
 		var told damaged
@@ -183,7 +184,7 @@ func TestDamageIsNotRepeated(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		lines := strings.Count(told.log.String(), "\n")
-		if v := m.View(); len(v.Damaged) != driver.MaxDamaged || lines > minutes+2*driver.MaxDamaged+20 {
+		if v := m.View(); len(v.Damaged) != listing.MaxDamaged || lines > minutes+2*listing.MaxDamaged+20 {
 			w.Errorf("%d lines, %d records in the view", lines, len(v.Damaged))
 		}
 		for _, d := range m.View().Damaged {

@@ -13,26 +13,26 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/internal/trace"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// Handler does a shard's work under one lease. It is called once for each lease,
-// in a goroutine of its own, and the lease is given back when it returns.
+// Handler does a shard's work under one lease. The Elector calls it once for each lease, in its
+// own goroutine, and gives the lease back when it returns.
 //
-// ctx ends when the handler should stop taking work; context.Cause gives an error that
-// matches ErrWithdrawn, ErrHandOver, ErrShutdown, ErrIneligible, ErrFailback or, as a
-// *RevokedError, ErrLost. It then has Options.DrainBudget to return. For closing writes there is
-// lease.Context(), which ends only when the lease may not be used any more.
+// ctx ends when the handler should stop taking work. context.Cause returns an error that matches
+// ErrWithdrawn, ErrHandOver, ErrShutdown, ErrIneligible, ErrFailback or, as a *RevokedError,
+// ErrLost. The handler then has Options.DrainBudget to return. For closing writes, use
+// lease.Context(), which ends only when the lease may no longer be used.
 //
-// A handler that returns before ctx ended, with nil or an error, gives its lease
-// back, and the shard is tried here again after a back-off. Panics are not
-// recovered. A handler must not wait for its own Withdraw.
+// If a handler returns before ctx has ended, with nil or an error, the Elector gives its lease
+// back. It claims the shard again after a back-off. A call to runtime.Goexit counts as an error.
+// The Elector does not recover panics. A handler must not wait for its own Withdraw.
 type Handler func(ctx context.Context, lease *Lease) error
 
-// Elector takes part in a namespace for one process: one session, one heartbeat
-// and one watch for any number of shards. All methods are safe for concurrent
-// use.
+// Elector takes part in a namespace for one process. It uses one session, one heartbeat and one
+// watch for any number of shards. All methods are safe for concurrent use.
 type Elector struct {
 	b    driver.Backend
 	info driver.Info
@@ -41,15 +41,15 @@ type Elector struct {
 	dice dice
 	note *notifier
 
-	calls   sync.WaitGroup // calls to the backend that are under way
+	calls   sync.WaitGroup // calls to the backend in progress
 	callCtx context.Context
-	kick    chan struct{} // the timer has to be set anew
+	kick    chan struct{} // signals that the timer must be set again
 	ended   chan struct{}
 	commits outbox
 	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
-	closed  chan struct{} // closed when the backend is, which is nobody's to do before Run returned
-	lock    *hostLock     // nil if there is none
-	traced  *trace.Log    // nil: nothing is traced
+	closed  chan struct{} // closed if the backend was closed, which is an error before Run returns
+	lock    *hostLock     // nil: no lock
+	traced  *trace.Log    // nil if nothing is traced
 	toTrace toTrace
 
 	updating sync.Mutex // while a MemberState is changed; locked before mu
@@ -62,20 +62,20 @@ type Elector struct {
 	contended      map[ShardID]Handler
 	runs           map[ShardID]*run
 	changed        signal          // runs, stored, or the phase
-	stored         driver.UpdateNo // what Machine.Updated said last
+	stored         driver.UpdateNo // the last result of Machine.Updated
 	sessions       map[SessionID]driver.Session
-	claiming       fsm.CallID            // the claims that were sent last, if they have no answer
-	former         map[ShardID]SessionID // who had their shards; a view may show a grant before the answer
+	claiming       fsm.CallID            // the last claims sent, until they are answered
+	former         map[ShardID]SessionID // owners of their shards before; a view may show a grant before the answer
 	trust          *trust
 	halted         error
 	closeErr       error
-	leaving        time.Time          // when a planned stop began; zero: none has
-	observing      context.CancelFunc // of the Observe call under way
-	reading        bool               // that call reads in full, and is left to end
-	certificateEnd func() time.Time   // of the client, to the store
+	leaving        time.Time          // when a planned stop began, or zero
+	observing      context.CancelFunc // of the Observe call in progress
+	reading        bool               // that call reads in full; a resync does not end it
+	certificateEnd func() time.Time   // when the client's certificate for the store expires
 
-	unread fsm.Instant // when Observe failed last, until it is answered
-	heard  fsm.Instant // the last news from the store; Never before the first
+	unread fsm.Instant // when Observe failed last, until it succeeds
+	heard  fsm.Instant // the last news from the store, or Never
 	resync bool
 
 	floor      Token // of the newest full view (I2)
@@ -86,7 +86,7 @@ type Elector struct {
 	damages damages
 	trouble trouble
 	rules   *rulebook
-	aside   map[string]Aside // by SetAside; replaced, never modified
+	aside   map[string]seam.Aside // set by SetAside; replaced, never modified
 }
 
 type phase uint8
@@ -98,8 +98,8 @@ const (
 	stopped
 )
 
-// NewElector returns an Elector on b, which stays the caller's, to be closed
-// after Run returned. It checks the options and does no I/O. Nil options work.
+// NewElector returns an Elector on b. The caller closes b after Run has returned. NewElector checks
+// the options and does no I/O. Nil options are valid.
 func NewElector(b Backend, o *Options) (*Elector, error) {
 	if b == nil {
 		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", ErrInvalid)
@@ -143,23 +143,26 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 	return e, nil
 }
 
-// Run takes part until ctx ends, then waits for Options.LameDuck, and hands everything
-// back: all handlers are asked to stop at once, and each shard is released as soon as its
-// handler returned (S12). After the wait that takes at most the drain budget and two call time-outs, and
-// the drain budget once more where a hook, the logger or Options.Eligible hangs.
+// Run takes part until ctx ends. It then waits for Options.LameDuck, asks all handlers to stop
+// together, and releases each shard as soon as its handler has returned (S12). After the wait, this
+// takes at most the drain budget and two call time-outs. If a hook, the logger or Options.Eligible
+// hangs, it takes another drain budget.
 //
-// It returns nil when everything was handed back. Otherwise the error matches
-// ErrStuck, with the names of the shards whose handler did not return, and whose
-// session is left to be evicted; or ErrStoreChanged, after which nothing was
-// granted any more, and at which Run returns by itself if Options.ReturnHalted is set; or
-// it says that the session could not be closed, or was not since a commit was still in
-// flight. No failure of the store ends it before ctx
-// does (V2). A backend that is closed meanwhile does, or was before Run: the leases
-// end at once, handlers have the drain budget to return, and the error matches
-// ErrClosed.
+// Run returns nil if everything was handed back. Otherwise, the error reports one or more of the
+// following:
 //
-// Run is called once. Every goroutine is joined when it returns, but for handlers,
-// hooks and an Options.Eligible that do not return.
+//   - ErrStuck, with the names of the shards whose handlers did not return. Another member evicts
+//     the session later.
+//   - ErrStoreChanged: nothing more was granted. With Options.ReturnHalted, Run returns without
+//     waiting for ctx.
+//   - ErrClosed: the backend was closed before or during Run. The leases end immediately, handlers
+//     have the drain budget to return, and Run does not wait for ctx.
+//   - The session could not be closed, or was left open because a commit was still in flight.
+//
+// No failure of the store ends Run before ctx does (V2).
+//
+// Call Run once. When it returns, all its goroutines have ended, except those of handlers, hooks
+// and an Options.Eligible that do not return.
 func (e *Elector) Run(ctx context.Context) error {
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
@@ -170,7 +173,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	}
 
 	hooksDone := make(chan struct{})
-	go func() { defer close(hooksDone); e.note.run() }()
+	go func() { defer close(hooksDone); e.note.serve() }()
 	var loops sync.WaitGroup
 	loops.Go(func() { e.keepTime(loopCtx) })
 	loops.Go(func() { e.observe(loopCtx) })
@@ -232,7 +235,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	return errors.Join(closedErr, e.halted, stuckErr, unsettledErr, e.closeErr, hookErr)
 }
 
-// start makes the machine run: from here on Contend steps it.
+// start starts the machine. From then on, Contend steps it.
 func (e *Elector) start(callCtx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -257,10 +260,10 @@ func (e *Elector) start(callCtx context.Context) error {
 	return nil
 }
 
-// Leave begins a planned stop: View.Leaving is set from now on, so that /readyz of
-// package tenurehttp answers 503, while everything else goes on. It does not wait, and
-// returns how much is left of Options.LameDuck since the first call. Run calls it when
-// its context ends, as does the Manager of package sharding before it empties the member.
+// Leave begins a planned stop. It sets View.Leaving, so that /readyz of package tenurehttp answers
+// 503. Everything else continues. Leave does not wait. It returns how much of Options.LameDuck is
+// left since the first call. Run calls Leave when its context ends. The Manager of package sharding
+// calls it before it empties the member.
 func (e *Elector) Leave() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -271,8 +274,8 @@ func (e *Elector) Leave() time.Duration {
 	return max(0, e.o.LameDuck-time.Since(e.leaving))
 }
 
-// TrustRemaining is how long the leases of this member stay valid if no heartbeat
-// succeeds any more; 0 without trust.
+// TrustRemaining returns how long this member's leases stay valid if no further heartbeat succeeds,
+// or 0 if the member is not trusted.
 func (e *Elector) TrustRemaining() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -283,26 +286,10 @@ func (e *Elector) TrustRemaining() time.Duration {
 	return max(0, fsm.Instant(e.trust.until.Load()).Sub(now))
 }
 
-// News returns how long ago this member had its last news from the store: an answer to Observe, or to
-// a heartbeat unless Observe fails again and again. fresh reports whether that is at most a TTL ago. A View
-// without fresh news may name owners that have lost their shards. A member that contends for nothing
-// sends no heartbeats; its news are fresh for two Resync periods more.
-func (e *Elector) News() (age time.Duration, fresh bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.heard == fsm.Never {
-		return 0, false
-	}
-	age, limit := max(0, e.clk.now().Sub(e.heard)), e.o.TTL
-	if len(e.contended) == 0 {
-		limit += 2 * e.o.Resync
-	}
-	return age, age <= limit
-}
-
-// Heartbeats returns, by session, how long ago this member saw the last heartbeat of each
-// member that it watches: of all others up to 17 members, else of its three predecessors.
-// It is empty without trust, since silence then says nothing about the others.
+// Heartbeats returns, by session, how long ago this member saw the last heartbeat of each member
+// that it watches. In a cluster of up to 17 members, it watches all others, otherwise its three
+// predecessors. If this member is not trusted, Heartbeats returns nil, since silence then says
+// nothing about the others.
 func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -317,11 +304,11 @@ func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	return ages
 }
 
-// Lease returns the lease under which this process serves a shard at present, for work
-// that begins outside its handler, such as a request: the handler runs, has not been
-// asked to stop, and the lease is valid. Else it is nil. It asks nobody. The lease may end
-// right after; its Context says when, and its fence refuses later commits. It is given back
-// when the handler returns, whatever other work still uses it.
+// Lease returns the lease under which this process currently serves a shard, for work that begins
+// outside its handler, such as a request. It returns nil unless the lease is valid and its handler
+// runs and has not been asked to stop. It does no I/O. The lease may end immediately after the
+// call: its Context ends, and its fence refuses later commits. When the handler returns, the
+// Elector gives the lease back even if other work still uses it.
 func (e *Elector) Lease(shard string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -332,22 +319,16 @@ func (e *Elector) Lease(shard string) *Lease {
 	return r.lease
 }
 
-// Done is closed when Run has ended, after which nothing is granted any more.
+// Done returns a channel that is closed when Run has ended. No lease is granted after that.
 func (e *Elector) Done() <-chan struct{} { return e.ended }
-
-// Stay takes back a Leave. It does not keep Run from ending.
-func (e *Elector) Stay() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.leaving.IsZero() {
-		e.leaving = time.Time{}
-		e.snap.bump()
-	}
-}
 
 // lameDuck waits between the end of Run's context and the stop of the handlers.
 func (e *Elector) lameDuck() {
-	t := time.NewTimer(e.Leave())
+	d := e.Leave()
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -355,9 +336,9 @@ func (e *Elector) lameDuck() {
 	}
 }
 
-// shutDown asks every handler to stop, waits until each shard is given back or
-// the time is up, and leaves. It returns the shards whose handler did not return,
-// and the leases whose handler did, but whose last commit is not settled.
+// shutDown asks every handler to stop, waits until each shard is given back or the time is up, and
+// leaves. It returns the shards whose handlers did not return. It also returns the runs whose
+// handler returned before its last commit was settled.
 func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	limit := time.NewTimer(e.o.DrainBudget + e.o.CallTimeout)
 	defer limit.Stop()
@@ -402,8 +383,8 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	return stuck, unsettled
 }
 
-// emptied reports whether there is nothing left to wait for: no lease is held, no
-// handler runs, but for those that are stuck.
+// emptied reports whether there is nothing left to wait for: this member has no lease, and only
+// stuck handlers run.
 func (e *Elector) emptied() bool {
 	for _, r := range e.runs {
 		if r.state != LeaseStuck {
@@ -413,18 +394,14 @@ func (e *Elector) emptied() bool {
 	return true
 }
 
-// MaxContended is for how many shards one member contends at most. A member may have to
-// serve all of them: each that it owns has a goroutine, and costs the store its part of
-// each full read.
-const MaxContended = 200_000
-
-// Contend makes this process want shards and serve each with h while it holds
-// it. It may be called before and during Run; the process joins with the first.
-// It does not wait. A standby for a shard costs some 300 bytes and nothing else.
-// Names that start with "_" are Tenure's own.
+// Contend makes this process contend for shards and serve each with h while it holds the shard. It
+// may be called before and during Run. The process joins with the first call. Contend does not
+// wait. A standby for a shard costs only about 300 bytes. Names that start with "_" are reserved
+// for Tenure.
 //
-// All shards are taken or none: ErrInvalid for a name outside the grammar, or for more
-// than MaxContended shards in all, before anything is claimed; ErrContended for a shard contended already, ErrStopped after Run's end.
+// Contend accepts all shards or none. If a name is outside the grammar, or there are more than
+// 200,000 shards in all, the error is ErrInvalid. If this member already contends for a shard, it
+// is ErrContended. After Run has ended, it is ErrStopped.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
 		return errNoHandler
@@ -437,9 +414,9 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 	if e.phase >= stopping {
 		return fmt.Errorf("tenure: %w: nothing can be contended for any more", ErrStopped)
 	}
-	if n := len(e.contended) + len(shards); n > MaxContended {
+	if n := len(e.contended) + len(shards); n > seam.MaxContended {
 		return fmt.Errorf("tenure: %w: this member would contend for %d shards, and %d is the most: use fewer shards, each for more keys",
-			ErrInvalid, n, MaxContended)
+			ErrInvalid, n, seam.MaxContended)
 	}
 	for i, s := range shards {
 		if _, dup := e.contended[ShardID(s)]; dup {
@@ -462,58 +439,15 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 	return nil
 }
 
-// Preference says who claims a shard first when it is free: First, or Second when
-// First does not live or does not act.
-type Preference struct {
-	Shard         string
-	First, Second SessionID // either may be empty
-}
-
-// Prefer tells this member in which order the members claim shards (C9): those
-// named before all others, which follow by priority, then by rendezvous hash. It is
-// advice, for shards contended here or not, and lasts until the next for the same
-// shard. Members that were told different things only claim more often than
-// needed. Operators' rules (package control) about a shard with a preference are its
-// assigner's to obey, and no Elector's. Package sharding uses it; ErrInvalid for a name
-// outside the grammar.
-func (e *Elector) Prefer(prefs ...Preference) error {
-	for i := range prefs {
-		if err := CheckShard(prefs[i].Shard); err != nil {
-			return err
-		}
-	}
-	const most = 1024 // with the lock held, so that no heartbeat waits long
-	for part := range slices.Chunk(prefs, most) {
-		in := fsm.Input{Kind: fsm.InPrefer, Shards: make([]ShardID, len(part)), Heirs: make([]fsm.Heirs, len(part))}
-		for i, p := range part {
-			in.Shards[i], in.Heirs[i] = ShardID(p.Shard), fsm.Heirs{p.First, p.Second}
-		}
-		e.feed(in)
-	}
-	return nil
-}
-
-// SetAside replaces the set of shards that are not meant to have an owner at present. Views show
-// the reason of each, and do not count it as unowned; nothing else changes. Package sharding sets
-// aside shards that have ended, and those in quarantine. The caller does not modify the map
-// afterwards.
-func (e *Elector) SetAside(reasons map[string]Aside) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.aside = reasons
-	e.snap.bump()
-}
-
-// Update changes what this member tells the others about itself: change gets the present
-// state, which was Options' at first. Update waits until the store has the new state,
-// from where the others see it in their views; ctx bounds the wait only. What changes
-// while there is no session goes with the next join. Changes are made one at a time;
-// change must not call Update.
+// Update changes the state that this member publishes. It calls change with the current state,
+// which is initially the state in Options. Update waits until the store has the new state, so that
+// the other members see it in their views. ctx limits only the wait. Without a session, the next
+// join publishes the new state. Changes are made one at a time; change must not call Update.
 //
-// Priority counts in the order of claims (C9) from now on. Weight, Meta and Draining are
-// for those who assign shards, such as package sharding. The error is ctx's, or matches
-// ErrInvalid for a state outside the limits, which changes nothing, or ErrStopped after
-// Run's end.
+// From now on, Priority counts in the order of claims (C9). Weight, Meta and Draining are for
+// assigners, such as package sharding. If the state is outside the limits, nothing changes, and the
+// error matches ErrInvalid. After Run has ended, it matches ErrStopped. Otherwise, it is ctx's
+// error.
 func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	number, err := e.changeState(mark.Allowed(ctx), change)
 	if err != nil {
@@ -546,9 +480,9 @@ func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	}
 }
 
-// changeState gives the machine the state that change makes, and returns its number.
-// change runs without Elector.mu, so that no heartbeat waits for it. Tenure's own keys of Meta are
-// kept, and hidden from change unless own is set.
+// changeState passes the state that change makes to the machine, and returns its number. change
+// runs without Elector.mu, so that no heartbeat waits for it. Reserved keys of Meta are kept, and
+// hidden from change unless own is set.
 func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.UpdateNo, error) {
 	e.updating.Lock()
 	defer e.updating.Unlock()
@@ -590,28 +524,28 @@ func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.Updat
 	st.Meta = troubled(st.Meta, e.trouble.public)
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InUpdate, State: st})
 	e.drainQueue()
-	return e.m.State().Update, nil // eligibility has a number, too
+	return e.m.State().Update, nil // a change of eligibility also takes a number
 }
 
-// Withdraw ends the contention for shards: their handlers are asked to stop, with
-// ErrWithdrawn, and each shard is given back when its handler returned: in one write to
-// a member that stands by where one is known (the first that Prefer named, or the only
-// other member), else to nobody, and the first of the others claims it (C13). Withdraw
-// waits until that is done, or until the lease ended otherwise; ctx bounds the
-// wait only. A shard that is not contended is no error.
+// Withdraw ends the contention for shards. It asks their handlers to stop, with ErrWithdrawn, and
+// gives each shard back when its handler has returned. A standby is the first session that Prefer
+// named, or the only other member. If a standby is known, the shard goes to it in one write.
+// Otherwise, the shard is released, and the first of the other members claims it (C13). Withdraw
+// waits until this is done or the lease has ended otherwise. ctx limits only the wait. A shard that
+// this member does not contend for is not an error.
 //
-// The error is ctx's, or matches ErrStuck if a handler did not return within the
-// drain budget; other shards are not delayed by it.
+// If a handler did not return within the drain budget, the error matches ErrStuck. Otherwise, it is
+// ctx's error. A stuck handler does not delay other shards.
 func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 	return e.giveBack(ctx, "", ErrWithdrawn, shards)
 }
 
-// HandOver is Withdraw with a successor: when its handler returned, each shard
-// goes to session to in one write (A5), whose process gets it at once if it
-// contends for it, and gives it back otherwise. Handlers are asked to stop with
-// ErrHandOver. If the successor does not live the shard is released instead, and
-// the error matches ErrNoTarget; if a lease was lost first, it matches ErrLost. It
-// is also an error if another HandOver, a Contend here or the end of Run came first.
+// HandOver is Withdraw with a successor. When its handler has returned, each shard goes to session
+// to in one write (A5). That session's process serves the shard immediately if it contends for it,
+// and otherwise gives it back. HandOver asks handlers to stop with ErrHandOver. If the successor is
+// not alive, the shard is released and the error matches ErrNoTarget. If a lease was lost first,
+// the error matches ErrLost. HandOver also fails if another HandOver, a Contend by this member or
+// the end of Run came first.
 func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
 	if err := driver.CheckSession(to); err != nil {
 		return err
@@ -665,7 +599,7 @@ func (e *Elector) giveBack(ctx context.Context, to SessionID, cause error, shard
 	return errors.Join(errs...)
 }
 
-// unwant ends the contention for shards. e.mu is held, the queue empty.
+// unwant ends the contention for shards. The caller holds e.mu, and the queue is empty.
 func (e *Elector) unwant(shards []ShardID, to SessionID, cause error) {
 	for _, s := range shards {
 		delete(e.contended, s)
@@ -687,7 +621,7 @@ func checkShards(shards []string) error {
 			return err
 		}
 		if ShardID(s) == probeLock {
-			return fmt.Errorf("tenure: %w: the lock %q is Tenure's own (C18): use another name", ErrInvalid, s)
+			return fmt.Errorf("tenure: %w: the lock %q is Tenure's own (C18): use another name", ErrInvalid, s[len(driver.LockPrefix):])
 		}
 		if _, dup := seen[s]; dup {
 			return fmt.Errorf("tenure: %w: shard %q is named twice", ErrInvalid, s)
@@ -697,14 +631,14 @@ func checkShards(shards []string) error {
 	return nil
 }
 
-// dice draws the waits of an Elector's own retries, from Options.Seed. Safe for
+// dice returns random waits for an Elector's retries, from Options.Seed. It is safe for
 // concurrent use.
 type dice struct {
 	mu  sync.Mutex
 	rnd *rand.Rand
 }
 
-// jittered is d less up to half of it, at random.
+// jittered returns d less a random part of up to half.
 func (s *dice) jittered(d time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

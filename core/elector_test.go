@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 func TestLeaseFromGrantToRelease(t *testing.T) {
@@ -128,8 +129,9 @@ func TestLapseAndRegain(t *testing.T) {
 	})
 }
 
-// TestNews: a member has fresh news while the store answers its reads, and none a TTL after it stops,
-// whether heartbeats pass or not. A member that contends for nothing has them until its next full read.
+// TestNews: a member has fresh news while the store answers its reads, and none a TTL after the
+// answers stop, whether or not heartbeats succeed. A member that contends for nothing has fresh
+// news until its next full read.
 func TestNews(t *testing.T) {
 	for name, kinds := range map[string]kvfault.Kind{"cut off": kvfault.All, "reads fail": kvfault.Watch | kvfault.Read} {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +142,8 @@ func TestNews(t *testing.T) {
 				h.await(w, 1)
 				for range 140 {
 					time.Sleep(ttl)
-					age, fresh := m.News()
-					if _, ok := idle.News(); !fresh || !ok || age > ttl {
+					age, fresh := m.inside().News()
+					if _, ok := idle.inside().News(); !fresh || !ok || age > ttl {
 						w.Fatalf("the last news of a member are %v old, of an idle one fresh: %v", age, ok)
 					}
 				}
@@ -151,17 +153,17 @@ func TestNews(t *testing.T) {
 					m.link.SetError(kinds, errors.New("no reads"))
 				}
 				time.Sleep(ttl + ttl/2)
-				if age, fresh := m.News(); fresh || age <= ttl {
+				if age, fresh := m.inside().News(); fresh || age <= ttl {
 					w.Errorf("without the store the news are %v old", age)
 				}
 				m.link.Heal()
 				time.Sleep(2 * ttl)
-				if age, fresh := m.News(); !fresh {
+				if age, fresh := m.inside().News(); !fresh {
 					w.Errorf("with the store again the news are %v old", age)
 				}
 				idle.link.Cut()
 				time.Sleep(70 * ttl)
-				if age, fresh := idle.News(); fresh {
+				if age, fresh := idle.inside().News(); fresh {
 					w.Errorf("an idle member without the store has fresh news, %v old", age)
 				}
 			})
@@ -185,7 +187,7 @@ func TestSuspendedTimeCounts(t *testing.T) {
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		l := h.await(w, 1)
-		away <- 10 * ttl // the machine slept
+		away <- 10 * ttl // the computer slept
 		time.Sleep(m.o.Margin/2 + time.Millisecond)
 		synctest.Wait()
 		if cause := context.Cause(l.Context()); !errors.Is(cause, ErrLapsed) {
@@ -263,8 +265,8 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// A free shard goes to the member that is preferred, whatever the other order; one
-// whose first choice is gone, to the second.
+// A free shard goes to the preferred member, whatever the other order. If its first choice is
+// gone, the shard goes to the second.
 func TestPrefer(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ha, hb, hc leases
@@ -279,28 +281,28 @@ func TestPrefer(t *testing.T) {
 			return func() bool { return len(b.View().Members) == n && len(c.View().Members) == n }
 		}
 		w.eventually("all see all", all(4))
-		// It leaves before a does: for members that see a release and a departure in
-		// different pages the turns of the second choice and of others may be equal.
+		// It leaves before a does. For members that see a release and a departure in different
+		// pages, the turns of the second choice and of others may be equal.
 		left := gone.View().Session
 		w.must(gone.end())
 		w.eventually("all see who left", all(3))
-		var prefs []Preference
+		var prefs []seam.Preference
 		for i, s := range names {
 			first, second := left, c.View().Session
 			if i%2 == 0 {
 				first, second = c.View().Session, ""
 			}
-			prefs = append(prefs, Preference{s, first, second})
+			prefs = append(prefs, seam.Preference{Shard: s, First: first, Second: second})
 		}
 		for _, m := range []*member{a, b, c} {
-			w.must(m.Prefer(prefs...))
+			w.must(m.inside().Prefer(prefs...))
 		}
 		w.must(a.end())
 		hc.await(w, len(names))
 		if hb.count() != 0 {
 			w.Errorf("b was granted %d shards that c is preferred for", hb.count())
 		}
-		if err := b.Prefer(Preference{Shard: "a/b"}); !errors.Is(err, ErrInvalid) {
+		if err := b.inside().Prefer(seam.Preference{Shard: "a/b"}); !errors.Is(err, ErrInvalid) {
 			w.Errorf("a bad name: %v, want ErrInvalid", err)
 		}
 	})
@@ -422,8 +424,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// S12: each shard is released after its own handler returned, without waiting for
-// the slow one; then the session is closed.
+// S12: each shard is released after its own handler returned, without waiting for the slow
+// handler. The session is closed last.
 func TestShutdownOrder(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -496,8 +498,8 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 	})
 }
 
-// A store that says "not applied" to the close of a session, or does not answer, is asked
-// again: the others need not wait for its TTL.
+// If the store does not apply the close of a session, or does not answer, the close is repeated,
+// so that the others need not wait for the session's TTL.
 func TestCloseIsTriedAgain(t *testing.T) {
 	refused := func(context.Context) error { return fmt.Errorf("row locked: %w", ErrRetry) }
 	cut := func(context.Context) error { return errors.New("connection reset") }
@@ -540,7 +542,7 @@ func TestShutdownWhileStoreIsAway(t *testing.T) {
 	})
 }
 
-// A handler that fails is tried again for ever (V2), ever more slowly (V4).
+// A failing handler is called again without end (V2), at growing intervals (V4).
 func TestEarlyReturnBacksOff(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a", func(o *Options) { o.BackoffMin, o.BackoffMax = 100*time.Millisecond, time.Second })
@@ -586,7 +588,7 @@ func TestStoreChangedHalts(t *testing.T) {
 	})
 }
 
-// With ReturnHalted Run returns at the halt, once its handlers have returned.
+// With ReturnHalted, Run returns at the halt, once its handlers have returned.
 func TestReturnHalted(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a", func(o *Options) { o.ReturnHalted = true })
@@ -608,15 +610,15 @@ func TestReturnHalted(t *testing.T) {
 	})
 }
 
-// More shards than a member may contend for are refused as a whole, before any of them
-// is claimed, in one call or by the last of several.
+// If a member would contend for more than 200,000 shards, the call is refused as a whole,
+// before any is claimed.
 func TestContendTooMany(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
 		var h leases
 		w.must(m.Contend(h.hold, "first"))
 		h.await(w, 1)
-		names := make([]string, MaxContended)
+		names := make([]string, seam.MaxContended)
 		for i := range names {
 			names[i] = fmt.Sprint("s", i)
 		}
@@ -663,7 +665,7 @@ func TestContendEdges(t *testing.T) {
 		}
 		w.must(m.Withdraw(w.Context(), "unknown"))
 
-		// A Withdraw whose ctx ends goes on, and a new Contend waits for it (S11).
+		// A Withdraw whose ctx ends continues, and a new Contend waits for it (S11).
 		slow := make(chan struct{})
 		w.must(m.Contend(func(ctx context.Context, l *Lease) error { h.add(l); <-slow; return nil }, "s"))
 		first := h.await(w, 2)
@@ -746,7 +748,7 @@ func TestView(t *testing.T) {
 			w.Errorf("own member: %+v", m)
 		}
 		h.await(w, 2)
-		time.Sleep(ttl) // for the last changes to have come
+		time.Sleep(ttl) // for the last changes to arrive
 		ctx, cancel := context.WithTimeout(w.Context(), 10*ttl)
 		defer cancel()
 		if _, err := b.WaitView(ctx, b.View()); !errors.Is(err, context.DeadlineExceeded) {
@@ -769,7 +771,7 @@ func TestView(t *testing.T) {
 	})
 }
 
-// S10: a process that comes back under its label is a new member, and ends the former one.
+// S10: a process that returns under its label is a new member, and ends the former session.
 func TestSupersedeEndsFormer(t *testing.T) {
 	bubble(t, func(w *world) {
 		own := func(o *Options) { o.Supersede = true }
@@ -789,8 +791,8 @@ func TestSupersedeEndsFormer(t *testing.T) {
 	})
 }
 
-// TestSessionLostSaysByWhom: hook and log name the session that ended this one, and
-// how; the log says "session" once.
+// TestSessionLostSaysByWhom: hook and log name the session that ended this one, and how it ended.
+// The log line has "session" once.
 func TestSessionLostSaysByWhom(t *testing.T) {
 	for name, c := range map[string]struct {
 		cause driver.Loss
@@ -803,6 +805,14 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 			m.link.Cut()
 			w.eventually("it is evicted", func() bool { return len(other.said("peer a evicted")) > 0 })
 			return other
+		}},
+		"evicted by an operator": {driver.LossEvicted, func(w *world, m *member) *member {
+			tool := w.member("tool.alice-host")
+			w.must(tool.Contend((&leases{}).hold, "t"))
+			w.eventually("they see each other", func() bool { return len(tool.said("peer a joined")) > 0 })
+			m.link.Cut()
+			w.eventually("it is evicted", func() bool { return len(tool.said("peer a evicted")) > 0 })
+			return tool
 		}},
 		"superseded": {driver.LossSuperseded, func(w *world, _ *member) *member {
 			return w.member("a", func(o *Options) { o.Supersede = true })
@@ -834,6 +844,10 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 				w.eventually("it has lost its session", func() bool { mu.Lock(); defer mu.Unlock(); return lost != nil })
 				if want := (SessionLostError{Session: former, Cause: c.cause, By: by, Node: other.o.Node}); *lost != want {
 					w.Errorf("got %+v, want %+v", *lost, want)
+				}
+				if operator := strings.HasPrefix(lost.Node, "tool."); operator != strings.Contains(lost.Error(), `by an operator, from "alice-host"`) ||
+					operator && strings.Contains(lost.Error(), "silent") {
+					w.Errorf("it says %v", lost)
 				}
 				if !errors.Is(lost, ErrSessionLost) {
 					w.Errorf("%v does not match ErrSessionLost", lost)
@@ -871,7 +885,7 @@ func TestIdleIsQuiet(t *testing.T) {
 	})
 }
 
-// A process that contends for nothing still sees who owns what.
+// A process that contends for nothing still sees the owner of each shard.
 func TestObserverOnly(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, o := w.member("a"), w.member("observer")
@@ -890,7 +904,7 @@ func TestObserverOnly(t *testing.T) {
 	})
 }
 
-// A handler that goes on after its lease was lost is stuck after the drain budget.
+// A handler that continues after its lease was lost is stuck after the drain budget.
 func TestHandlerOutlivesLostLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -921,7 +935,7 @@ func TestHandlerOutlivesLostLease(t *testing.T) {
 	})
 }
 
-// A hand-over overtaken by the loss of the lease says so.
+// A hand-over reports if the lease was lost first.
 func TestHandOverOfLostLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -966,7 +980,7 @@ func TestLogger(t *testing.T) {
 	})
 }
 
-// A planned stop is shown before anything is asked to stop, for Options.LameDuck.
+// Views show a planned stop for Options.LameDuck before any handler is asked to stop.
 func TestLameDuck(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a", func(o *Options) { o.LameDuck = 5 * ttl })
@@ -976,7 +990,8 @@ func TestLameDuck(t *testing.T) {
 		if m.Leave(); !m.View().Leaving || m.View().Stopped {
 			w.Errorf("after Leave: leaving %v, stopped %v", m.View().Leaving, m.View().Stopped)
 		}
-		if m.Stay(); m.View().Leaving {
+		m.inside().Stay()
+		if m.View().Leaving {
 			w.Error("leaving after Stay")
 		}
 		begun := time.Now()
@@ -996,7 +1011,44 @@ func TestLameDuck(t *testing.T) {
 	})
 }
 
-// A lease that ends is explained by fixed attributes: of the one that ended it, too.
+// The log explains the end of a lease by fixed attributes, which include the session that ended
+// it. If a newer grant to the same process ends a lease or refuses a write, the log says so.
+func TestNewerGrantToThisProcess(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log bytes.Buffer
+		a := w.member("a", func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		var h leases
+		w.must(a.Contend(h.hold, "s"))
+		l := h.await(w, 1)
+		a.tap.onCommit(func(_ driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
+			f := ws[0].Fence
+			a.tap.onCommit(nil)
+			s := a.Elector.sessionNow()
+			if _, err := s.Transfer(ctx, []driver.Transfer{{Fence: f, To: f.Session}}); err != nil {
+				w.Error(err)
+			}
+			return s.Commit(ctx, ws)
+		})
+		if _, err := l.Append(w.Context(), nil); !errors.Is(err, ErrFenced) {
+			w.Errorf("a commit under the former lease: %v", err)
+		}
+		h.await(w, 2)
+		w.must(a.end())
+		for _, want := range []string{"lease ended by a newer grant to this process", "write of a former lease refused: this process has a newer one"} {
+			if n := strings.Count(log.String(), want); n != 1 {
+				w.Errorf("%d lines say %q:\n%s", n, want, log.String())
+			}
+		}
+	})
+}
+
+// sessionNow returns the member's current session.
+func (e *Elector) sessionNow() driver.Session {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sessions[e.m.Session()]
+}
+
 func TestSessionLostAttributes(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log strings.Builder // called by one goroutine
@@ -1093,8 +1145,8 @@ func TestRunSingleton(t *testing.T) {
 	})
 }
 
-// The log of a lapse says what is wrong with the store, its last error or silence, or that
-// this process did not run.
+// The log line of a lapse names the reason: the store's last error, its silence, or that this
+// process did not run.
 func TestLapseSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault func(*member)
@@ -1124,8 +1176,8 @@ func TestLapseSaysWhy(t *testing.T) {
 	}
 }
 
-// A handler's error reaches somebody without a Logger, but for one that only says
-// that the handler was asked to stop.
+// A handler's error is logged even without Options.Logger, unless it says only that the handler
+// was asked to stop.
 func TestHandlerErrorWithoutLogger(t *testing.T) {
 	if os.Getenv("TENURE_TEST_DEFAULT_LOGGER") == "" { // the default logger is the process's
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHandlerErrorWithoutLogger$", "-test.v")
@@ -1156,7 +1208,7 @@ func TestHandlerErrorWithoutLogger(t *testing.T) {
 	})
 }
 
-// A backend that was closed, before Run or under it, ends Run and says so.
+// A backend that was closed, before or during Run, ends Run with an error that says so.
 func TestClosedBackend(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, before := range []bool{true, false} {
@@ -1192,7 +1244,7 @@ func TestClosedBackend(t *testing.T) {
 	})
 }
 
-// RunSingleton tells why its function did not succeed.
+// RunSingleton returns the reason why its function did not succeed.
 func TestRunSingletonTellsLastError(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)

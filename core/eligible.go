@@ -11,16 +11,19 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/goexit"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// maxReason bounds the bytes of a reason that is published.
+// maxReason limits the bytes of a published reason.
 const maxReason = 160
 
-// notAsked is why a member is not eligible until Options.Eligible was asked.
+// notAsked is the reason why a member is not eligible before the first call of Options.Eligible.
 const notAsked = "not asked yet"
 
-// judge asks Options.Eligible each Options.Heartbeat, one call at a time, and tells the
-// machine, until ctx ends and the last call has returned. No lock is held meanwhile.
+// judge calls Options.Eligible every Options.Heartbeat, one call at a time, and passes the result
+// to the machine. It ends when ctx has ended and the last call has returned. It holds no lock
+// during a call.
 func (e *Elector) judge(ctx context.Context) {
 	tick := time.NewTicker(e.o.Heartbeat)
 	defer tick.Stop()
@@ -28,7 +31,7 @@ func (e *Elector) judge(ctx context.Context) {
 	for ctx.Err() == nil {
 		asked, cancel := context.WithTimeout(ctx, e.o.Heartbeat)
 		answer := make(chan error, 1)
-		go func() { answer <- e.o.Eligible(asked) }()
+		go func() { answer <- goexit.Call(func() error { return e.o.Eligible(asked) }) }()
 		select {
 		case err := <-answer:
 			if ctx.Err() == nil {
@@ -38,7 +41,7 @@ func (e *Elector) judge(ctx context.Context) {
 			if ctx.Err() == nil {
 				v.say(fmt.Sprintf("no answer within %v", e.o.Heartbeat))
 			}
-			<-answer // of what came too late nothing follows
+			<-answer // ignore a late answer
 		}
 		cancel()
 		select {
@@ -48,15 +51,15 @@ func (e *Elector) judge(ctx context.Context) {
 	}
 }
 
-// verdict is what the machine was told last.
+// verdict is the last result that the machine received.
 type verdict struct {
 	e   *Elector
 	why string
 	at  time.Time
 }
 
-// say tells the machine why this member is not eligible, or that it is. Another reason
-// alone is a write in the store, and waits for Options.Resync.
+// say passes the reason why this member is not eligible, or "" if it is, to the machine. A change
+// of only the reason costs a write to the store, so it waits for Options.Resync.
 func (v *verdict) say(why string) {
 	if why == v.why || why != "" && v.why != "" && time.Since(v.at) < v.e.o.Resync {
 		return
@@ -68,8 +71,8 @@ func (v *verdict) say(why string) {
 	poke(v.e.trouble.wake)
 }
 
-// reason is the text of an error, made fit to be published: one line of up to maxReason
-// bytes; empty for nil.
+// reason returns the text of an error in the form that is published: one line of up to maxReason
+// bytes, or "" for nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -77,7 +80,7 @@ func reason(err error) string {
 	return cmp.Or(oneLine(err.Error(), maxReason), "no reason given")
 }
 
-// oneLine is a text as one line of up to most bytes.
+// oneLine returns text as one line of up to most bytes.
 func oneLine(text string, most int) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -92,8 +95,8 @@ func oneLine(text string, most int) string {
 	return text
 }
 
-// yieldErr is why a handler is asked to stop, so that another member has the shard. e.mu
-// is held.
+// yieldErr returns the error with which a handler is asked to stop, so that another member gets the
+// shard. The caller holds e.mu.
 func (e *Elector) yieldErr(c fsm.Cause) error {
 	if why := e.m.Ineligible(); c == fsm.CauseIneligible && why != "" {
 		return fmt.Errorf("%w: %s", ErrIneligible, why)
@@ -101,12 +104,12 @@ func (e *Elector) yieldErr(c fsm.Cause) error {
 	return ErrFailback
 }
 
-// stored is a state with what Tenure adds to its metadata at most.
+// stored returns st with the longest metadata that Tenure may add.
 func (o *Options) stored(st MemberState, lock *hostLock) MemberState {
 	meta := make(map[string]string, len(st.Meta)+2)
 	maps.Copy(meta, st.Meta)
 	if o.Eligible != nil {
-		meta[driver.IneligibleKey] = strings.Repeat("x", maxReason)
+		meta[mark.IneligibleKey] = strings.Repeat("x", maxReason)
 	}
 	if lock != nil {
 		meta[fsm.HostLockKey] = lock.id
@@ -115,7 +118,7 @@ func (o *Options) stored(st MemberState, lock *hostLock) MemberState {
 	return st
 }
 
-// checkState validates what an application has a member tell the others.
+// checkState validates the state that an application wants its member to publish.
 func (o *Options) checkState(st MemberState, lock *hostLock) error {
 	if err := driver.CheckUpdate(st); err != nil {
 		return err

@@ -16,13 +16,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// health is what Options.Eligible answers.
+// health is the answer of Options.Eligible.
 type health struct {
 	mu    sync.Mutex
 	err   error
-	hangs chan struct{} // until it is closed, whatever the context says
+	hangs chan struct{} // blocks until closed, even if the context ended
 	asked int
 }
 
@@ -45,14 +46,14 @@ func (h *health) set(err error) {
 
 func (h *health) options(o *Options) { o.Eligible = h.ask }
 
-// owner is the node that owns a shard, as a member sees it.
+// owner returns the node that owns a shard, as a member sees it.
 func (m *member) owner(shard string) string {
 	o, _ := m.View().Owner(shard)
 	return o.Node
 }
 
-// A holder that is not eligible hands over to a member that is, with the reason; it claims
-// nothing, and keeps what it holds while nobody is eligible.
+// A holder that is not eligible hands over to an eligible member and names the reason. It claims
+// nothing, and keeps its shards while no member is eligible.
 func TestIneligibleHolderHandsOver(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log strings.Builder // called by one goroutine
@@ -116,7 +117,7 @@ func TestIneligibleHolderHandsOver(t *testing.T) {
 	})
 }
 
-// What nobody takes goes back to its holder, and is not offered again and again.
+// A shard that no member takes goes back to its holder, and is offered at growing intervals.
 func TestNobodyTakesIt(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ha health
@@ -140,8 +141,7 @@ func TestNobodyTakesIt(t *testing.T) {
 	})
 }
 
-// A function that hangs counts as an answer that the member is not eligible, and delays
-// no heartbeat.
+// If Options.Eligible hangs, the member is not eligible, and no heartbeat is delayed.
 func TestEligibleHangs(t *testing.T) {
 	bubble(t, func(w *world) {
 		h := health{hangs: make(chan struct{})}
@@ -187,8 +187,8 @@ func TestEligibleHangs(t *testing.T) {
 	})
 }
 
-// A member with a higher priority that has lived for Options.Failback has what a lower one
-// holds, once, and not before.
+// A member with a higher priority gets a lower one's shards after Options.Failback, once, and not
+// before.
 func TestFailback(t *testing.T) {
 	bubble(t, func(w *world) {
 		const wait = 5 * ttl
@@ -222,8 +222,8 @@ func TestFailback(t *testing.T) {
 	})
 }
 
-// A reason that changes all the time is not written all the time, and Update waits for its
-// own state beside it.
+// A reason that changes constantly is not written constantly. Update waits only for its own
+// state.
 func TestReasonsAreFewWrites(t *testing.T) {
 	bubble(t, func(w *world) {
 		var updates atomic.Int64
@@ -250,7 +250,7 @@ func TestReasonsAreFewWrites(t *testing.T) {
 			t.Errorf("the member says %+v", got)
 		}
 		w.must(a.Update(w.Context(), func(st *MemberState) {
-			if _, has := st.Meta[driver.IneligibleKey]; has {
+			if _, has := st.Meta[mark.IneligibleKey]; has {
 				t.Error("Update shows what is Tenure's own")
 			}
 			st.Weight = 3
@@ -280,8 +280,8 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// There is room for a reason beside what the application says, or an error before anything
-// is written.
+// There is room for a reason beside the application's metadata; otherwise there is an error
+// before anything is written.
 func TestRoomForTheReason(t *testing.T) {
 	bubble(t, func(w *world) {
 		full := map[string]string{}

@@ -6,103 +6,116 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// The contract's errors that applications meet (rule E1). An error of these
-// means "certainly not applied".
+// The driver contract's errors that applications encounter (rule E1). Each except ErrDenied means
+// that the call was certainly not applied.
 var (
-	// ErrLost: this process does not lead any more, as its lease is over. Every error that says
-	// so matches it: a *RevokedError, *FencedError, *SessionLostError, and *RefusedError of
-	// package fence. What was to be written was not, and must not be under this lease.
+	// ErrLost means this process no longer leads, because its lease is over. *RevokedError,
+	// *FencedError, *SessionLostError and package fence's *RefusedError match it. The write was not
+	// applied, and must not be repeated under this lease.
 	ErrLost = driver.ErrLost
-	// ErrFenced: the store refused a write since its lease is not the shard's current one. See
-	// FencedError. A former leader mostly finds out by its clock before it writes: the
-	// question is whether an error matches ErrLost.
+	// ErrFenced means the store refused a write because its lease is not the shard's current one.
+	// See FencedError. A former leader's clock usually shows the loss before it writes, so test for
+	// ErrLost instead.
 	ErrFenced = driver.ErrFenced
-	// ErrSessionLost: the session has no record in the store any more: it was evicted or superseded.
+	// ErrSessionLost means the session no longer has a record in the store: it was evicted or
+	// superseded.
 	ErrSessionLost = driver.ErrSessionLost
-	// ErrNoTarget: the successor of a hand-over does not live.
+	// ErrNoTarget means the successor of a hand-over is not alive.
 	ErrNoTarget = driver.ErrNoTarget
-	// ErrConflict: a precondition of a commit does not hold. See ConflictError.
+	// ErrConflict means a precondition of a commit does not hold. See ConflictError.
 	ErrConflict = driver.ErrConflict
-	// ErrInvalid: an argument is outside its grammar or bounds. The error says which, and what to change.
+	// ErrInvalid means an argument is outside its grammar or limits. The error names the argument
+	// and says what to change.
 	ErrInvalid = driver.ErrInvalid
-	// ErrTooLarge: a write is above the backend's Limits, or more than the server takes. Nothing was written.
+	// ErrTooLarge means a write exceeds the backend's Limits or what the server accepts. Nothing
+	// was written.
 	ErrTooLarge = driver.ErrTooLarge
-	// ErrUnsupported: the store, or its configuration, cannot do this.
+	// ErrUnsupported means the store, or its configuration, does not support the call.
 	ErrUnsupported = driver.ErrUnsupported
-	// ErrStoreChanged: the store was wiped, restored or replaced. Nothing is granted until an operator decided.
+	// ErrStoreChanged means the store was wiped, restored or replaced. Nothing is granted until
+	// an operator decides.
 	ErrStoreChanged = driver.ErrStoreChanged
-	// ErrClosed: the backend was closed, before the call began or while it waited.
+	// ErrClosed means the backend was closed, before the call began or while it waited.
 	ErrClosed = driver.ErrClosed
-	// ErrRetry: the store did not apply it, and the same call may succeed later.
+	// ErrRetry means the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
-	// ErrDenied: the store does not do this for this user, or with its present settings.
+	// ErrDenied means the store denies the call to this user, or its present settings forbid the
+	// call. It does not say whether a write was applied: see NotApplied.
 	ErrDenied = driver.ErrDenied
-	// ErrDamaged: a record in the store cannot be read. See DamagedError.
+	// ErrDamaged means a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
-	// ErrTrimmed: the log's entries up to there were trimmed. See TrimmedError.
+	// ErrTrimmed means the requested entries of the log were trimmed. See TrimmedError.
 	ErrTrimmed = driver.ErrTrimmed
 )
 
-// Why a handler's context ended: context.Cause of it matches one of these, or ErrLost.
+// The reasons why a handler's context ends while its lease is still held. context.Cause returns an
+// error that matches one of them, or ErrLost.
 var (
-	// ErrWithdrawn: Withdraw was called. The lease is still held.
+	// ErrWithdrawn means Withdraw was called.
 	ErrWithdrawn = errors.New("tenure: withdrawn: finish and return, the lease is given back then")
-	// ErrHandOver: HandOver was called. The lease is still held.
+	// ErrHandOver means HandOver was called.
 	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
-	// ErrShutdown: the context of Run ended. The lease is still held.
+	// ErrShutdown means the context of Run ended.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
-	// ErrIneligible: this member is not eligible (Options.Eligible, or since the store denies its
-	// commits), and another one is. The error has the reason. The lease is still held.
+	// ErrIneligible means this member is not eligible and another member is. The reason, which the
+	// error includes, comes from Options.Eligible or from the store that denies this member's
+	// commits.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
-	// ErrFailback: a member with a higher priority has lived for Options.Failback. The
-	// lease is still held.
+	// ErrFailback means a member with a higher priority has been eligible for Options.Failback.
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 )
 
-// What a *RevokedError matches beside ErrLost, when no error of the store says it.
+// Errors that a *RevokedError matches in addition to ErrLost if no error from the store gives the
+// reason.
 var (
-	// ErrLapsed: no heartbeat succeeded in time, so others may own the shard.
+	// ErrLapsed means no heartbeat succeeded in time, so others may own the shard.
 	ErrLapsed = errors.New("trust lapsed: no heartbeat succeeded in time")
-	// ErrDrainBudget: the handler was asked to stop and did not in time.
+	// ErrDrainBudget means the handler was asked to stop and did not return in time.
 	ErrDrainBudget = errors.New("drain budget spent")
-	// ErrStalled: the handler called Lease.Progress too rarely.
+	// ErrStalled means the handler called Lease.Progress too rarely.
 	ErrStalled = errors.New("handler stalled")
-	// ErrReleased: the handler returned, so the lease was given back.
+	// ErrReleased means the handler returned, so the lease was given back.
 	ErrReleased = errors.New("tenure: lease given back: its handler returned")
 )
 
 var (
-	// ErrUnknown: the outcome of a commit is not known: it may have been applied,
-	// or may be yet. The log, read through a later lease, tells.
+	// ErrUnknown means the outcome of a commit is not known: it may have been applied, or may
+	// still be. The log, read through a later lease, shows the outcome.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrContended: Contend was called for a shard that is contended already.
-	ErrContended = errors.New("already contended")
-	// ErrStopped: Run has ended, or is ending.
+	// ErrContended means Contend was called for a shard for which this member already contends.
+	ErrContended error = errtext.NotApplied("already contended")
+	// ErrStopped means Run has ended, or is ending.
 	ErrStopped = errors.New("elector stopped")
-	// ErrStoreLost: a failover or restore lost acknowledged commits. See LostError.
+	// ErrStoreLost means a failover or restore lost acknowledged commits. See LostError.
 	ErrStoreLost = errors.New("the store lost acknowledged commits")
-	// ErrStuck: a handler did not return. See StuckError.
+	// ErrStuck means a handler did not return. See StuckError.
 	ErrStuck = errors.New("handler stuck")
 )
 
-// NotApplied reports whether err, of a Commit or of a call to a backend, says that
-// nothing was applied, now or later (rule E1). It is false for nil.
+// NotApplied reports whether err, from a Commit or a call to a backend, means that nothing was or
+// will be applied (rule E1). NotApplied returns false for nil. Errors of other packages can report
+// the same through a NotApplied method.
 func NotApplied(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
 	}
-	return driver.NotApplied(err) || errors.Is(err, ErrLost)
+	says, ok := errors.AsType[interface {
+		error
+		NotApplied() bool
+	}](err)
+	return driver.NotApplied(err) || errors.Is(err, ErrLost) || ok && says.NotApplied()
 }
 
-// RevokedError says which lease ended and why. It matches ErrLost, and what caused it:
-// ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled,
-// ErrStopped or ErrReleased.
+// RevokedError names the lease that ended and the reason. It matches ErrLost and its cause:
+// ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled, ErrStopped
+// or ErrReleased.
 type RevokedError struct {
 	Fence Fence
-	Cause string // in a few words, for logs and metrics
+	Cause string // a short reason for logs and metrics
 	cause fsm.Cause
 }
 
@@ -114,7 +127,7 @@ func (e *RevokedError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the lease with token %d ended: %v", e.Fence.Shard, e.Fence.Token, e.Cause)
 }
 
-// Is makes the error match as its type's comment says.
+// Is reports whether target is ErrLost or the error's cause.
 func (e *RevokedError) Is(target error) bool {
 	return target == ErrLost || target == e.sentinel()
 }
@@ -140,9 +153,8 @@ func (e *RevokedError) sentinel() error {
 	}
 }
 
-// StuckError names the shards whose handler did not return within the drain
-// budget. Their leases are revoked here and are not released, because their work
-// may still go on. It matches ErrStuck.
+// StuckError names the shards whose handlers did not return within the drain budget. Their leases
+// are revoked but not released, because the handlers' work may continue. It matches ErrStuck.
 type StuckError struct {
 	Shards []string
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// open stands for one process's connection to a store that all share.
+// open returns one process's connection to a store that all share.
 func open(store *memory.Store) core.Backend {
 	b, err := memory.Open(context.Background(), store, "shop", nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func ExampleRunSingleton() {
 	err := core.RunSingleton(context.Background(), backend, "nightly-report",
 		func(ctx context.Context, lease *core.Lease) error {
 			fmt.Println("only one process does this:", lease.Shard())
-			return nil // done; an error would be tried again, here or elsewhere
+			return nil // done; after an error h would run again, here or elsewhere
 		}, nil)
 	fmt.Println("error:", err)
 	// Output:
@@ -34,7 +34,8 @@ func ExampleRunSingleton() {
 	// error: <nil>
 }
 
-// Every process calls it when it starts. One of them migrates, the others wait and get the result.
+// Every process calls RunOnce when it starts. One process migrates, and the others wait for the
+// result.
 func ExampleRunOnce() {
 	store := memory.New()
 	migrate := func(ctx context.Context, lease *core.Lease) ([]byte, error) {
@@ -106,7 +107,7 @@ func ExampleLease_Append() {
 	// second finds 1 entries and writes entry 2
 }
 
-// A commit is all or nothing; a precondition that fails names its operation.
+// A commit is all or nothing. A precondition that fails names its operation.
 func ExampleLease_Commit() {
 	backend := open(memory.New())
 	defer backend.Close()

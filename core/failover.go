@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// LostError says what a store no longer has after a failover or a restore: of the
-// lease Fence it had acknowledged the commits up to Acknowledged, and the shard's last
-// is Found. It matches ErrStoreLost.
+// LostError reports that a store lost acknowledged commits in a failover or a restore. It had
+// acknowledged the commits of the lease Fence up to Acknowledged. The shard's head is now Found. It
+// matches ErrStoreLost.
 type LostError struct {
 	Fence               Fence
 	Acknowledged, Found driver.Head
@@ -25,11 +25,11 @@ func (e *LostError) Error() string {
 		e.Fence.Shard, e.Found.Number, e.Acknowledged.Number, e.Fence.Token)
 }
 
-// Is makes a LostError match ErrStoreLost.
+// Is reports whether target is ErrStoreLost.
 func (e *LostError) Is(target error) bool { return target == ErrStoreLost }
 
-// acknowledged is the last commit that the store acknowledged to this process, by
-// shard, with the lease that made it. Elector.mu guards it.
+// acknowledged contains, for each shard, the last commit that the store acknowledged to this
+// process, with its lease. Elector.mu guards it.
 type acknowledged map[ShardID]lastCommit
 
 type lastCommit struct {
@@ -37,7 +37,7 @@ type lastCommit struct {
 	head  driver.Head
 }
 
-// keep remembers the head as the lease of a run left it.
+// keep records the head that a run's lease left.
 func (a acknowledged) keep(r *run) {
 	c := &r.lease.commits
 	c.mu.Lock()
@@ -48,11 +48,10 @@ func (a acknowledged) keep(r *run) {
 	}
 }
 
-// failedOver looks at a view before the machine does. A full one whose floor was
-// raised says that the store may have forgotten grants and commits (I2): what this
-// process had acknowledged is compared with what the store has. A shard that the
-// store forgot altogether counts as free with the floor as its token, which ends
-// whatever was known of it.
+// failedOver examines a view before the machine does. If a full view has a raised floor, the store
+// may have forgotten grants and commits (I2). The method then compares the commits acknowledged to
+// this process with those in the store. A shard that the store forgot completely counts as free
+// with the floor as its token, which ends all its former leases.
 func (e *Elector) failedOver(v *driver.View) {
 	if !v.Reset {
 		return
@@ -84,8 +83,8 @@ func (e *Elector) failedOver(v *driver.View) {
 	e.calls.Go(func() { e.compare(acked, floor) })
 }
 
-// compare reports what the store lost of what was acknowledged before the floor was
-// raised. It asks for each shard until it is answered, or Run ends.
+// compare reports which of the commits acknowledged before the floor was raised are lost. It reads
+// each shard until it gets an answer or Run ends.
 func (e *Elector) compare(acked []lastCommit, floor Token) {
 	for _, m := range acked {
 		for m.fence.Token <= floor {

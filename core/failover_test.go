@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// forgetful is a store that, after a failover, has neither the record nor the log of
-// some shards. Safe for concurrent use.
+// forgetful is a store that has neither the record nor the log of some shards after a failover.
+// It is safe for concurrent use.
 type forgetful struct {
 	driver.Backend
 	mu     sync.Mutex
@@ -54,8 +54,8 @@ func (f *forgetful) ReadLog(
 	return f.Backend.ReadLog(ctx, s, after, limit)
 }
 
-// I2: after a failover a lease that the store does not know has ended, and commits
-// that it lost are reported, also those under a lease that ended before.
+// I2: after a failover a lease that the store does not know has ended. Lost commits are reported,
+// including those of leases that ended before.
 func TestFailoverIsComparedAndReported(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
@@ -110,7 +110,7 @@ func TestFailoverIsComparedAndReported(t *testing.T) {
 	})
 }
 
-// What the opening found of a failover is told at the start.
+// A failover that the opening found is reported at the start.
 func TestRollbackIsTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")

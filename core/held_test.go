@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Lease is the lease of a shard whose handler serves it, and of no other.
+// Lease returns the lease of a shard whose handler serves it, and no other.
 func TestLeaseOfAShard(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -40,7 +40,7 @@ func TestLeaseOfAShard(t *testing.T) {
 	})
 }
 
-// A lease whose trust ran out is not returned, whatever the machine has noticed.
+// A lease whose trust ran out is not returned, even if the machine has not noticed.
 func TestLeaseOfALapsedShard(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		l.trust.until.Store(int64(m.clk.now()))

@@ -6,82 +6,83 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Hooks are functions that are told what happens, for metrics and alarms. Each
-// may be nil. They are called one at a time and in order, from a goroutine of
-// their own and with no lock held, so that a slow hook delays no heartbeat; one
-// that falls behind by more than 65,536 events loses the oldest of them and is
-// told how many (OnDropped). A hook must return: Run waits for the hooks at its
-// end, at most the drain budget.
+// Hooks are functions that the Elector calls when something happens, for metrics and alarms. Each
+// may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their own
+// goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall behind by
+// more than 65,536 events, the Elector drops the oldest events and passes their number to
+// OnDropped. A hook must return, because Run waits for the hooks before it ends, at most for the
+// drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the log
+// line about its event is lost.
 type Hooks struct {
-	// OnGrant: the lease was granted. Its handler starts next.
+	// OnGrant runs when a lease has been granted, before its handler starts.
 	OnGrant func(LeaseEvent)
-	// OnRevoke: the lease may not be used any more; errors.Is tells why.
+	// OnRevoke runs when a lease may no longer be used. Use errors.Is to find the reason.
 	OnRevoke func(*RevokedError)
-	// OnHandlerStart: the handler was called.
+	// OnHandlerStart runs when a handler starts.
 	OnHandlerStart func(LeaseEvent)
-	// OnStop: the handler was asked to stop. Err is the cause of its context.
+	// OnStop runs when a handler has been asked to stop. Err is the cause of its context.
 	OnStop func(LeaseEvent)
-	// OnHandlerReturn: the handler returned Err after it Ran for that time, and its
-	// commits are settled. Exactly one for each OnHandlerStart, unless the
-	// handler never returns.
+	// OnHandlerReturn runs when a handler has returned Err and its commits are settled. It runs
+	// once for each OnHandlerStart, unless the handler never returns.
 	OnHandlerReturn func(LeaseEvent)
-	// OnSettled: the lease is over in the store, too, as far as that is known. Exactly one
-	// for each OnGrant, unless the handler never returns or Run ends first.
+	// OnSettled runs when, as far as this process knows, the lease has also ended in the store. It
+	// runs once for each OnGrant, unless the handler never returns or Run ends first.
 	OnSettled func(Settled)
-	// OnStuck: the lease is revoked, and its handler has not returned within the
-	// drain budget, or stalled. The shard is not released until it does.
+	// OnStuck runs when a lease is revoked and its handler stalled or did not return within the
+	// drain budget. The shard is not released until the handler returns.
 	OnStuck func(*RevokedError)
-	// OnRefused: the store refused a write by its fence, since another session took over.
-	// Current is zero where the store does not tell which.
+	// OnRefused runs when the store has refused a write because of its fence: another session owns
+	// the shard. Current is zero if the store does not report which session.
 	OnRefused func(*FencedError)
-	// OnDamaged: a record of the store cannot be read (D1). Reported once for each
-	// record, and at most once a minute if it becomes damaged in other ways; at most 64
-	// records at a time, beyond which View.DamagedTotal counts on.
+	// OnDamaged runs once for each record in the store that cannot be read (D1). If the record
+	// becomes damaged in other ways, OnDamaged runs at most once a minute. It names at most 64
+	// records at a time; View.DamagedTotal counts all.
 	OnDamaged func(*DamagedError)
-	// OnSession: something happened to this process's own session.
+	// OnSession reports an event of this process's session.
 	OnSession func(SessionEvent)
-	// OnPeer: something happened to another member.
+	// OnPeer reports an event of another member.
 	OnPeer func(PeerEvent)
-	// OnCall: a call to the backend ended. Observe is reported only when it fails,
-	// because it waits.
+	// OnCall runs when a call to the backend has ended. It reports Observe only if the call fails,
+	// because Observe blocks until something changes.
 	OnCall func(Call)
-	// CallStart, unlike the others, is called by the goroutine that makes a call to the
-	// backend, before it: several at a time, and the call waits for it. What it returns is
-	// the context of the call, which must be ctx or derived from it, and a function, or
-	// nil, that is called in the same goroutine when the call has ended. Observe is left
-	// out. For traces: ctx has the values of the context that the caller gave to the
-	// method of Lease, or to Run for calls that the member makes by itself.
+	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
+	// hooks, it may run several times concurrently, and the call waits for it. It returns the
+	// call's context, which must be ctx or derived from it, and nil or a function to run when the
+	// call has ended. Neither function runs in the goroutine of the call. The argument ctx carries
+	// the values of the context given to the method of Lease. For the member's own calls, it
+	// carries those of Run's context.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
-	// OnDropped: events were lost because hooks were too slow.
+	// OnDropped runs when events have been dropped because hooks were too slow.
 	OnDropped func(Dropped)
 }
 
-// LeaseEvent is something that happened to a lease of this process.
+// LeaseEvent is an event of one of this process's leases.
 type LeaseEvent struct {
 	Fence Fence
-	Ran   time.Duration // its handler; in OnHandlerReturn
-	Err   error         // that its handler returned, or why it was asked to stop
+	Ran   time.Duration // how long its handler ran; in OnHandlerReturn
+	Err   error         // what its handler returned, or why it was asked to stop
 	Asked bool          // Err only says that the handler was asked to stop; in OnHandlerReturn
-	// Former is the session that the shard was taken over from, in OnGrant; empty where
-	// nobody had it, or its owner gave it.
+	// Former is the session from which the shard was taken over, in OnGrant. It is empty if no
+	// session owned the shard, or if the owner handed it over.
 	Former SessionID
 }
 
 // LeaseOutcome says how a lease ended in the store.
 type LeaseOutcome string
 
-// How leases end in the store.
+// The ways in which a lease ends in the store.
 const (
 	LeaseReleased    LeaseOutcome = "released"    // the shard is free
 	LeaseTransferred LeaseOutcome = "transferred" // to session To
-	LeaseLost        LeaseOutcome = "lost"        // it was revoked before
+	LeaseLost        LeaseOutcome = "lost"        // it was revoked first
 	LeaseRefused     LeaseOutcome = "refused"     // the store refused the transfer
 	LeaseUnknown     LeaseOutcome = "unknown"     // the reply was lost, and another lease followed
 )
 
-// Settled is a lease that is over.
+// Settled describes a lease that is over.
 type Settled struct {
 	Fence   Fence
 	Outcome LeaseOutcome
@@ -105,49 +106,49 @@ var leaseOutcomes = [...]LeaseOutcome{
 	fsm.OutcomeRefused: LeaseRefused, fsm.OutcomeLost: LeaseLost,
 }
 
-// Dropped says how many events were lost.
+// Dropped reports how many events were lost.
 type Dropped struct{ Events int }
 
-// SessionEventKind says what happened to the own session.
+// SessionEventKind is the kind of a SessionEvent.
 type SessionEventKind string
 
-// What happens to the own session.
+// The kinds of session events.
 const (
 	SessionJoined     SessionEventKind = "joined"
 	SessionJoinFailed SessionEventKind = "join failed"       // Err; tried again after a back-off
 	SessionBeatFailed SessionEventKind = "heartbeat failed"  // Err
-	SessionLapsed     SessionEventKind = "trust lapsed"      // Err: the last heartbeat's, that none was answered, or that this process did not run
+	SessionLapsed     SessionEventKind = "trust lapsed"      // Err says why: the last heartbeat's error, no answer, or this process did not run
 	SessionRegained   SessionEventKind = "trust regained"    // shards are kept, with new tokens
-	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, says by whom, if known; joins anew
+	SessionLost       SessionEventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
 	SessionHalted     SessionEventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease has a new token (I2); Err says what the opening found, if it did
-	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError: one shard's, found after a failover
+	SessionFailedOver SessionEventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is the finding of the opening, if any
+	SessionStoreLost  SessionEventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
 	SessionCallFailed SessionEventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
 	SessionIneligible SessionEventKind = "not eligible"      // Err says why: see Options.Eligible
 	SessionEligible   SessionEventKind = "eligible"          // for the first time, or again
 )
 
-// SessionEvent is something that happened to this process's own session.
+// SessionEvent is an event of this process's own session.
 type SessionEvent struct {
 	Kind    SessionEventKind
 	Session SessionID
 	Err     error
 }
 
-// PeerEventKind says what happened to another member.
+// PeerEventKind is the kind of a PeerEvent.
 type PeerEventKind string
 
-// What happens to other members.
+// The kinds of events of other members.
 const (
 	PeerJoined  PeerEventKind = "joined"
-	PeerUpdated PeerEventKind = "updated" // it tells something else about itself: see Elector.Update
-	PeerGone    PeerEventKind = "gone"    // left, or was evicted by somebody
+	PeerUpdated PeerEventKind = "updated" // it changed its state: see Elector.Update
+	PeerGone    PeerEventKind = "gone"    // it left, or another member evicted it
 	PeerSilent  PeerEventKind = "silent"  // for its TTL, as seen from here
 	PeerDead    PeerEventKind = "dead"    // its process, of this host and node label, has ended (C14)
 	PeerEvicted PeerEventKind = "evicted" // by this process
 )
 
-// PeerEvent is something that happened to another member.
+// PeerEvent is an event of another member.
 type PeerEvent struct {
 	Kind PeerEventKind
 	Peer Member
@@ -162,7 +163,7 @@ const (
 	callRelease  = "release"
 	callEvict    = "evict"
 	callUpdate   = "update"
-	callRead     = "read" // a small one, after a lapse: heartbeats wait for its answer
+	callRead     = "read" // a small read after a lapse; heartbeats wait for its answer
 	callClose    = "close"
 	callCommit   = "commit"
 	callObserve  = "observe"
@@ -172,23 +173,24 @@ const (
 	callReadLog  = "read log"
 )
 
-// Started is a call to the backend that begins: see Hooks.CallStart.
+// Started describes a call to the backend that is about to begin. See Hooks.CallStart.
 type Started struct {
 	Kind  string // as Call.Kind
 	Items int
-	Shard string // that it is about; empty if it is about none or several
-	// Others are the contexts of the other callers whose commits this call carries.
+	Shard string // empty unless the call concerns exactly one shard
+	// Others are the contexts of the other callers whose commits this call sends.
 	Others []context.Context
 }
 
-// Call is a call to the backend that ended.
+// Call describes a call to the backend that has ended.
 type Call struct {
-	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict",
-	// "update", "close", "commit" or "observe"; "get", "list" or "read log" of a Lease;
-	// "read head", before a handler starts or to settle a commit; or "read", after a lapse,
-	// whose answer heartbeats wait for.
+	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict", "update",
+	// "close", "commit" or "observe"; or, for a Lease, "get", "list" or "read log".
+	//
+	// "read head" is a read before a handler starts or to settle a commit. "read" is a small read
+	// after a lapse; heartbeats wait for its answer.
 	Kind  string
-	Items int // claims, hand-overs, fences, suspects or operations; else 0
+	Items int // claims, hand-overs, fences, suspects or operations; otherwise 0
 	Took  time.Duration
 	Err   error // of the whole call
 }
@@ -239,8 +241,8 @@ func peerEvent(e fsm.Event) (PeerEventKind, bool) {
 	}
 }
 
-// JoinHooks returns hooks that call all of those given, in their order: such as an
-// application's beside those of package tenureprom.
+// JoinHooks returns hooks that call the given hooks in order, for example an application's and then
+// package tenureprom's.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
 		OnGrant:         joined(all, func(h *Hooks) func(LeaseEvent) { return h.OnGrant }),
@@ -309,7 +311,7 @@ func joinedStarts(all []Hooks) func(context.Context, Started) (context.Context, 
 	}
 }
 
-// span is a call to the backend that is under way.
+// span is a call to the backend in progress.
 type span struct {
 	n     *notifier
 	kind  string
@@ -318,31 +320,40 @@ type span struct {
 	end   func(error)
 }
 
-// startCall begins a call to the backend, about shard s unless that is empty. others are
-// further callers. Without CallStart it allocates nothing.
+// startCall begins a call to the backend, which concerns shard s unless s is empty. others are the
+// contexts of further callers. Without CallStart, it allocates nothing.
 func (n *notifier) startCall(
 	ctx context.Context, kind string, items int, s ShardID, others []context.Context,
 ) (context.Context, span) {
 	sp := span{n: n, kind: kind, items: items}
 	if f := n.h.CallStart; f != nil {
-		ctx, sp.end = f(ctx, Started{Kind: kind, Items: items, Shard: string(s), Others: others})
+		ctx, sp.end = started(ctx, f, Started{Kind: kind, Items: items, Shard: string(s), Others: others})
 	}
 	sp.sent = time.Now()
 	return ctx, sp
 }
 
-// done ends it, and returns how long the call took. Items is the error of one if all failed.
+// started calls CallStart. If CallStart ends its goroutine, started returns ctx and no end
+// function.
+func started(ctx context.Context, f func(context.Context, Started) (context.Context, func(error)), c Started) (of context.Context, end func(error)) {
+	of = ctx
+	_ = goexit.Call(func() error { of, end = f(ctx, c); return nil })
+	return of, end
+}
+
+// done ends the call and returns how long it took. If all items failed, items contains the error of
+// one of them.
 func (s *span) done(err error, items ...error) time.Duration {
 	took := time.Since(s.sent)
 	if s.end != nil {
-		s.end(err)
+		goexit.Told(s.end)(err)
 	}
 	s.n.call(s.kind, s.items, took, err)
 	s.n.heed(s.kind, cmp.Or(err, cmp.Or(items...)))
 	return took
 }
 
-// carried is a context that ends as one does and has the values of another.
+// carried is a context that ends when one context ends and has the values of another.
 type carried struct {
 	context.Context
 	values context.Context

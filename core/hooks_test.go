@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// Every hook is joined: each is called with what the joined one was.
+// Every hook is joined, and gets the arguments of the joined hook.
 func TestJoinHooks(t *testing.T) {
 	t.Parallel()
 	none := reflect.ValueOf(JoinHooks(Hooks{}, Hooks{}))
@@ -62,8 +62,8 @@ func TestJoinHooks(t *testing.T) {
 
 type spanKey struct{}
 
-// spans notes the value that each call to the backend got from its caller, and that
-// every call which began has ended.
+// spans records the value that each call to the backend got from its caller, and checks that
+// every call ended.
 type spans struct {
 	mu     sync.Mutex
 	values map[string][]any // by kind
@@ -87,8 +87,8 @@ func (s *spans) start(ctx context.Context, c Started) (context.Context, func(err
 	}
 }
 
-// A call to the store is known with the context of the caller that it is for, and with
-// those of all whose commits it carries.
+// A call to the store has the context of its caller, and the contexts of all callers whose
+// commits it carries.
 func TestCallStartHasTheCallersContext(t *testing.T) {
 	bubble(t, func(w *world) {
 		s := &spans{values: map[string][]any{}, others: map[string]int{}}
@@ -101,11 +101,11 @@ func TestCallStartHasTheCallersContext(t *testing.T) {
 		w.must(err)
 		_, err = l.Get(with("get"), "k")
 		w.must(err)
-		_, err = l.List(with("list"), "k", 0)
+		_, err = l.List(with("list"), "k", 0, 0)
 		w.must(err)
 		_, err = l.ReadLog(with("log"), 0, 1)
 		w.must(err)
-		m.link.Set(kvfault.Write, kvfault.HoldRequest) // what comes meanwhile travels together
+		m.link.Set(kvfault.Write, kvfault.HoldRequest) // later commits are sent together
 		var wg sync.WaitGroup
 		for i := range 3 {
 			wg.Go(func() {
@@ -135,7 +135,7 @@ func TestCallStartHasTheCallersContext(t *testing.T) {
 	})
 }
 
-// A hand-over and a take-over are told with how long they took, and from whom.
+// Hooks report a hand-over with its duration and a takeover with its former session.
 func TestHandOverAndTakeOverAreTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		var settled []Settled // each by one goroutine
@@ -174,9 +174,8 @@ func TestHandOverAndTakeOverAreTold(t *testing.T) {
 	})
 }
 
-// A takeover that the views show before the answers to the eviction and the claim is told
-// as any other: who evicted, and from whom the shard was taken. No rebalance afterwards
-// hides it.
+// A takeover that the views show before the answers to the eviction and the claim is reported
+// like any other, with the evictor and the former session. No later rebalance hides it.
 func TestTakeOverSeenFirstIsTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -235,7 +234,8 @@ func TestCallsAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkHooksCall is what hooks cost each call to the store: a heartbeat or a commit.
+// BenchmarkHooksCall measures the cost of hooks for each call to the store: a heartbeat or a
+// commit.
 func BenchmarkHooksCall(b *testing.B) {
 	for name, h := range map[string]Hooks{
 		"none": {}, "OnCall": {OnCall: func(Call) {}},
@@ -244,7 +244,7 @@ func BenchmarkHooksCall(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			n := newNotifier(h, nil, "a")
 			done := make(chan struct{})
-			go func() { defer close(done); n.run() }()
+			go func() { defer close(done); n.serve() }()
 			ctx := b.Context()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -257,7 +257,7 @@ func BenchmarkHooksCall(b *testing.B) {
 	}
 }
 
-// BenchmarkHooksAppend is what hooks cost an append to the in-memory store.
+// BenchmarkHooksAppend measures the cost of hooks for an append to the in-memory store.
 func BenchmarkHooksAppend(b *testing.B) {
 	for name, h := range map[string]Hooks{"none": {}, "OnCall": {OnCall: func(Call) {}}} {
 		b.Run(name, func(b *testing.B) {

@@ -8,17 +8,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// noLockDir is Options.LockDir for no lock.
+// noLockDir is the value of Options.LockDir that disables the lock.
 const noLockDir = "none"
 
-// hold takes the lock of this process (C14), if it can be had: an advisory lock on a file
-// named after the store, the namespace and the node label. Its identity is that of the
-// machine's boot and of the file, which no other file has while this one is open.
+// hold takes the lock of this process (C14), if it can. The lock is an advisory lock on a file
+// named after the store, the namespace and the node label. The lock's identity is made from the
+// machine's boot id and the file. No other file has this identity while this file is open.
 //
-// The rule assumes that the kernel ends a lock with the last process that has the file
-// open; that no two machines run with one boot id, as copies of one that was suspended do;
-// and that LockDir is of this machine. Where an assumption fails, a live process may be
-// evicted, and its writes are fenced as after any eviction. e.mu is held.
+// The rule assumes three things. The kernel ends a lock with the last process that has the file
+// open. No two machines run with the same boot id, as copies of a suspended machine do. LockDir
+// belongs to this machine. If an assumption fails, a live process may be evicted. Its writes are
+// then fenced, as after any eviction. The caller holds e.mu.
 func (e *Elector) hold() {
 	if e.o.LockDir == noLockDir {
 		return
@@ -26,12 +26,12 @@ func (e *Elector) hold() {
 	sum := sha256.Sum256([]byte(e.info.StoreID + "\x00" + e.info.Namespace + "\x00" + e.o.Node))
 	lock, err := takeHostLock(filepath.Join(e.o.LockDir, "tenure-"+hex.EncodeToString(sum[:16])+".lock"))
 	if err != nil || lock == nil {
-		return // nothing follows from a lock that cannot be had
+		return // run without a lock
 	}
 	e.m.Hold(lock.id)
 	st := e.o.stored(e.m.State(), lock)
 	st.Update = max(st.Update, 1)
-	if driver.CheckUpdate(st) != nil { // no room beside the application's
+	if driver.CheckUpdate(st) != nil { // no room besides the application's metadata
 		e.m.Hold("")
 		lock.end(true)
 		return

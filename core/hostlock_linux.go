@@ -11,11 +11,11 @@ import (
 // A hostLock is a file that this process has locked.
 type hostLock struct {
 	path string
-	fd   int // and not an os.File, which the garbage collector closes: see end
+	fd   int // not an os.File, which the garbage collector would close: see end
 	id   string
 }
 
-// takeHostLock locks the file, which is made if it is missing.
+// takeHostLock locks the file at path, and creates it if it is missing.
 func takeHostLock(path string) (*hostLock, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -43,8 +43,8 @@ func takeHostLock(path string) (*hostLock, error) {
 	return &hostLock{path: path, fd: fd, id: id}, nil
 }
 
-// end removes the file and gives up the lock. Unless free is set the lock stays until the
-// process ends, as some of its work may go on.
+// end removes the file and releases the lock. Unless free is set, the lock stays until the process
+// ends, because some of the process's work may continue.
 func (l *hostLock) end(free bool) {
 	if l == nil || !free {
 		return

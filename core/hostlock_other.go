@@ -2,7 +2,7 @@
 
 package core
 
-// A hostLock is known on Linux only.
+// A hostLock exists only on Linux.
 type hostLock struct{ id string }
 
 func takeHostLock(string) (*hostLock, error) { return nil, nil }

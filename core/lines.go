@@ -10,42 +10,47 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A process may own 100,000 shards, so what happens to many leases at once is one line of
-// the log, with their count and the first namedShards of their shards; then each lease is a
-// line at Debug. A kind of line is written once in linesEvery. What nobody asked for is
-// first a line for each lease, singleLines of them in linesEvery.
+// A process may own 100,000 shards. If something happens to many leases together, the log therefore
+// gets one line with their count and the first namedShards shards. Each lease gets its own line at
+// Debug. A kind of line is written at most once per linesEvery. An event that was not requested
+// first gets a line for each lease, up to singleLines per linesEvery.
 const (
 	linesEvery  = time.Second
 	namedShards = 5
 	singleLines = 16
 )
 
-// A lineKind is what lines that are gathered have in common.
+// A lineKind is the common part of gathered lines.
 type lineKind struct {
 	level     slog.Level
-	one, many string // messages, of one lease and of several; empty: as of one
-	cause     string // empty: the line has none
-	asked     bool   // for: gathered from the first lease on
+	one, many string // messages for one lease and for several; if many is empty, one is used
+	cause     string // empty if the line has none
+	asked     bool   // requested, so gathered from the first lease on
+	prompt    bool   // gathered within one step only, up to singleLines in linesEvery
 	rule      rule
 }
 
-// A rule is what a line says of an operator's rule; the zero value says nothing.
+// A rule is the part of a line about an operator's rule; a line omits the zero value.
 type rule struct{ kind, author, writer, reason string }
 
-// A gathering has what was not yet written of a kind.
+// A gathering holds the unwritten lines of a kind.
 type gathering struct {
 	kind   lineKind
-	since  time.Time // when linesEvery began; zero: it has not
+	since  time.Time // when linesEvery began, or zero
 	single int       // lines of one lease since then
 	count  int
 	shards []string
 	first  []slog.Attr
 }
 
-// line writes a line about a lease, or gathers it. attrs are the lease's own.
+// line writes or gathers a line about a lease. attrs are the attributes of this lease only.
 func (n *notifier) line(kind lineKind, f Fence, attrs ...slog.Attr) {
+	if kind.asked && kind.rule == (rule{}) && driver.IsLock(f.Shard) { // a lock comes and goes with each piece of work
+		kind.level = slog.LevelDebug
+	}
 	g := n.gathering(kind)
 	if !g.since.IsZero() && time.Since(g.since) >= linesEvery {
 		n.writeGathered(false)
@@ -83,17 +88,21 @@ func (n *notifier) gathering(kind lineKind) *gathering {
 	return g
 }
 
-// writeGathered writes what is due, or everything, and returns when to look again; zero:
-// nothing is left.
+// writeGathered writes the lines that are due, or all of them. It returns the time of the next
+// call, or the zero time if nothing is left.
 func (n *notifier) writeGathered(everything bool) (again time.Time) {
 	now := time.Now()
 	kept := n.gathered[:0]
 	for _, g := range n.gathered {
 		over := g.since.IsZero() || now.Sub(g.since) >= linesEvery
 		switch {
-		case g.count > 0 && (over || everything):
-			n.writeOne(g)
-			*g = gathering{kind: g.kind, since: now}
+		case g.count > 0 && (over || everything || g.kind.prompt && g.single < singleLines):
+			due := *g
+			*g = gathering{kind: g.kind, since: now} // set before the logger is called, which may end its goroutine
+			if !over {
+				g.since, g.single = due.since, due.single+1
+			}
+			n.writeOne(&due)
 		case over:
 			continue
 		}
@@ -127,7 +136,6 @@ func (k *lineKind) attrs() []slog.Attr {
 	return all
 }
 
-// emit writes one line.
 func (n *notifier) emit(level slog.Level, msg string, attrs []slog.Attr) {
 	log := n.log
 	if log == nil {
@@ -145,23 +153,31 @@ func (n *notifier) grant(f Fence, former SessionID) {
 		if n.h.OnGrant != nil {
 			n.h.OnGrant(LeaseEvent{Fence: f, Former: former})
 		}
-		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease granted", many: "tenure: leases granted", asked: true}, f)
+		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease granted", many: "tenure: leases granted", asked: true, prompt: true}, f)
 	})
 }
 
-func (n *notifier) revoke(f Fence, c fsm.Cause) {
+// newer reports whether a record is a later grant to the process that had the lease with fence f.
+func newer(o driver.Owner, f Fence) bool {
+	return o.Token > f.Token && o.Session != "" && mark.Process(o.Session) == mark.Process(f.Session)
+}
+
+func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	n.post(func() {
 		err := revoked(f, c)
 		if n.h.OnRevoke != nil {
 			n.h.OnRevoke(err)
 		}
-		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease ended", many: "tenure: leases ended", cause: c.String(),
-			asked: err.Is(ErrReleased)}, f)
+		kind := lineKind{level: slog.LevelInfo, one: "tenure: lease ended", many: "tenure: leases ended", cause: c.String(), asked: err.Is(ErrReleased)}
+		if newer(current, f) {
+			kind.one, kind.many = "tenure: lease ended by a newer grant to this process", "tenure: leases ended by newer grants to this process"
+		}
+		n.line(kind, f)
 	})
 }
 
-// handlerReturn reports what a handler returned. An error is logged, unless it only says
-// that the handler was asked to stop.
+// handlerReturn reports a handler's result. It logs the error, unless this only reports that the
+// handler was asked to stop.
 func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
 	if n.h.OnHandlerReturn == nil && err == nil {
 		return
@@ -192,7 +208,11 @@ func (n *notifier) refused(f Fence, current driver.Owner) {
 		if n.h.OnRefused != nil {
 			n.h.OnRefused(&FencedError{Fence: f, Current: current})
 		}
-		n.line(lineKind{level: slog.LevelWarn, one: "tenure: write refused by its fence", many: "tenure: writes refused by their fences"}, f,
+		kind := lineKind{level: slog.LevelWarn, one: "tenure: write refused by its fence", many: "tenure: writes refused by their fences"}
+		if newer(current, f) {
+			kind.one, kind.many = "tenure: write of a former lease refused: this process has a newer one", ""
+		}
+		n.line(kind, f,
 			slog.Int64("current_token", int64(current.Token)), slog.String("current_session", string(current.Session)))
 	})
 }

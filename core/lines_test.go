@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
@@ -42,14 +43,14 @@ func (l *lined) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// of returns the lines of a level whose message begins so.
+// of returns the lines of a level whose message has a prefix.
 func (l *lined) of(level slog.Level, msg string) []line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(l.lines), func(x line) bool { return x.level != level || !strings.HasPrefix(x.msg, msg) })
 }
 
-// counted is how many leases lines are about.
+// counted returns the number of leases that lines report.
 func counted(lines []line) (n int) {
 	for _, l := range lines {
 		if count, ok := l.attrs["count"]; ok {
@@ -65,7 +66,7 @@ func logged(l *lined) func(*Options) {
 	return func(o *Options) { o.Hooks, o.Logger = Hooks{}, slog.New(l) }
 }
 
-// What happens to 10,000 leases at once is a few lines, and each lease is one at Debug.
+// An event of 10,000 leases at once is a few lines, and each lease is a line at Debug.
 func TestLinesOfManyLeases(t *testing.T) {
 	const many = 10_000
 	bubble(t, func(w *world) {
@@ -117,7 +118,7 @@ func TestLinesOfManyLeases(t *testing.T) {
 	})
 }
 
-// A rolling restart of three members with 64 shards is a few lines for each step.
+// A rolling restart of three members with 64 shards writes a few lines for each step.
 func TestLinesOfARollingRestart(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -157,7 +158,26 @@ func TestLinesOfARollingRestart(t *testing.T) {
 	})
 }
 
-// One lease is one line at Info, at once, and none at Debug.
+// A lock that is taken and given back writes a line each at Debug, and none at Info.
+func TestLinesOfALock(t *testing.T) {
+	bubble(t, func(w *world) {
+		var log lined
+		m := w.member("a", logged(&log))
+		var h leases
+		w.must(m.Contend(h.hold, driver.LockPrefix+"s"))
+		h.await(w, 1)
+		time.Sleep(ttl / 2)
+		w.must(m.Withdraw(w.Context(), driver.LockPrefix+"s"))
+		w.must(m.end())
+		for _, what := range []string{"lease granted", "lease ended"} {
+			if info, debug := log.of(slog.LevelInfo, what), log.of(slog.LevelDebug, what); len(info) != 0 || len(debug) != 1 {
+				w.Errorf("%q: %v at Info, %v at Debug, want one at Debug", what, info, debug)
+			}
+		}
+	})
+}
+
+// One lease writes one line at Info, at once, and none at Debug.
 func TestLinesOfOneLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -183,8 +203,8 @@ func TestLinesOfOneLease(t *testing.T) {
 	})
 }
 
-// Losses that nobody asked for are a line each, up to a bound; so are handlers' errors,
-// and a lease's grant is never said after them.
+// Unrequested losses write a line each, up to a limit, and so do handlers' errors. A lease's
+// grant is never logged after them.
 func TestLinesOfLosses(t *testing.T) {
 	const many = 300
 	bubble(t, func(w *world) {
@@ -218,6 +238,48 @@ func TestLinesOfLosses(t *testing.T) {
 		if first := slices.IndexFunc(log.lines, func(l line) bool { return l.level >= slog.LevelInfo && seen.MatchString(l.msg) }); first < 0 || first >
 			slices.IndexFunc(log.lines, func(l line) bool { return l.level == slog.LevelWarn && strings.HasPrefix(l.msg, "handler") }) {
 			w.Errorf("grants are said after their handlers' errors: %v", log.lines[:min(len(log.lines), 5)])
+		}
+	})
+}
+
+// The line about a grant comes before the first line of its handler, even if a lease follows
+// another at once.
+func TestGrantIsLoggedBeforeTheHandler(t *testing.T) {
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { grantBeforeHandler(t, uint64(i)) })
+	}
+}
+
+func grantBeforeHandler(t *testing.T, seed uint64) {
+	bubble(t, func(w *world) {
+		var log lined
+		l := slog.New(&log)
+		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnGrant = func(LeaseEvent) {} })
+		handler := func(ctx context.Context, x *Lease) error {
+			l.Info("handler", slog.String("shard", x.Shard()))
+			<-ctx.Done()
+			return nil
+		}
+		names := []string{"s", "t", "u", "v"}
+		for _, s := range names { // a step for each, within a second
+			w.must(m.Contend(handler, s))
+			w.eventually(s, func() bool { return m.Lease(s) != nil })
+		}
+		granted := map[string]bool{}
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		for _, x := range log.lines {
+			switch shard := x.attrs["shard"].String(); x.msg {
+			case "lease granted":
+				granted[shard] = true
+			case "handler":
+				if !granted[shard] {
+					w.Errorf("the handler of %s logs before its grant", shard)
+				}
+			}
+		}
+		if len(granted) != len(names) {
+			w.Errorf("granted: %v", granted)
 		}
 	})
 }

@@ -9,9 +9,9 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// A mutant is the runner with one rule taken out, and the test that must fail
-// then. Those of the machine alone are in package fsm, where the simulation finds
-// them; a few are here as well, by the harm that they do to an Elector.
+// A mutant is the runner without one rule, with the test that must then fail. Mutants of the
+// machine alone are in package fsm, where the simulation finds them. A few are here as well, for
+// the harm that they do to an Elector.
 var mutants = []mutate.Mutant{
 	{Name: "S8: trust from the reply's instant", Killer: "TestTrustCountsFromSending", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.do",
@@ -20,11 +20,11 @@ var mutants = []mutate.Mutant{
 		{File: "../internal/fsm/session.go", In: "Machine.beaten",
 			Old: "until := b.sentAt.Add(m.cfg.Member.TTL - m.cfg.Margin)", New: "until := m.now.Add(m.cfg.Member.TTL - m.cfg.Margin)"}}},
 	{Name: "S8: trust from the wall clock", Killer: "TestClockIgnoresWallTime", Edits: []mutate.Edit{
-		{File: "clock.go", In: "clock.now", Old: "int64(t.Sub(c.start))", New: "t.UnixNano() - c.start.UnixNano()"}}},
+		{File: "clock.go", In: "clock.read", Old: "int64(t.Sub(c.start))", New: "t.UnixNano() - c.start.UnixNano()"}}},
 	{Name: "S9: suspended time does not count", Killer: "TestSuspendedTimeCounts", Edits: []mutate.Edit{
-		{File: "clock.go", In: "clock.now", Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono)"}}},
+		{File: "clock.go", In: "clock.read", Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono)"}}},
 	{Name: "S9: a suspension counts when a timer has found it", Killer: "TestSuspensionEndsALeaseAtTheFirstCheck", Edits: []mutate.Edit{
-		{File: "clock.go", In: "clock.now", Old: "\t\t\tc.sample()\n", New: ""}}},
+		{File: "clock.go", In: "clock.read", Old: "\t\t\tc.sample()\n", New: ""}}},
 	{Name: "C8: trust extended by a reply handled after a stall", Killer: "TestReplyAfterSuspensionRevivesNothing", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.drainQueue",
 			Old: "func (e *Elector) drainQueue() {\n\te.clk.sample()\n", New: "func (e *Elector) drainQueue() {\n"}}},
@@ -33,7 +33,7 @@ var mutants = []mutate.Mutant{
 	{Name: "a heartbeat is news of the owners though reads fail", Killer: "TestNews", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.drainQueue", Old: " && (e.unread == 0 || now.Sub(e.unread) > e.o.TTL/4)", New: ""}}},
 	{Name: "a member that is cut off has fresh news", Killer: "TestNews", Edits: []mutate.Edit{
-		{File: "elector.go", In: "Elector.News", Old: "age <= limit", New: "true"}}},
+		{File: "inside.go", In: "inside.News", Old: "age <= limit", New: "true"}}},
 	{Name: "S9: the lease's context outlives its trust", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{
 		{File: "lease.go", In: "Lease.end", Old: "\tl.cancel(r)\n", New: ""}}},
 	{Name: "S6: a revoked lease is valid again with the next heartbeat", Killer: "TestLapseAndRegain", Edits: []mutate.Edit{
@@ -61,9 +61,9 @@ var mutants = []mutate.Mutant{
 	{Name: "D1: damage that changes is told each time", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
 		{File: "damage.go", In: "Elector.noteDamage", Old: " && now.Sub(k.posted) >= damageAgain {", New: " {"}}},
 	{Name: "D1: every damaged record is named", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
-		{File: "damage.go", In: "Elector.noteDamage", Old: "if len(s.known) >= driver.MaxDamaged {", New: "if false {"},
+		{File: "damage.go", In: "Elector.noteDamage", Old: "if len(s.known) >= listing.MaxDamaged {", New: "if false {"},
 		{File: "../backends/kv/mirror.go", In: "mirror.damage",
-			Old: "!known && len(m.damaged.index) < driver.MaxDamaged {", New: "!known {"}}},
+			Old: "!known && len(m.damaged.index) < listing.MaxDamaged {", New: "!known {"}}},
 	{Name: "D1: names from the store are told as they are", Killer: "TestDamageIsNotRepeated", Edits: []mutate.Edit{
 		{File: "driver/damaged.go", In: "Damaged",
 			Old: "return &DamagedError{Key: printable(key),", New: "return &DamagedError{Key: key,"}}},
@@ -76,7 +76,7 @@ var mutants = []mutate.Mutant{
 		{File: "lines.go", In: "notifier.writeGathered",
 			Old: "over := g.since.IsZero() || now.Sub(g.since) >= linesEvery", New: "over := true"},
 		{File: "notify.go", In: "notifier.run",
-			Old: "\t\tif len(batch) > 0 {\n\t\t\tcontinue\n\t\t}\n", New: "\t\tif len(batch) > 0 {\n\t\t\tn.writeGathered(false)\n\t\t\tcontinue\n\t\t}\n"}}},
+			Old: "\t\tif len(n.batch) > 0 {\n\t\t\tcontinue\n\t\t}\n", New: "\t\tif len(n.batch) > 0 {\n\t\t\tn.writeGathered(false)\n\t\t\tcontinue\n\t\t}\n"}}},
 	{Name: "losses are gathered from the first on", Killer: "TestLinesOfLosses", Edits: []mutate.Edit{
 		{File: "lines.go", In: "notifier.revoke", Old: "asked: err.Is(ErrReleased)}", New: "asked: true}"}}},
 	{Name: "a process that did not run calls the store silent", Killer: "TestLapseSaysWhy", Edits: []mutate.Edit{
@@ -184,7 +184,7 @@ var mutants = []mutate.Mutant{
 		{File: "../internal/fsm/shards.go", In: "refused",
 			Old: "; ok && f.Current != (driver.Owner{}) {", New: "; ok && false && f.Current != (driver.Owner{}) {"}}},
 	{Name: "S12: a handler that returned is stuck until its last commit is settled", Killer: "TestReturnedIsNotStuck", Edits: []mutate.Edit{
-		{File: "run.go", In: "Elector.serve", Old: "\t\tr.state = LeaseReturned\n\t\te.snap.bump()\n", New: "\t\te.snap.bump()\n"}}},
+		{File: "run.go", In: "Elector.serve", Old: "\t\t\tr.state = LeaseReturned\n\t\t\te.snap.bump()\n", New: "\t\te.snap.bump()\n"}}},
 	{Name: "S13: a resync ends the full read before it", Killer: "TestResyncLeavesAFullRead", Edits: []mutate.Edit{
 		{File: "step.go", In: "Elector.do",
 			Old: "e.observing != nil && !e.reading {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant", New: "e.observing != nil {\n\t\t\te.observing()\n\t\t}\n\tcase fsm.EffGrant"}}},
@@ -292,7 +292,8 @@ var mutants = []mutate.Mutant{
 	{Name: "what a rule gives up is claimed again at once", Killer: "TestSlowSuccessor", Edits: []mutate.Edit{
 		{File: "obey.go", In: "Elector.yield", Old: "r.wait = e.o.TTL / 2", New: "r.wait = 0"}}},
 	{Name: "D1: what is no rule is logged at each read", Killer: "TestJunkAmongRules", Edits: []mutate.Edit{
-		{File: "obey.go", In: "notifier.badRules", Old: "n.lines.Failed(\"rules\", time.Now()); say {", New: "n.lines.Failed(\"rules\", time.Now()); say || true {"}}},
+		{File: "obey.go", In: "notifier.badRules", Old: "n.lines.Failed(\"rules\", time.Now()); say {",
+			New: "n.lines.Failed(\"rules\", time.Now()); say || true {"}}},
 	{Name: "D1: each record that is no rule is named", Killer: "TestJunkAmongRules", Edits: []mutate.Edit{
 		{File: "control/control.go", In: "Read", Old: "notUnderstood <= 3", New: "true"}}},
 	{Name: "what a drained member is granted stays there", Killer: "TestDrainedElector", Edits: []mutate.Edit{
@@ -310,12 +311,12 @@ var mutants = []mutate.Mutant{
 			Old: "(v.Reset || slices.Contains(v.Gone, b.seen.Session))", New: "(v.Reset || false && slices.Contains(v.Gone, b.seen.Session))"}}},
 	{Name: "RunOnce runs a job that was done while its caller waited", Killer: "TestRunOnceConcurrently", Edits: []mutate.Edit{
 		{File: "once.go", In: "once.do",
-			Old: "\tif item != nil {\n\t\tx.finish(item.Value, nil)\n\t\treturn nil\n\t}\n", New: "\t_ = item\n"}}},
+			Old: "\tif item != nil {\n\t\tx.found(item.Value)\n\t\treturn nil\n\t}\n", New: "\t_ = item\n"}}},
 	{Name: "RunOnce asks for a lease to learn that the job is done", Killer: "TestRunOnce", Edits: []mutate.Edit{
-		{File: "once.go", In: "RunOnce", Old: "\tif x.read(ctx) {\n\t\treturn x.out", New: "\tif false {\n\t\treturn x.out"}}},
+		{File: "once.go", In: "RunOnce", Old: "\tif x.read(ctx) {\n\t\tout", New: "\tif false {\n\t\tout"}}},
 	{Name: "RunOnce takes an empty result for none", Killer: "TestRunOnce", Edits: []mutate.Edit{
 		{File: "once.go", In: "once.read",
-			Old: "err != nil || item == nil {", New: "err != nil || item == nil || len(item.Value) == 0 {"}}},
+			Old: "err != nil || item == nil {", New: "err != nil || item == nil || len(item.Value) < 2 {"}}},
 	{Name: "RunOnce leaves a shard that counts as unowned", Killer: "TestRunOnce", Edits: []mutate.Edit{
 		{File: "once.go", Old: "\"_once.\"\n", New: "\"once.\"\n"}}},
 	{Name: "RunOnce lingers as a server does", Killer: "TestRunOnce", Edits: []mutate.Edit{
@@ -323,20 +324,41 @@ var mutants = []mutate.Mutant{
 	{Name: "RunOnce: calls in one process evict each other", Killer: "TestRunOnceConcurrently", Edits: []mutate.Edit{
 		{File: "once.go", In: "RunOnce", Old: "c.Supersede = false", New: "_ = c.Supersede"}}},
 	{Name: "RunOnce returns a result that was not recorded", Killer: "TestRunOnceTakeover", Edits: []mutate.Edit{
-		{File: "once.go", In: "once.do", Old: "err == nil || errors.Is(err, ErrTooLarge) {\n", New: "true {\n\t\t\terr = nil\n"}}},
+		{File: "once.go", In: "once.do", Old: "\tif err == nil {\n\t\terr = failed\n", New: "\tif true {\n\t\terr = nil\n"}}},
 	{Name: "RunOnce has a result for those that get the lease only", Killer: "TestRunOnceWithoutLease", Edits: []mutate.Edit{
 		{File: "once.go", In: "RunOnce", Old: "\treads.Go(func() { x.wait(run) })\n", New: ""}}},
 	{Name: "RunOnce runs a job again whose result is too large", Killer: "TestRunOnceTooLarge", Edits: []mutate.Edit{
-		{File: "once.go", In: "once.do", Old: " || errors.Is(err, ErrTooLarge) {", New: " {"}}},
+		{File: "once.go", In: "once.do", Old: "errors.Is(err, ErrTooLarge) {", New: "false {"}}},
 	{Name: "RunOnce gives up on a result that is there when its caller is asked to stop", Killer: "TestRunOnceEndsWithContext", Edits: []mutate.Edit{
 		{File: "once.go", In: "once.do", Old: "lease.Commit(lease.Context(), ", New: "lease.Commit(ctx, "}}},
+	{Name: "a handler that ends its goroutine leaves its shard with nobody", Killer: "TestHandlerGoexit", Edits: []mutate.Edit{
+		{File: "run.go", In: "Elector.serve",
+			Old: "\t\tif !began.IsZero() {\n", New: "\t\tif err == goexit.Err {\n\t\t\treturn\n\t\t}\n\t\tif !began.IsZero() {\n"}}},
+	{Name: "a handler's panic is its error", Killer: "TestHandlerPanics", Edits: []mutate.Edit{
+		{File: "run.go", In: "Elector.serve", Old: "\t\t\tpanic(p) ", New: "\t\t\t_ = p "}}},
+	{Name: "Options.Eligible that ends its goroutine never answers", Killer: "TestEligibleGoexit", Edits: []mutate.Edit{
+		{File: "eligible.go", In: "Elector.judge",
+			Old: "answer <- goexit.Call(func() error { return e.o.Eligible(asked) })", New: "answer <- e.o.Eligible(asked)"}}},
+	{Name: "a hook that ends its goroutine is the last one", Killer: "TestHooksGoexit", Edits: []mutate.Edit{
+		{File: "notify.go", In: "notifier.serve", Old: "for goexit.Call(n.run) != nil {", New: "if goexit.Call(n.run) != nil {"}}},
+	{Name: "CallStart that ends its goroutine leaves a call without an answer", Killer: "TestHooksGoexit", Edits: []mutate.Edit{
+		{File: "hooks.go", In: "started", Old: "_ = goexit.Call(func() error { of, end = f(ctx, c); return nil })", New: "of, end = f(ctx, c)"}}},
+	{Name: "a job that ends its goroutine has no error", Killer: "TestGoexitOfJobs", Edits: []mutate.Edit{
+		{File: "once.go", In: "once.do", Old: "failed := goexit.Call(func() error { result, err = job(ctx, lease); return err })",
+			New: "var failed error\n\tresult, failed = job(ctx, lease)"}}},
+	{Name: "RunOnce: a job that fails permanently is run again", Killer: "TestRunOnceFailsForAll", Edits: []mutate.Edit{
+		{File: "once.go", In: "once.do", Old: "(failed); ok {", New: "(failed); ok && false {"}}},
+	{Name: "RunOnce records a reason of any length", Killer: "TestRunOnceRecords", Edits: []mutate.Edit{
+		{File: "once.go", In: "once.do", Old: "oneLine(failed.Error(), maxFailure)", New: "failed.Error()"}}},
+	{Name: "RunOnce takes any item for its result", Killer: "TestRunOnceRecords", Edits: []mutate.Edit{
+		{File: "once.go", In: "once.found", Old: "case strings.HasPrefix(text, onceDone):", New: "case text != \"\" && text[0] != '-':"}}},
 	{Name: "V5: hooks are called from the step", Killer: "TestNotifierOrderAndBound", Edits: []mutate.Edit{
 		{File: "notify.go", In: "notifier.post",
 			Old: "func (n *notifier) post(f func()) {\n", New: "func (n *notifier) post(f func()) {\n\tf()\n\tf = func() {}\n"}}},
 }
 
-// TestMutants takes one rule out at a time, by an overlay of the build, and
-// expects the test that is named to fail. The same test passes without.
+// TestMutants removes one rule at a time, by an overlay of the build, and expects the named test
+// to fail. The same test passes without the mutant.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 20*time.Second, true, mutants)
 }

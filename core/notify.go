@@ -8,34 +8,37 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
-// maxEvents bounds what waits for slow hooks.
+// maxEvents limits the events that wait for slow hooks.
 const maxEvents = 1 << 16
 
-// notifier calls hooks and the logger one event at a time, in order, from a
-// goroutine of its own. Safe for concurrent use.
+// notifier calls hooks and the logger one event at a time, in order, from its own goroutine. It
+// is safe for concurrent use.
 type notifier struct {
 	h    Hooks
-	log  *slog.Logger // nil: slog.Default
+	log  *slog.Logger // nil for slog.Default
 	node string
 	heed func(kind string, err error)
 
-	gathered []*gathering // of the goroutine that runs
+	gathered []*gathering // owned by the running goroutine, like batch
 	lines    rhythm.Rhythm
+	batch    []notice // the first at events are done
+	at       int
 
 	mu       sync.Mutex
 	queue    []notice
 	dropped  int
-	stepping bool // more of what happens now is on its way
-	posted   bool // something, since the step began
+	stepping bool // a step is in progress and may post more
+	posted   bool // an event was posted since the step began
 	closed   bool
 	wake     chan struct{}
 }
 
-// notice is what the notifier does next: f, or without it OnCall. Calls are values, so
-// that none costs an allocation.
+// notice is one action of the notifier: f, or OnCall if f is nil. OnCall's argument is a value, so
+// that no call costs an allocation.
 type notice struct {
 	f    func()
 	call Call
@@ -51,7 +54,7 @@ func (n *notifier) post(f func()) {
 
 func (n *notifier) put(what notice) {
 	n.mu.Lock()
-	if n.closed { // a handler that was given up on has returned
+	if n.closed { // a stuck handler has returned
 		n.mu.Unlock()
 		return
 	}
@@ -73,8 +76,7 @@ func (n *notifier) close() {
 	poke(n.wake)
 }
 
-// step begins, or ends, what counts as one step: lines about its leases are written at its
-// end.
+// step begins or ends one step. The lines about a step's leases are written when the step ends.
 func (n *notifier) step(begins bool) {
 	n.mu.Lock()
 	n.stepping = begins
@@ -86,43 +88,53 @@ func (n *notifier) step(begins bool) {
 	}
 }
 
-// spareEvents is the largest queue that is kept for later events.
+// spareEvents is the capacity of the largest queue that is kept for later events.
 const spareEvents = 1 << 10
 
-// run calls what was posted until it is closed and nothing is left.
-func (n *notifier) run() {
+// serve calls run, and calls it again if a hook or the logger ended its goroutine.
+func (n *notifier) serve() {
+	for goexit.Call(n.run) != nil {
+		if _, say := n.lines.Failed("hook", time.Now()); say {
+			_ = goexit.Call(func() error { n.warn("tenure: hook failed", slog.Any("error", goexit.Err)); return nil })
+		}
+	}
+}
+
+// run handles posted events until the notifier is closed and nothing is left.
+func (n *notifier) run() error {
 	var spare []notice
 	again := time.NewTimer(0)
 	defer again.Stop()
 	for {
+		for n.at < len(n.batch) {
+			what := n.batch[n.at]
+			if n.at++; what.f != nil {
+				what.f()
+			} else {
+				n.h.OnCall(what.call)
+			}
+		}
+		if len(n.batch) > 0 && cap(n.batch) <= spareEvents {
+			clear(n.batch)
+			spare = n.batch[:0]
+		}
 		n.mu.Lock()
-		batch, dropped, stepping, closed := n.queue, n.dropped, n.stepping, n.closed
-		n.queue, n.dropped = spare, 0
+		dropped, stepping, closed := n.dropped, n.stepping, n.closed
+		n.batch, n.at, n.queue, n.dropped = n.queue, 0, spare, 0
 		n.mu.Unlock()
+		spare = nil
 		if dropped > 0 {
 			if n.h.OnDropped != nil {
 				n.h.OnDropped(Dropped{Events: dropped})
 			}
 			n.warn("tenure: hooks are too slow: events dropped", slog.Int("events", dropped))
 		}
-		for i := range batch {
-			if f := batch[i].f; f != nil {
-				f()
-			} else {
-				n.h.OnCall(batch[i].call)
-			}
-		}
-		spare = nil
-		if cap(batch) <= spareEvents {
-			clear(batch)
-			spare = batch[:0]
-		}
-		if len(batch) > 0 {
+		if len(n.batch) > 0 {
 			continue
 		}
 		if closed {
 			n.writeGathered(true)
-			return
+			return nil
 		}
 		if !stepping {
 			if at := n.writeGathered(false); !at.IsZero() {
@@ -140,7 +152,7 @@ func (n *notifier) info(msg string, attrs ...slog.Attr) { n.write(slog.LevelInfo
 
 func (n *notifier) warn(msg string, attrs ...slog.Attr) { n.write(slog.LevelWarn, msg, attrs) }
 
-// write writes a line after those about leases that are due.
+// write writes a line, after the gathered lines that are due.
 func (n *notifier) write(level slog.Level, msg string, attrs []slog.Attr) {
 	n.writeGathered(false)
 	n.emit(level, msg, attrs)
@@ -152,10 +164,18 @@ func (n *notifier) settled(s Settled) {
 	}
 }
 
-func (n *notifier) handlerStart(f Fence) {
-	if h := n.h.OnHandlerStart; h != nil {
-		n.post(func() { h(LeaseEvent{Fence: f}) })
-	}
+// handlerStart returns a channel that is closed when the hook has returned and the lines about
+// earlier events are written, except gathered lines.
+func (n *notifier) handlerStart(f Fence) <-chan struct{} {
+	written := make(chan struct{})
+	n.post(func() {
+		defer close(written)
+		n.writeGathered(false)
+		if h := n.h.OnHandlerStart; h != nil {
+			h(LeaseEvent{Fence: f})
+		}
+	})
+	return written
 }
 
 func (n *notifier) stop(f Fence, cause error) {
@@ -164,12 +184,12 @@ func (n *notifier) stop(f Fence, cause error) {
 	}
 }
 
-// explainTimeout bounds how long hooks and log wait to learn how a session ended.
+// explainTimeout limits how long hooks and the log wait to learn how a session ended.
 const explainTimeout = time.Second
 
-// session reports what happened to the own session; lost is the one that was lost,
-// if any, which is asked how. That is done here, not in the call that found it lost:
-// nothing waits for it but hooks and log.
+// session reports an event of this process's session. lost is the session that was lost, or nil.
+// The method asks it how it ended, so that only hooks and the log wait for the answer, not the call
+// that found it lost.
 func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 	n.post(func() {
 		if x, ok := lost.(driver.Explainer); ok {
@@ -204,16 +224,16 @@ func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 			n.warn("tenure: "+ev.Kind.message(), attrs...)
 		case SessionEligible:
 			n.info("tenure: "+ev.Kind.message(), attrs...)
-		default: // the others repeat while the store is away; OnSession has them
+		default: // other kinds repeat during an outage; only OnSession gets them
 		}
 	})
 }
 
-// message says what happened, and to what.
+// message returns the text of the event's log line.
 func (k SessionEventKind) message() string {
 	switch k {
 	case SessionLost:
-		return string(k) // which names the session itself
+		return string(k) // already names the session
 	case SessionIneligible, SessionEligible:
 		return "member " + string(k)
 	default:

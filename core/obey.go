@@ -14,18 +14,18 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// rulebook has the operators' rules as this member knows them. They are read when a view
-// shows that the record of their shard changed: a namespace without rules, and one whose
-// rules stay, cost no call. Elector.mu guards it.
+// rulebook contains the operators' rules that this member knows. The member reads them when a view
+// shows that their shard's record changed. A namespace with no rules or unchanged rules therefore
+// costs no call. Elector.mu guards it.
 type rulebook struct {
-	rules []control.Rule // nil: nobody knows yet whether there are any
-	seen  driver.Owner   // of the rules' shard, in the newest view
-	read  driver.Owner   // as the rules were read under
-	again bool           // they are to be read, although seen is read
+	rules []control.Rule // nil until it is known whether there are any
+	seen  driver.Owner   // record of the rules' shard in the newest view
+	read  driver.Owner   // the record when the rules were read
+	again bool           // read them again, even if seen equals read
 	wake  chan struct{}
-	// gave has the shards that were given up because of a drain, each with the sum of the
-	// members that could have taken it then: one that comes back is kept until there is
-	// another member, so that it does not go round.
+	// gave contains the shards given up because of a drain, each with the sum of the members that
+	// could have taken it at the time. If a shard comes back, the member keeps it until another
+	// member can take it, so that it does not circulate.
 	gave map[ShardID]uint64
 }
 
@@ -33,7 +33,8 @@ func newRulebook() *rulebook {
 	return &rulebook{wake: make(chan struct{}, 1), gave: map[ShardID]uint64{}}
 }
 
-// look takes in what a view says of the rules' shard, and of who could take over.
+// look records the state of the rules' shard in a view, and wakes obeyRules if the rules or the
+// possible successors may have changed.
 func (b *rulebook) look(v *driver.View) {
 	for i := range v.Shards {
 		if v.Shards[i].Shard == control.Shard {
@@ -43,8 +44,9 @@ func (b *rulebook) look(v *driver.View) {
 	if b.rules == nil && v.Reset && b.seen == (driver.Owner{}) {
 		b.rules = []control.Rule{}
 	}
-	// Who holds the lease may have written since: what was written is read when it is given
-	// back, or, after a crash, with the end of the session, or with the next full view.
+	// The holder of the lease may have written since. This member reads the holder's rules when the
+	// holder releases the lease. After a crash, it reads them when the holder's session ends, or
+	// with the next full view.
 	b.again = b.again || b.seen.Session != "" && (v.Reset || slices.Contains(v.Gone, b.seen.Session))
 	if b.again || b.seen != b.read || len(b.rules) > 0 && len(v.Members)+len(v.Gone) > 0 {
 		poke(b.wake)
@@ -77,9 +79,9 @@ func (e *Elector) obeyRules(ctx context.Context) {
 	}
 }
 
-// readRules reads the rules where they may have changed; false if that failed. Those read
-// last still count. A rhythm bounds the lines, because anybody with the right to write to the store can
-// cause them.
+// readRules reads the rules if they may have changed, and reports whether it succeeded. If not, the
+// rules that it read earlier still apply. A rhythm limits the log lines, because any writer to the
+// store can cause them.
 func (e *Elector) readRules(ctx context.Context) bool {
 	e.mu.Lock()
 	b := e.rules
@@ -106,8 +108,8 @@ func (e *Elector) readRules(ctx context.Context) bool {
 	return true
 }
 
-// obey gives up what the rules in force say, of the shards that are held and that nobody
-// assigns. e.mu is held.
+// obey gives up the held shards that active rules require it to give up and that no assigner
+// manages. The caller holds e.mu.
 func (e *Elector) obey(now time.Time) {
 	b := e.rules
 	var drain *control.Rule
@@ -126,9 +128,9 @@ func (e *Elector) obey(now time.Time) {
 			}
 		case control.Move, control.Resign:
 			once = append(once, r)
-		case control.Pin, control.Exclude, control.Split, control.Merge, control.Release: // for those who plan
-		case control.Resolve: // for the ledger of its shard
-		case control.Stop: // for those who ask whether they may stop
+		case control.Pin, control.Exclude, control.Split, control.Merge, control.Release: // for planners
+		case control.Resolve: // for package effect
+		case control.Stop: // for callers that request a Stop
 		}
 	}
 	for _, rule := range once {
@@ -158,8 +160,8 @@ func (e *Elector) obey(now time.Time) {
 	}
 }
 
-// yielding returns the run of a shard that a rule may end: wanted, served, and nobody's to
-// assign.
+// yielding returns a shard's run if a rule may end it, and otherwise nil. Such a shard is wanted
+// and served, but not assigned.
 func (e *Elector) yielding(s ShardID) *run {
 	r := e.runs[s]
 	if r == nil || r.again || r.state != LeaseStarting && r.state != LeaseHeld || e.m.Preferred(s) {
@@ -171,10 +173,10 @@ func (e *Elector) yielding(s ShardID) *run {
 	return r
 }
 
-// yield asks the handler of a run to stop, so that another member gets the shard: session
-// to, or, if that is empty, the first of the others that claims it. The shard is contended
-// for again once the lease is settled; what others may claim, after half a TTL, so that a
-// successor on a busy machine is not late.
+// yield asks a run's handler to stop, so that another member gets the shard. This member is session
+// to or, if to is empty, the first other member that claims the shard. Once the lease is settled,
+// this member contends for the shard again. If others may claim the shard, this member waits half a
+// TTL first, so that a successor on a busy machine is not too late.
 func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	r.again = true
 	if to == "" && e.successors(time.Now()) != 0 {
@@ -186,7 +188,7 @@ func (e *Elector) yield(r *run, to SessionID, cause error, rule *control.Rule) {
 	e.drainQueue()
 }
 
-// sessionOf is the session of a member of a node, empty if none lives.
+// sessionOf returns the session of a live member of a node, or "".
 func (e *Elector) sessionOf(node string) SessionID {
 	for _, m := range e.m.AppendMembers(nil) {
 		if m.Node == node {
@@ -196,8 +198,8 @@ func (e *Elector) sessionOf(node string) SessionID {
 	return ""
 }
 
-// successors is a sum of the other members that are eligible and not to be emptied; 0 if
-// there is none.
+// successors returns a sum that identifies the other members that are eligible and not drained, or
+// 0 if there are none.
 func (e *Elector) successors(now time.Time) uint64 {
 	drained := map[string]bool{}
 	for i := range e.rules.rules {
@@ -217,7 +219,7 @@ func (e *Elector) successors(now time.Time) uint64 {
 	return sum
 }
 
-// badRules takes in what a read of the rules found wrong; nil: nothing.
+// badRules logs the error of a read of the rules. A nil error means that the read succeeded.
 func (n *notifier) badRules(err error) {
 	n.post(func() {
 		if err == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// rule writes an operator's rule, or removes it, as the command tenure does.
+// rule writes or removes an operator's rule, as the command tenure does.
 func (w *world) rule(build func(*control.Rule) (Op, error), r control.Rule) {
 	w.Helper()
 	op, err := build(&r)
@@ -31,8 +31,8 @@ func (w *world) writeRules(ops ...Op) {
 	cancel()
 	_ = tool.Update(asked, func(st *MemberState) { st.Draining = true })
 	ctx, done := context.WithCancel(context.Background())
-	// Not as the handler returns, which would now and then hand the lease over to the only other
-	// member, a change more: as Writer of internal/operator.
+	// Not when the handler returns, which could hand the lease over to the only other member, one
+	// change more. Writer of internal/operator does the same.
 	tool.o.Hooks.OnSettled = func(Settled) { done() }
 	tool.note.h = tool.o.Hooks
 	w.must(tool.Contend(func(ctx context.Context, l *Lease) error {
@@ -43,7 +43,7 @@ func (w *world) writeRules(ops ...Op) {
 	w.must(tool.tap.Backend.Close())
 }
 
-// last is the newest lease.
+// last returns the newest lease.
 func (h *leases) last() *Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *world) cluster(shards []string, nodes ...string) *cluster {
 	return c
 }
 
-// owner is the node that serves the shard.
+// owner returns the node that serves the shard.
 func (c *cluster) owner(shard string) (node string, l *Lease) {
 	for _, n := range c.nodes {
 		h := c.h[n]
@@ -91,7 +91,7 @@ func (c *cluster) isWith(shard, node string) {
 	c.w.eventually(shard+" with "+node, func() bool { n, _ := c.owner(shard); return n == node })
 }
 
-// unmoved checks that no lease is granted while rules are written, and for a while after.
+// unmoved checks that no lease is granted while rules are written, and for a time after.
 func (c *cluster) unmoved(rules ...control.Rule) {
 	c.w.Helper()
 	count := func() (n int) {
@@ -111,8 +111,8 @@ func (c *cluster) unmoved(rules ...control.Rule) {
 	}
 }
 
-// TestMoveAndResign: a plain Elector gives up the lease that the rule names, to the node
-// that it names or to another, and no later lease.
+// TestMoveAndResign: an Elector without an assigner gives up the lease that the rule names, to
+// the named node or to another, and no later lease.
 func TestMoveAndResign(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster([]string{"s", "t"}, "a", "b", "c")
@@ -149,11 +149,11 @@ func TestMoveAndResign(t *testing.T) {
 	})
 }
 
-// TestSlowSuccessor: a shard that a rule has its owner give up goes to another member, also
-// if that is late to claim it.
+// TestSlowSuccessor: a shard that a rule tells its owner to give up goes to another member, even
+// if that member claims it late.
 func TestSlowSuccessor(t *testing.T) {
-	// Whose turn comes first after a release is random, so the former leader is early in
-	// some rounds only if it does not wait.
+	// The order of turns after a release is random, so the former leader is early in some rounds
+	// only if it does not wait.
 	for i := range 20 {
 		kind := []control.Kind{control.Resign, control.Drain}[i%2]
 		t.Run(string(kind), func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestSlowSuccessor(t *testing.T) {
 	}
 }
 
-// TestMoveWaits: a move to a node without a member is done when there is one.
+// TestMoveWaits: a move to a node without a member happens once there is one.
 func TestMoveWaits(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster([]string{"s"}, "a", "b")
@@ -191,8 +191,8 @@ func TestMoveWaits(t *testing.T) {
 	})
 }
 
-// TestDrainedElector: a drained node gives up all that it holds, keeps what nobody else
-// takes, and serves again what it gets when it is the last.
+// TestDrainedElector: a drained node gives up all its shards, keeps the shards that no other
+// member takes, and serves again the shards that it gets as the last member.
 func TestDrainedElector(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster(shardNames(10), "a", "b")
@@ -224,7 +224,8 @@ func TestDrainedElector(t *testing.T) {
 	})
 }
 
-// TestRulesYieldToCallers: a Withdraw, and the end of Run, while a rule has a handler stop.
+// TestRulesYieldToCallers: a Withdraw and the end of Run work while a rule asks a handler to
+// stop.
 func TestRulesYieldToCallers(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -279,7 +280,7 @@ func TestRulesCostNothing(t *testing.T) {
 				w.Errorf("%d reads after %d changes", reads, n+1)
 			}
 		}
-		// A tool that died with its lease may have written later than its record tells.
+		// A tool that died with its lease may have written after its record was seen.
 		b := w.newMember("tool")
 		s, err := b.tap.Join(w.Context(), driver.Member{Session: "dead", Node: "tool", TTL: ttl})
 		w.must(err)
@@ -301,8 +302,8 @@ func TestRulesCostNothing(t *testing.T) {
 	})
 }
 
-// TestRulesOfADeadTool: a rule of a tool that died before it gave the lease back is obeyed as
-// soon as its session has ended, and every View has it.
+// TestRulesOfADeadTool: if a tool died before it gave its lease back, its rule is obeyed as soon
+// as its session has ended, and every View has it.
 func TestRulesOfADeadTool(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -338,8 +339,8 @@ func TestRulesOfADeadTool(t *testing.T) {
 	})
 }
 
-// TestJunkAmongRules: what somebody with the right to write has put among the rules is
-// logged in a rhythm, in a short line, and the rules beside it are obeyed.
+// TestJunkAmongRules: junk among the rules is logged at a limited rate, in a short line, and the
+// rules beside it are obeyed.
 func TestJunkAmongRules(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

@@ -4,42 +4,62 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// A job of RunOnce has a shard and one item in it. The name is reserved, so that a shard
-// that nobody owns any more does not count as unowned (View.Unowned).
+// Each job of RunOnce uses a shard with one item. The shard's name is reserved, so that a shard
+// without an owner does not count as unowned (View.Unowned). The item's first byte shows whether
+// the rest is the result or the reason of a failure.
 const (
 	oncePrefix = "_once."
 	onceKey    = "_result"
+	onceDone   = "+"
+	onceFailed = "-"
+	maxFailure = 1024 // bytes of a reason
 )
 
-// RunOnce does a job once for the whole namespace, and returns its result to every caller: in
-// the process that ran job, in others that wait for it, and in those that call later, also
-// after a restart. Once the job is done a call costs one read, and asks for no lease.
+// PermanentError is the error that a job of [RunOnce] returns if it would fail in the same way at
+// every attempt. No caller runs the job again.
+type PermanentError struct {
+	Err error
+}
+
+func (e *PermanentError) Error() string { return fmt.Sprint(e.Err) }
+
+func (e *PermanentError) Unwrap() error { return e.Err }
+
+// RunOnce does a job once for the whole namespace and returns its result to every caller. Callers
+// may be in the process that ran job, in processes that wait for it, or in later processes. Once
+// the job is done, a call costs one read and requests no lease.
 //
-// The result is recorded under the lease that job was given. A name has one result, which no
-// later call replaces. Job itself runs at least once: if its process dies, or loses the lease,
-// before the result is recorded, another caller runs it again from its beginning. So job
-// is repeatable, or it commits under its lease, where a former run is refused. For what must
-// not be repeated, such as a payment, there is package effect.
+// The result is recorded under the lease that job was given. A name has one result, which no later
+// call replaces. The job itself runs at least once. If its process dies or loses the lease before
+// the result is recorded, another caller runs job again from its beginning. Therefore, job must be
+// repeatable, or commit under its lease, so that the store refuses commits of an earlier run. For
+// work that must not be repeated, such as a payment, use package effect.
 //
-// A job that returns an error is not done. Another caller that waits runs it at once, and this
-// one again after a back-off, as in RunSingleton. Job is given the contexts of a [Handler]: ctx
-// ends when it should stop. A caller that waits is a member of the namespace, and reads
-// once for each of its heartbeats.
+// A job that returns an error is not done. Another waiting caller runs it immediately. This caller
+// runs it again after a back-off, as in RunSingleton. Job gets the same contexts as a [Handler]:
+// ctx ends when job should stop. If the error matches *PermanentError, the job has failed
+// permanently: every caller, now or later, gets a *PermanentError. RunOnce records the first KiB of
+// the error's text for them, so the text must not contain credentials. A waiting caller is a member
+// of the namespace, and reads once per heartbeat.
 //
-// When ctx ends first, the error is as that of RunSingleton. When the result is above
-// Limits.WriteBytes, nothing is recorded, this call does not run job again, and the error
-// matches ErrTooLarge. An argument that does not fit matches ErrInvalid. If the job is
-// done and something could not be given back, the result comes with an error.
+// If ctx ends first, the error is that of RunSingleton. If the result exceeds Limits.WriteBytes,
+// nothing is recorded, this call does not run job again, and the error matches ErrTooLarge. If an
+// argument is invalid, the error matches ErrInvalid. If the job is done and something could not
+// be given back, RunOnce returns the result and an error.
 //
-// Name has up to 122 bytes in the grammar of CheckShard. Its shard, named "_once." and the name,
-// stays in the store, some hundred bytes and the result: RunOnce is for few jobs, such as
-// one for each version of a schema. A new name does the job anew. Options.Supersede and
-// LameDuck are not used.
+// Name has up to 122 bytes in the grammar of CheckShard. The name of its shard is "_once." followed
+// by the name. The shard stays in the store, with about a hundred bytes and the result. RunOnce is
+// therefore meant for few jobs, such as one for each version of a schema. To do the job again, use
+// a new name. Options.Supersede and LameDuck are ignored.
 func RunOnce(
 	ctx context.Context, b Backend, name string, job func(ctx context.Context, lease *Lease) ([]byte, error), o *Options,
 ) ([]byte, error) {
@@ -53,7 +73,7 @@ func RunOnce(
 	if o != nil {
 		c = *o
 	}
-	c.Supersede = false // two calls in one process would end each other's session
+	c.Supersede = false // otherwise, two calls in one process would end each other's sessions
 	c.LameDuck = 0
 	e, err := NewElector(b, &c)
 	if err != nil {
@@ -63,7 +83,8 @@ func RunOnce(
 	defer stop()
 	x := &once{e: e, shard: ShardID(oncePrefix + name), stop: stop}
 	if x.read(ctx) {
-		return x.out.Load().result, nil
+		out := x.out.Load()
+		return out.result, out.err
 	}
 	err = e.Contend(func(ctx context.Context, lease *Lease) error { return x.do(ctx, lease, job) }, string(x.shard))
 	if err != nil {
@@ -89,51 +110,66 @@ type once struct {
 	shard ShardID
 	stop  context.CancelFunc
 	out   atomic.Pointer[onceOutcome] // nil: not done
-	last  atomic.Pointer[error]       // that job returned; a stuck one may return after Run
+	last  atomic.Pointer[error]       // last error of job; a stuck job may return after Run
 }
 
 type onceOutcome struct {
 	result []byte
-	err    error // it cannot be recorded
+	err    error // the result cannot be recorded, or the job failed
 }
 
-// do is the handler.
+// do is the handler of the job's shard.
 func (x *once) do(ctx context.Context, lease *Lease, job func(context.Context, *Lease) ([]byte, error)) error {
 	item, err := lease.Get(ctx, onceKey) // another member may have had the lease since the last read
 	if item != nil {
-		x.finish(item.Value, nil)
+		x.found(item.Value)
 		return nil
 	}
+	defer func() { keepLast(&x.last, ctx, err) }()
+	if err != nil {
+		return err
+	}
 	var result []byte
-	if err == nil {
-		result, err = job(ctx, lease)
+	failed := goexit.Call(func() error { result, err = job(ctx, lease); return err })
+	value := append([]byte(onceDone), result...)
+	if _, ok := errors.AsType[*PermanentError](failed); ok {
+		value = append([]byte(onceFailed), oneLine(failed.Error(), maxFailure)...)
+	} else if err = failed; err != nil {
+		return err
 	}
+	_, err = lease.Commit(lease.Context(), PutIf(onceKey, value, Absent))
 	if err == nil {
-		_, err = lease.Commit(lease.Context(), PutIf(onceKey, result, Absent))
-		if err == nil || errors.Is(err, ErrTooLarge) {
-			x.finish(result, err)
-			return err
-		}
-	}
-	if isStop(ctx, err) {
-		x.last.Store(nil)
-	} else {
-		x.last.Store(&err)
+		err = failed
+		x.finish(result, failed)
+	} else if errors.Is(err, ErrTooLarge) {
+		x.finish(nil, err)
 	}
 	return err
 }
 
+// found ends the call with the recorded value.
+func (x *once) found(value []byte) {
+	switch text := string(value); {
+	case strings.HasPrefix(text, onceDone):
+		x.finish(value[1:], nil)
+	case strings.HasPrefix(text, onceFailed):
+		x.finish(nil, &PermanentError{Err: errors.New(oneLine(text[1:], maxFailure))})
+	default:
+		x.finish(nil, fmt.Errorf("tenure: shard %q: the item %q is no result: %w: remove it", x.shard, onceKey, ErrDamaged))
+	}
+}
+
 // finish ends the call.
 func (x *once) finish(result []byte, err error) {
-	if err != nil {
-		result = nil
+	if errors.As(err, new(*PermanentError)) {
+		result, err = nil, fmt.Errorf("tenure: the job %q has failed permanently: %w", x.shard[len(oncePrefix):], err)
 	}
 	x.out.CompareAndSwap(nil, &onceOutcome{result, err})
 	x.stop()
 }
 
-// wait reads until the result is there, or ctx ends: a caller that is not granted the lease, as
-// one that is not eligible, gets the result all the same.
+// wait reads until it finds the result or ctx ends. A caller that is not granted the lease, for
+// example because it is not eligible, thus also gets the result.
 func (x *once) wait(ctx context.Context) {
 	tick := time.NewTicker(x.e.o.Heartbeat)
 	defer tick.Stop()
@@ -149,8 +185,8 @@ func (x *once) wait(ctx context.Context) {
 	}
 }
 
-// read looks for the result, without a lease. A read that fails has found none: the next one,
-// or that of the handler, tells.
+// read looks for the result without a lease. If a read fails, a later read or the handler finds the
+// result.
 func (x *once) read(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, min(x.e.o.TTL/2, x.e.o.CallTimeout))
 	defer cancel()
@@ -160,6 +196,6 @@ func (x *once) read(ctx context.Context) bool {
 	if err != nil || item == nil {
 		return false
 	}
-	x.finish(item.Value, nil)
+	x.found(item.Value)
 	return true
 }

@@ -40,7 +40,7 @@ func (c *onceCaller) run(job func(ctx context.Context, l *Lease) ([]byte, error)
 	return RunOnce(ctx, c.tap, "job", job, &c.o)
 }
 
-// start calls RunOnce beside the test. The channel gets "result, error".
+// start calls RunOnce in a goroutine. The channel gets "result, error".
 func (c *onceCaller) start(job func(ctx context.Context, l *Lease) ([]byte, error)) <-chan string {
 	got := make(chan string, 1)
 	go func() {
@@ -100,7 +100,7 @@ func TestRunOnce(t *testing.T) {
 	})
 }
 
-// Callers at the same time, two of them in one process with the same options, share one run.
+// Concurrent callers, two of them in one process with the same options, share one run.
 func TestRunOnceConcurrently(t *testing.T) {
 	bubble(t, func(w *world) {
 		var n atomic.Int32
@@ -122,15 +122,15 @@ func TestRunOnceConcurrently(t *testing.T) {
 	})
 }
 
-// A process that is cut off in the middle is replaced, and what it finds afterwards is not
-// recorded: it gets the result of the other.
+// A process that is cut off during its job is replaced. Its later result is not recorded, and it
+// gets the other's result.
 func TestRunOnceTakeover(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.onceCaller("a"), w.onceCaller("b")
 		begun, goOn := make(chan struct{}), make(chan struct{})
 		first := a.start(func(_ context.Context, l *Lease) ([]byte, error) {
 			close(begun)
-			<-goOn // and does not look at its context
+			<-goOn // ignores its context
 			if _, err := l.Append(l.Context(), []byte("late")); !errors.Is(err, ErrLost) {
 				w.Errorf("a commit of the former run: %v, want ErrLost", err)
 			}
@@ -150,7 +150,7 @@ func TestRunOnceTakeover(t *testing.T) {
 	})
 }
 
-// A caller that may not have the lease gets the result.
+// A caller that cannot get the lease gets the result.
 func TestRunOnceWithoutLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.onceCaller("a"), w.onceCaller("b")
@@ -164,7 +164,7 @@ func TestRunOnceWithoutLease(t *testing.T) {
 	})
 }
 
-// A result that the store does not take is an error at once, and not a reason to run again.
+// If the store refuses a result, that is an error at once, and the job does not run again.
 func TestRunOnceTooLarge(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.onceCaller("a")
@@ -183,7 +183,79 @@ func TestRunOnceTooLarge(t *testing.T) {
 	})
 }
 
-// The end of ctx ends a call, with the job's last error; a job that finishes nevertheless is done.
+// A job that fails permanently has failed for every caller: callers that wait, callers that come
+// later, and callers that are not eligible.
+func TestRunOnceFailsForAll(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b, c := w.onceCaller("a"), w.onceCaller("b"), w.onceCaller("c")
+		c.o.Eligible = func(context.Context) error { return errors.New("old version") }
+		boom := errors.New("column x is there already")
+		var n atomic.Int32
+		begun := make(chan struct{})
+		job := func(context.Context, *Lease) ([]byte, error) {
+			if n.Add(1) > 1 {
+				return []byte("a second run"), nil
+			}
+			close(begun)
+			time.Sleep(5 * ttl)
+			return []byte("half"), fmt.Errorf("step 3: %w", &PermanentError{Err: boom})
+		}
+		errs := make(chan error, 3)
+		call := func(c *onceCaller) {
+			got, err := c.run(job)
+			if p, ok := errors.AsType[*PermanentError](err); !ok || got != nil || !strings.Contains(err.Error(), `"job"`) ||
+				!strings.Contains(err.Error(), "step 3: column x is there already") || p.Err == nil {
+				w.Errorf("%s: %q, %v", c.o.Node, got, err)
+			}
+			errs <- err
+		}
+		go call(a)
+		<-begun
+		go call(b)
+		go call(c)
+		boomed := 0
+		for range 3 {
+			if errors.Is(<-errs, boom) {
+				boomed++
+			}
+		}
+		reads := 0
+		d := w.onceCaller("d")
+		d.tap.onReply(func(_ string, do func()) { reads++; do() })
+		call(d)
+		if boomed != 1 || n.Load() != 1 || reads > 0 {
+			w.Errorf("%d callers have the job's own error, after %d runs; a later one asked for a lease with %d calls", boomed, n.Load(), reads)
+		}
+	})
+}
+
+// The recorded text is limited, and a record that is no result is not returned as one.
+func TestRunOnceRecords(t *testing.T) {
+	bubble(t, func(w *world) {
+		a := w.onceCaller("a")
+		_, err := a.run(func(context.Context, *Lease) ([]byte, error) {
+			return nil, &PermanentError{Err: errors.New(strings.Repeat("x\n", 1<<20))}
+		})
+		_, later := a.run(nothing)
+		if !errors.As(err, new(*PermanentError)) || !errors.As(later, new(*PermanentError)) || len(later.Error()) > maxFailure+100 {
+			w.Errorf("%d bytes, then %d", len(fmt.Sprint(err)), len(fmt.Sprint(later)))
+		}
+		m := w.member("b")
+		w.must(m.Contend(func(ctx context.Context, l *Lease) error {
+			if item, err := l.Get(ctx, onceKey); err != nil || len(item.Value) > maxFailure+1 {
+				w.Errorf("a record of %d bytes, %v", len(item.Value), err)
+			}
+			_, err := l.Commit(ctx, Put(onceKey, []byte("?")))
+			return err
+		}, oncePrefix+"job"))
+		w.eventually("it is damaged", func() bool { _, err := a.run(nothing); return errors.Is(err, ErrDamaged) })
+	})
+}
+
+func nothing(context.Context, *Lease) ([]byte, error) { return nil, nil }
+
+// The end of ctx ends a call, with the job's last error. A job that finishes nevertheless is
+// done.
 func TestRunOnceEndsWithContext(t *testing.T) {
 	bubble(t, func(w *world) {
 		boom := errors.New("boom")
@@ -202,7 +274,7 @@ func TestRunOnceEndsWithContext(t *testing.T) {
 	})
 }
 
-// A store that is away delays a call, and a backend that is closed ends it.
+// A store that is out of reach delays a call, and a backend that is closed ends it.
 func TestRunOnceOutage(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.onceCaller("a")

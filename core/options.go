@@ -18,152 +18,156 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options say how a member behaves. The zero value, and nil, work. No duration may
-// exceed a year. An Elector
-// copies its options; they may be shared.
+// Options configure an Elector. The zero value and a nil pointer are valid. No duration may exceed
+// a year. An Elector copies its options, so they may be shared.
 type Options struct {
-	// Node is the label of the machine or replica. Default: the host name, with
-	// what the grammar of names does not allow replaced by "-".
+	// Node is the label of the machine or replica. Default: the host name, with each character
+	// outside the grammar of names replaced by "-".
 	Node string
-	// Priority, Weight and Meta are what the member starts with: see Elector.Update.
+	// Priority, Weight and Meta are the member's initial state. See Elector.Update.
 	//
-	// Priority: members with a higher one claim first. Default 0.
+	// Members with a higher Priority claim first. Default 0.
 	Priority int32
-	// Weight is the capacity that assigners go by, relative to the others'. 0
-	// means 1.
+	// Weight is the member's capacity relative to that of the other members, for assigners. 0 means
+	// 1.
 	Weight int32
-	// Meta tells the others something small, such as an address: at most 16
-	// entries and 2048 bytes, the keys within the grammar of names. Keys that begin with
-	// "_" are Tenure's own, and refused.
+	// Meta is a small set of values that other members see, such as an address. It has at most 16
+	// entries and 2048 bytes, with keys in the grammar of names. Keys that begin with "_" are
+	// reserved, so the Elector refuses them.
 	Meta map[string]string
-	// Supersede ends the session that joined last under the same node label, so
-	// that a process restarted after a crash has its shards back at once. Needs
-	// Node, and a platform that keeps the label unique: two live processes with
-	// one label evict each other.
+	// Supersede makes a join end the session that joined last under the same node label. A process
+	// that is restarted after a crash then gets its shards back immediately. Supersede needs Node
+	// and a platform that keeps the label unique, because two live processes with one label evict
+	// each other.
 	Supersede bool
-	// LockDir is the directory of the lock by which a process that is restarted on the
-	// same host, under the same Node, knows that the former one has ended, and has its
-	// shards back at once (C14). It is a file system of this host. Default os.TempDir();
-	// "none" for no lock. A lock that cannot be had is no error: nothing follows from it.
+	// LockDir is the directory of the host lock. The lock tells a process restarted on the same
+	// host, under the same Node, that the former process has ended. The new process then gets its
+	// shards back immediately (C14). The directory must be on a file system of this host. Default
+	// os.TempDir(); "none" for no lock. If the lock cannot be taken, the member runs without it.
 	LockDir string
 
-	// Eligible, if set, says whether this member is to own shards: nil, or why not, such as
-	// a dependency that fails, an old version, or a follower that is behind. A member that is
-	// not eligible claims nothing, and what it holds goes to an eligible member: the handler's
-	// context ends with ErrIneligible. The holder keeps it while no other member is eligible,
-	// or none that is takes it: then it claims it again half a TTL later, and tries anew after
-	// BackoffMax, and twice as long after each time that nobody took it. So a shard moves at
-	// most once in BackoffMax for this. An order goes before: HandOver to a member that is not
-	// eligible, or a drain while nobody else is. Package sharding moves shards that it assigns.
+	// Eligible, if set, returns nil if this member should own shards, or otherwise the reason.
+	// Possible reasons are a failing dependency, an old version, or a follower that is behind. A
+	// member that is not eligible claims nothing. Its shards go to an eligible member, and their
+	// handlers' contexts end with ErrIneligible. While no other member is eligible, the holder
+	// keeps them. If no eligible member takes the shard, its holder claims it again after half a
+	// TTL. It offers the shard again after BackoffMax, and doubles this wait each time that no
+	// member takes it. Withdraw and HandOver give the shard up even if no other member is eligible.
+	// Package sharding moves the shards that it assigns.
 	//
-	// Run asks it every Heartbeat, with a context that ends after as long; a member without an
-	// answer by then, and before the first one, is not eligible. A call that does not return
-	// delays nothing but the next one. The error's text, up to 160 bytes of it, is published: in
-	// the member's record, which all members read, in their views, logs and metrics. It must
-	// not have credentials.
+	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before the
+	// first answer, and while an answer is late, the member is not eligible. A call that does not
+	// return delays only the next call. The first 160 bytes of the error's text appear in the
+	// member's record, and thus in all members' views, logs and metrics. The text must not contain
+	// credentials.
 	Eligible func(ctx context.Context) error
-	// Failback is how long a member with a higher priority has to live, and to be eligible,
-	// as this one sees it, until what is held here goes to it: the handler's context ends with
-	// ErrFailback. Default 0: never, what is held is kept. At most once in BackoffMax for each
-	// shard. Shards that package sharding assigns are left to it.
+	// Failback is how long a member with a higher priority must have been eligible before it gets
+	// the shards held here. This member measures the time. The contexts of these shards' handlers
+	// end with ErrFailback. Each shard moves for this reason at most once per BackoffMax. Default
+	// 0: never; the holder keeps its shards. Failback does not move shards that package sharding
+	// assigns.
 	Failback time.Duration
 
-	// TTL is how long the others wait in silence before they take over. Default
-	// 10 s, at least Limits.MinTTL, at most 24 h.
+	// TTL is how long a member may be silent before the other members take over. Default 10 s, at
+	// least Limits.MinTTL, at most 24 h.
 	TTL time.Duration
-	// Heartbeat is the time between two heartbeats. Default TTL/3; at least 1 ms, at
-	// most (TTL - Margin) / 2, so that one may fail.
+	// Heartbeat is the time between two heartbeats. Default TTL/3; at least 1 ms, at most (TTL -
+	// Margin) / 2, so that one heartbeat may fail.
 	Heartbeat time.Duration
-	// Jitter is the share of Heartbeat that is taken off at random. Default 0.1,
-	// at most 0.5; negative for none.
+	// Jitter is the largest share of Heartbeat that is randomly subtracted. Default 0.1, at most
+	// 0.5; a negative value means none.
 	Jitter float64
-	// Margin is taken off the TTL to give the trust window. It covers how much the
-	// rates of two clocks may differ over a TTL, and the time the process needs to
-	// notice. Default TTL/10, at least 50 ms or TTL/5 if that is less; at least
-	// TTL/500, below TTL/3.
+	// Margin is subtracted from the TTL to give the time for which a lease is trusted. It covers
+	// the difference between the rates of two clocks over a TTL, and the time that the process
+	// needs to notice the end. Default TTL/10, but at least 50 ms or TTL/5, whichever is less. It
+	// must be at least TTL/500 and below TTL/3.
 	Margin time.Duration
-	// DrainBudget is how long a handler may take to return once its context ended;
-	// then the lease is revoked. Default 10 s.
+	// DrainBudget is how long a handler may take to return after its context has ended. After that,
+	// the Elector revokes its lease. Default 10 s.
 	DrainBudget time.Duration
-	// LameDuck is how long a planned stop waits before it asks handlers to stop: View.Leaving
-	// is set at once, so that load balancers that ask /readyz look elsewhere while all is
-	// still served here. Default 0: no wait. See Elector.Leave.
+	// LameDuck is how long a planned stop waits before it asks handlers to stop. View.Leaving is
+	// set immediately, so load balancers that ask /readyz send new requests elsewhere while this
+	// process still serves. Default 0: no wait. See Elector.Leave.
 	LameDuck time.Duration
-	// AbandonAfter is how long after such a revocation the lease is released
-	// although the handler still runs. 0, the default: never. With it the work of
-	// two owners may overlap; only what is fenced is protected.
+	// AbandonAfter is the time after which a revoked lease is released although its handler still
+	// runs. Default 0: never. With AbandonAfter, the work of two owners may overlap; only fenced
+	// writes are protected.
 	AbandonAfter time.Duration
-	// ReturnHalted has Run return once the member is halted, so that a supervisor restarts
-	// the process: see Run. Default false: it goes on without leases until its context ends,
-	// and /healthz of package tenurehttp answers 503. A restart decides what an operator else
-	// would: a store that is opened anew is taken for what it was, unless its backend knows
-	// better (I2).
+	// ReturnHalted makes Run return once the member is halted, so that a supervisor restarts the
+	// process. See Run. Default false: Run continues without leases until its context ends, and
+	// /healthz of package tenurehttp answers 503. Restarting skips the operator's decision: the new
+	// process trusts the store as it finds it, unless its backend detects the change (I2).
 	ReturnHalted bool
-	// Watchdog, if positive, is how often a handler must call Lease.Progress; one
-	// that does not, also while it drains, has its lease revoked as if its drain
-	// budget were spent.
+	// Watchdog, if positive, is the longest time allowed between a handler's calls to
+	// Lease.Progress, even while it drains. If the handler exceeds this time, its lease is revoked
+	// as if its drain budget were spent. The watchdog does not watch locks of package lock.
 	Watchdog time.Duration
 
-	// BackoffMin and BackoffMax bound the wait after a failed join, and before a
-	// shard whose handler returned early is tried here again. It doubles. Defaults
-	// 100 ms, or TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
+	// BackoffMin and BackoffMax limit two waits. One follows a failed join. The other precedes a
+	// new claim of a shard whose handler returned early. Each wait doubles. Defaults: 100 ms, or
+	// TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
 	BackoffMin, BackoffMax time.Duration
-	// Resync is the time between two full reads of the namespace, which find what
-	// a watch missed. Default 10 TTL, at least 30 s.
+	// Resync is the time between two full reads of the namespace, which find changes that a watch
+	// missed. Default 10 TTL, at least 30 s.
 	Resync time.Duration
-	// CallTimeout bounds every call but heartbeats. Default the TTL, at least 5 s. Calls
-	// begin with less, a third to half of the TTL and more for a large batch, and get
-	// twice as long after each that had no answer.
+	// CallTimeout limits every call except heartbeats. Default: the TTL, at least 5 s. Calls begin
+	// with a shorter limit: a third to half of the TTL, and more for a large batch. After each call
+	// without an answer, the limit doubles.
 	CallTimeout time.Duration
-	// RankDelay is the time that the k-th candidate for a shard leaves to the one
-	// before it. Default 1.5 times the poll period, at least 10 ms.
+	// RankDelay is how long each candidate for a shard waits for the preceding candidate. Default:
+	// 1.5 times the poll period, at least 10 ms.
 	RankDelay time.Duration
 
-	// Hooks are told what happens.
+	// Hooks are called when something happens.
 	Hooks Hooks
-	// Logger gets each grant and revocation at Info, and each refused write, stuck
-	// handler, handler's error, lost session and damaged record at Warn. Default
-	// slog.Default, as it is at each line; slog.New(slog.DiscardHandler) for none. It is
-	// called like a hook.
+	// Logger logs grants and revocations at Info. It logs refused writes, stuck handlers, handlers'
+	// errors, lost sessions and damaged records at Warn. Default: slog.Default, read at each line.
+	// To log nothing, use slog.New(slog.DiscardHandler). The Elector calls Logger as it calls
+	// hooks.
 	//
-	// Lines have the attributes node, which is this member's label; session, shard and
-	// token of a lease; cause; error; current_token and current_session of the record that
-	// refused a write; by_session and by_node, which ended a session; peer_session and
-	// peer_node of another member; key and why of a damaged record.
+	// Each line contains the attribute node, this member's label. Other attributes are:
+	//
+	//   - session, shard and token of a lease;
+	//   - cause and error;
+	//   - current_token and current_session of the record that refused a write;
+	//   - by_session and by_node of the member that ended a session;
+	//   - peer_session and peer_node of another member;
+	//   - key and why of a damaged record.
 	Logger *slog.Logger
-	// TraceDir is a directory, which exists. The member writes into files there, one or two for
-	// each Run, what its state machine is given and does, for "tenure check". They have names of
-	// shards, node labels, Meta, session ids and tokens; of commits they have the numbers, not what
-	// was written. The member does not wait for the disk: what that does not take in time is left
-	// out. Default: no trace.
+	// TraceDir is an existing directory for trace files, which "tenure check" reads. The member
+	// writes the inputs and effects of its state machine there. The files contain shard names, node
+	// labels, Meta, session ids and tokens. They contain the numbers of commits, not their
+	// contents. The member does not wait for the disk. If the disk is full or too slow, the member
+	// drops records and logs a warning. Default: no trace.
 	TraceDir string
-	// TraceBytes bounds the files of one Run, but for what one second brings, 4 MiB at most. Above,
-	// the older half goes. Default 256 MiB, at least 1 MiB.
+	// TraceBytes limits the total size of Node's trace files in TraceDir, including those of
+	// earlier processes. The member removes the oldest files. The total may exceed the limit by one
+	// record and 64 KiB, and by an eighth for each other process that traces under the same Node.
+	// Default 256 MiB, at least 1 MiB.
 	TraceBytes int64
-	// Seed of jitter and back-off, for tests. 0, the default: random.
+	// Seed is the random seed for jitter and back-off. Set it only in tests. Default 0: random.
 	Seed uint64
 }
 
-// The machine watches the heartbeats of every member of a cluster of up to
-// watchAll, and of watchFew predecessors each in a larger one (rule O3).
+// The machine watches the heartbeats of up to watchAll other members. If there are more, it watches
+// only its watchFew predecessors (rule O3).
 const (
 	watchAll = 16
 	watchFew = 3
 )
 
-// maxDuration bounds every option of time, so that sums of them cannot overflow.
+// maxDuration limits every duration in Options, so that sums of them cannot overflow.
 const maxDuration = 365 * 24 * time.Hour
 
-// Validate checks the options, with their defaults filled in, against each other
-// and against a backend's limits. The error matches ErrInvalid; it names the
-// field and its value, and says what to change. Nil options are valid if the
-// defaults are.
+// Validate checks the options, with their defaults filled in, against each other and against a
+// backend's limits. The error matches ErrInvalid. The error names the field and its value, and says
+// what to change. Nil options are valid if the defaults are.
 func (o *Options) Validate(l Limits) error {
 	_, err := o.resolve(l)
 	return err
 }
 
-// resolve returns a copy with the defaults filled in, or says what is wrong.
+// resolve returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) resolve(l Limits) (*Options, error) {
 	var c Options
 	if o != nil {
@@ -248,7 +252,7 @@ func (o *Options) member(id SessionID) Member {
 		MemberState: driver.MemberState{Priority: o.Priority, Weight: o.Weight, Meta: o.Meta}}
 }
 
-// checkMeta refuses the keys that are Tenure's own.
+// checkMeta refuses the keys that are reserved for Tenure.
 func checkMeta(meta map[string]string) error {
 	for k := range meta {
 		if strings.HasPrefix(k, "_") {
@@ -284,21 +288,20 @@ func optErr(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w options: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// sessionsOf makes the session ids of a process: all begin as the first one, so that a member that
-// joins again is known to be the same process.
+// sessionsOf returns a function that makes the session ids of a process. All begin like the first,
+// so that others recognize the process when it joins again.
 func sessionsOf(first SessionID) func() SessionID {
 	return func() SessionID { return mark.Process(first) + newSessionID()[mark.ProcessLen:] }
 }
 
-// newSessionID makes up an id that is never used again (rule C3): 128 random
-// bits.
+// newSessionID returns a random id of 128 bits, which is never reused (rule C3).
 func newSessionID() SessionID {
 	var b [16]byte
 	rand.Read(b[:])
 	return SessionID(hex.EncodeToString(b[:]))
 }
 
-// hostNode is the host name, made to fit the grammar of names.
+// hostNode returns the host name, changed to fit the grammar of names.
 func hostNode() string {
 	h, err := os.Hostname()
 	if err != nil {

@@ -12,38 +12,37 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// outbox sends the writes of all leases of a process. Those that are ready go into one
-// Session.Commit, up to the store's limits, each lease's next write at most; the next
-// call forms while as many are under way as the store gains from
-// (driver.Limits.CommitCalls). There is no timer: a write that finds a call free leaves
-// at once.
+// outbox sends the writes of all leases of a process. The ready writes go into one Session.Commit,
+// up to the store's limits, with at most one write of each lease. At most driver.Limits.CommitCalls
+// calls are in progress. While this many are, the next call forms. There is no timer: if another
+// call is allowed, a ready write is sent immediately.
 //
-// A call carries a write's first attempt only. A write that was not applied then is
-// settled by itself, so that it holds up no other (A4). Where a call was refused for what
-// its commits are together, they wait for their turn again, at most half of them for one
-// call: a limit that the server has lowered costs a few calls more, and a commit that is
-// refused alone touches no other.
+// A call carries only a write's first attempt. If the write is not applied, it is settled
+// separately, so that it delays no other (A4). If a call is refused because of all its commits
+// together, they wait for another turn, with at most half of them in one call. A limit that the
+// server has lowered therefore costs only a few more calls. A commit that is refused alone affects
+// no other.
 type outbox struct {
 	e *Elector
 
 	mu      sync.Mutex
 	waiting []turn // in the order in which the leases' writes became ready
-	calls   int    // senders
+	calls   int    // number of senders
 	usual   time.Duration
-	longest time.Duration // that a call took of late
+	longest time.Duration // recent longest time of a call
 }
 
-// A turn is a lease, once, whose next write waits.
+// A turn is a lease whose next write waits. Each lease has at most one turn.
 type turn struct {
 	lease *Lease
 	most  int // see pending
 }
 
-// overdueAfter is how many times the usual time a call may take before the next call
-// does not wait for it any more: the row of one shard may be locked, or a server silent.
+// overdueAfter is the multiple of the usual time after which the next call no longer waits for this
+// one. A shard's row may be locked, or a server may be silent.
 const overdueAfter = 4
 
-// ready queues a lease that has commits to send, the first of which is p.
+// ready queues a lease that has commits to send. p is the first of them.
 func (o *outbox) ready(l *Lease, p *pending) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,7 +50,7 @@ func (o *outbox) ready(l *Lease, p *pending) {
 	o.start()
 }
 
-// start adds a sender if there may be one more. o.mu is held.
+// start adds a sender if the limit allows. The caller holds o.mu.
 func (o *outbox) start() {
 	if o.calls < max(1, o.e.info.Limits.CommitCalls) {
 		o.calls++
@@ -59,7 +58,7 @@ func (o *outbox) start() {
 	}
 }
 
-// send makes call after call until nothing is waiting.
+// send makes calls until nothing is waiting.
 func (o *outbox) send() {
 	for {
 		runtime.Gosched() // lets the callers just served queue their next
@@ -70,8 +69,8 @@ func (o *outbox) send() {
 	}
 }
 
-// next makes the writes of the next call, all of one session, and says how many commits
-// they have. Without any it ends the sender.
+// next returns the writes of the next call, all of one session, and the number of their commits.
+// If there are none, it ends the sender.
 func (o *outbox) next() (batch []*delivery, commits int) {
 	limits := o.e.info.Limits
 	var sess driver.Session
@@ -96,9 +95,9 @@ func (o *outbox) next() (batch []*delivery, commits int) {
 	return batch, commits
 }
 
-// take removes the first lease that waits, of session s unless that is nil, and whose
-// commits may go with as many others. If there is none it ends the sender that asks for
-// its first.
+// take removes and returns the first waiting turn of session s whose commits may be sent with
+// others more. If s is nil, the turn may be of any session. If no turn waits and s is nil, it ends
+// the sender.
 func (o *outbox) take(s driver.Session, others int) turn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,8 +117,8 @@ func (o *outbox) take(s driver.Session, others int) turn {
 	return turn{}
 }
 
-// call sends the writes, and reports whether the sender is to go on: not if it was
-// overdue, and another one has its place.
+// call sends the writes, and reports whether the sender continues. If the call was overdue, the
+// sender does not continue, because another sender has replaced it.
 func (o *outbox) call(batch []*delivery, commits int) bool {
 	writes := make([]driver.Write, len(batch))
 	for i, d := range batch {
@@ -162,7 +161,7 @@ func (o *outbox) call(batch []*delivery, commits int) bool {
 	return goOn
 }
 
-// again queues a lease whose write is done, unless it has nothing more to send.
+// again queues a lease whose write is done, if it has more to send.
 func (o *outbox) again(l *Lease) {
 	c := &l.commits
 	c.mu.Lock()
@@ -175,8 +174,8 @@ func (o *outbox) again(l *Lease) {
 	c.idle.wake()
 }
 
-// commitCall is one Session.Commit, with a result for each write if the error is nil.
-// from are the contexts of its callers, if hooks ask for them.
+// commitCall makes one call to Session.Commit. If the error is nil, there is a result for each
+// write. from are the contexts of its callers, if hooks need them.
 func (e *Elector) commitCall(
 	limit time.Duration, s driver.Session, writes []driver.Write, from []context.Context,
 ) ([]driver.CommitResult, error) {
@@ -210,7 +209,7 @@ func (e *Elector) commitCall(
 	return results, nil
 }
 
-// callers are the contexts of the commits in a call, if a hook asks for them.
+// callers returns the contexts of the commits in a call, if a hook needs them.
 func (e *Elector) callers(batch ...*delivery) []context.Context {
 	if e.o.Hooks.CallStart == nil {
 		return nil
@@ -224,7 +223,7 @@ func (e *Elector) callers(batch ...*delivery) []context.Context {
 	return all
 }
 
-// learn notes how long a call took that was answered.
+// learn records how long an answered call took.
 func (o *outbox) learn(took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -232,11 +231,11 @@ func (o *outbox) learn(took time.Duration) {
 	o.longest = max(took, o.longest-o.longest/16)
 }
 
-// patience is how long a call may go unanswered before its writes are sent again: half
-// a second, or eight times what calls took of late, up to half the TTL, or a second if
-// that is more. It is short because a commit that comes twice does no harm, so that one
-// that was lost with a server does not keep the shard waiting; it doubles every four
-// attempts, for writes that take longer than any before.
+// patience returns how long a call may go unanswered before its writes are sent again. It is half a
+// second, or eight times the longest recent time, up to the larger of half the TTL and a second.
+// Because a repeated commit is harmless, the time can be short. A write lost with a server then
+// does not delay the shard. The time doubles every four attempts, for writes that take longer than
+// any earlier one.
 func (o *outbox) patience(ttl time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

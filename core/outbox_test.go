@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// onLeases has one member own n shards, whose store gains from calls commits at once.
+// onLeases runs f with n leases of one member, whose store gains from calls concurrent commits.
 func onLeases(t *testing.T, n, calls int, f func(w *world, m *member, ls []*Lease)) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -28,7 +28,7 @@ func onLeases(t *testing.T, n, calls int, f func(w *world, m *member, ls []*Leas
 	})
 }
 
-// callsOf has every commit take a millisecond and returns the sizes of the calls so far.
+// callsOf makes every commit take a millisecond and returns the sizes of the calls so far.
 func callsOf(m *member) func() []int {
 	var mu sync.Mutex
 	var sizes []int
@@ -46,7 +46,7 @@ func callsOf(m *member) func() []int {
 	}
 }
 
-// each has every lease append n entries, one after the other.
+// each makes every lease append n entries, one after the other.
 func each(w *world, ls []*Lease, n int) {
 	var all sync.WaitGroup
 	for _, l := range ls {
@@ -61,7 +61,7 @@ func each(w *world, ls []*Lease, n int) {
 	all.Wait()
 }
 
-// The writes of all leases travel together, as many calls at once as the store gains
+// The writes of all leases are sent together, in as many concurrent calls as the store gains
 // from, and each shard's stay in order.
 func TestWritesOfLeasesTravelTogether(t *testing.T) {
 	onLeases(t, 64, 2, func(w *world, m *member, ls []*Lease) {
@@ -80,7 +80,7 @@ func TestWritesOfLeasesTravelTogether(t *testing.T) {
 	})
 }
 
-// A call has at most BatchItems writes, and of WriteBytes no more than one write above.
+// A call has at most BatchItems writes, and exceeds WriteBytes by less than one write.
 func TestCallsAreWithinTheLimits(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -112,8 +112,8 @@ func TestCallsAreWithinTheLimits(t *testing.T) {
 	}
 }
 
-// together has three leases append at once, into one call that answer decides, and
-// returns the errors.
+// together makes three leases append at once, in one call with the given answer, and returns the
+// errors.
 func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
 	gate := make(chan struct{})
 	m.tap.onCommit(func(next driver.Session, ctx context.Context, ws []driver.Write) ([]driver.CommitResult, error) {
@@ -122,7 +122,7 @@ func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
 	})
 	var all sync.WaitGroup
 	all.Go(func() { _, err := ls[0].Append(w.Context(), nil); w.must(err) })
-	synctest.Wait() // that call holds the only place
+	synctest.Wait() // that call uses the only place
 	errs := make([]error, len(ls))
 	for i, l := range ls {
 		all.Go(func() { _, errs[i] = l.Append(w.Context(), []byte("x")) })
@@ -147,7 +147,7 @@ func together(w *world, m *member, ls []*Lease, answer commitFunc) []error {
 	return errs
 }
 
-// A4: one shard's refusal touches no other of its call.
+// A4: one shard's refusal affects no other shard of its call.
 func TestRefusalTouchesNoNeighbour(t *testing.T) {
 	onLeases(t, 3, 1, func(w *world, m *member, ls []*Lease) {
 		other := w.member("b")
@@ -170,8 +170,8 @@ func TestRefusalTouchesNoNeighbour(t *testing.T) {
 	})
 }
 
-// E1: a call with an unknown outcome was applied, or was not: each of its writes is
-// found out, and is applied once.
+// E1: a call with an unknown outcome was applied or not. The outcome of each write is found, and
+// each is applied once.
 func TestUnknownCallIsSettledPerWrite(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
@@ -197,8 +197,8 @@ func TestUnknownCallIsSettledPerWrite(t *testing.T) {
 	}
 }
 
-// A write that the store leaves out of a call, as its record is locked, is sent alone,
-// and holds up neither its neighbours nor their next writes.
+// A write that the store leaves out of a call because its record is locked is sent alone. It
+// delays neither its neighbours nor their next writes.
 func TestLockedShardDelaysNoOther(t *testing.T) {
 	onLeases(t, 16, 1, func(w *world, m *member, ls []*Lease) {
 		const lock = 2 * time.Second
@@ -253,7 +253,7 @@ func TestLockedShardDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A call that takes long does not keep the next one waiting, whatever CommitCalls is.
+// A slow call does not keep the next one waiting, whatever CommitCalls is.
 func TestSilentCallDelaysNoOther(t *testing.T) {
 	onLeases(t, 2, 1, func(w *world, m *member, ls []*Lease) {
 		gate := make(chan struct{})
@@ -276,14 +276,14 @@ func TestSilentCallDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A4: a call that the server refuses for what its commits are together is divided, whether
-// the store refuses the call or each of its writes, and whether one commit is to blame or
-// the server takes less than it did when it was opened.
+// A4: a call that the server refuses because of all its commits together is divided. The store
+// may refuse the call or each of its writes, and one commit may be the reason, or a limit that
+// the server has lowered.
 func TestCallRefusedAsOneIsDivided(t *testing.T) {
 	const leases, of, takes, rounds = 16, 2, 3, 4
 	for _, c := range []struct {
 		name    string
-		culprit bool // one commit is too large by itself; else the server takes few
+		culprit bool // one commit is too large by itself; otherwise the server accepts few
 		perItem bool
 	}{{name: "few"}, {name: "few, each told", perItem: true}, {"culprit", true, false}, {"culprit, each told", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
@@ -359,8 +359,8 @@ func TestCallRefusedAsOneIsDivided(t *testing.T) {
 	}
 }
 
-// A call that is overdue gives its place away for good: there are never more calls at once
-// than the store gains from, beside those that are overdue.
+// An overdue call permanently gives up its place. Beside overdue calls there are never more calls
+// at once than the store gains from.
 func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 	onLeases(t, 8, 2, func(w *world, m *member, ls []*Lease) {
 		m.info.Limits.BatchItems = 1 // so that there is always a lease that waits for a call
@@ -401,7 +401,7 @@ func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 					})
 				}
 			}
-			time.Sleep(30 * time.Millisecond) // the first call is overdue, the others go on
+			time.Sleep(30 * time.Millisecond) // the first call is overdue, the others continue
 			close(gate)
 			all.Wait()
 			gate = make(chan struct{})
@@ -412,7 +412,7 @@ func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 	})
 }
 
-// A4: claims and releases that the server refuses for what they are together come through as
+// A4: claims and releases that the server refuses because of all of them together succeed as
 // well, each after its own back-off.
 func TestClaimsRefusedAsOne(t *testing.T) {
 	const n, takes = 200, 4

@@ -17,15 +17,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// S8: however late replies come, trust counts from when the heartbeat was sent.
+// S8: however late replies come, trust counts from the sending of the heartbeat.
 func TestTrustCountsFromSending(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		var mu sync.Mutex
-		newest := time.Now() // of the heartbeats that were answered, when it was sent
+		newest := time.Now() // when the newest answered heartbeat was sent
 		m.tap.onReply(func(_ string, do func()) {
 			sent := time.Now()
 			do()
-			time.Sleep(7 * ttl / 20) // below what a heartbeat may take, above the margin
+			time.Sleep(7 * ttl / 20) // below a heartbeat's time-out, above the margin
 			mu.Lock()
 			defer mu.Unlock()
 			newest = sent
@@ -45,8 +45,8 @@ func TestTrustCountsFromSending(t *testing.T) {
 	})
 }
 
-// C8: the machine slept while a heartbeat's reply was under way. What the reply
-// wakes must notice first that trust has ended.
+// C8: the computer slept while a heartbeat's reply was in flight. The code that the reply wakes
+// must first notice that trust has ended.
 func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.newMember("a")
@@ -85,7 +85,7 @@ func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
 	})
 }
 
-// S4: a shard counts as given back when the store has said so.
+// S4: a shard counts as given back once the store has confirmed it.
 func TestReleaseIsConfirmed(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Set(kvfault.Write, kvfault.DropRequest)
@@ -100,7 +100,7 @@ func TestReleaseIsConfirmed(t *testing.T) {
 	})
 }
 
-// W1: a claim is answered when the shard is not wanted any more.
+// W1: a claim is answered after the shard is no longer wanted.
 func TestUnwantedGrantIsGivenBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a")
@@ -196,8 +196,8 @@ func TestFlakyObserverTakesOver(t *testing.T) {
 	})
 }
 
-// V1: a view may tell of an own join before its reply does. The heartbeats of the
-// others are watched from then on nevertheless, and not from the next resync.
+// V1: a view may show a member's own join before the join's reply. The heartbeats of the others
+// are still watched from then on, not only from the next resync.
 func TestJoinSeenBeforeItsReply(t *testing.T) {
 	bubble(t, func(w *world) {
 		var h leases
@@ -224,7 +224,7 @@ func TestJoinSeenBeforeItsReply(t *testing.T) {
 	})
 }
 
-// S4: a release whose reply is lost is known by the view.
+// S4: the view shows a release whose reply was lost.
 func TestReleaseKnownByTheView(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Set(kvfault.Write, kvfault.DropReply)
@@ -239,8 +239,8 @@ func TestReleaseKnownByTheView(t *testing.T) {
 	})
 }
 
-// A5: a hand-over whose reply is lost is known by the view, or by the answer to the
-// next attempt; where others have had the shard since, nobody can tell.
+// A5: the view, or the answer to the next attempt, shows a hand-over whose reply was lost. If
+// others have had the shard since, the outcome stays unknown.
 func TestHandOverKnownByTheView(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -278,9 +278,9 @@ func TestHandOverKnownByTheView(t *testing.T) {
 	}
 }
 
-// A5: a hand-over whose shard is contended for here again before it was sent did not
-// happen, although the store answers it: the shard stays, under a new token. What a
-// reply means is for the machine to say.
+// A5: if a shard is contended for here again before its hand-over is sent, the hand-over did not
+// happen, although the store answers it. The shard stays, under a new token. The machine alone
+// interprets replies.
 func TestHandOverOfShardContendedAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -310,8 +310,8 @@ func TestHandOverOfShardContendedAgain(t *testing.T) {
 	})
 }
 
-// A hand-over that the store refuses for good ends with its error, although the machine
-// tries again.
+// A hand-over that the store keeps refusing ends with its error, although the machine tries
+// again.
 func TestHandOverRefused(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		b := w.member("b")
@@ -331,7 +331,7 @@ func TestHandOverRefused(t *testing.T) {
 	})
 }
 
-// A hand-over that Run's end overtakes says so.
+// A hand-over reports if Run ended first.
 func TestHandOverEndsWithRun(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		b := w.member("b")
@@ -351,7 +351,7 @@ func TestHandOverEndsWithRun(t *testing.T) {
 	})
 }
 
-// It does where the shard's last commit has no answer, too.
+// It does so even if the shard's last commit has no answer.
 func TestHandOverEndsWithACommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -379,8 +379,8 @@ func TestHandOverEndsWithACommit(t *testing.T) {
 	})
 }
 
-// S12: a handler that has returned is not stuck, although what became of its last
-// commit is not known yet, and the shard is not given back before it is.
+// S12: a handler that has returned is not stuck, even if the outcome of its last commit is
+// unknown. The shard is not given back before the outcome is known.
 func TestReturnedIsNotStuck(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		t.Run(fmt.Sprint("run ends ", ends), func(t *testing.T) {
@@ -420,8 +420,8 @@ func TestReturnedIsNotStuck(t *testing.T) {
 	}
 }
 
-// C6: full reads that take longer than the time between two resyncs, and longer
-// than TTL/2, bring a member back whose trust lapsed.
+// C6: full reads that take longer than the time between two resyncs, and longer than TTL/2,
+// restore a member whose trust lapsed.
 func TestSlowReadsEndALapse(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.link.Cut()
@@ -441,8 +441,8 @@ func TestSlowReadsEndALapse(t *testing.T) {
 	})
 }
 
-// S13: a full read that takes longer than the time between two resyncs is left to
-// end, and another one follows; a call that waits for changes is ended.
+// S13: a full read that takes longer than the time between two resyncs continues to its end, and
+// another follows. A call that waits for changes is ended.
 func TestResyncLeavesAFullRead(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.tap.onLook(func(q driver.ObserveQuery) error {
@@ -471,7 +471,7 @@ func TestResyncLeavesAFullRead(t *testing.T) {
 	})
 }
 
-// I1, S14: a store that changed halts the member, whichever call finds it.
+// I1, S14: a changed store halts the member, whichever call finds it.
 func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
 	for name, find := range map[string]func(w *world, m *member, l *Lease){
@@ -534,8 +534,8 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 	}
 }
 
-// I1, S14: so does a read of a shard's head: before the handler starts, and for a
-// commit in doubt.
+// I1, S14: a read of a shard's head finds it as well, before the handler starts and for a commit
+// in doubt.
 func TestStoreChangedIsFoundByHead(t *testing.T) {
 	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
 	halts := func(w *world, m *member) {
@@ -552,7 +552,7 @@ func TestStoreChangedIsFoundByHead(t *testing.T) {
 			w.must(b.Contend(h.hold, "s"))
 			w.eventually("both know the other", func() bool { return len(m.View().Members) == 2 && len(b.View().Members) == 2 })
 			b.tap.onReadLog(func() error { return changed })
-			b.tap.withoutHeads() // a successor learns of its lease by its view
+			b.tap.withoutHeads() // a successor learns of its lease from its view
 			w.must(m.HandOver(w.Context(), b.View().Session, "s"))
 			halts(w, b)
 			if h.count() != 0 {
@@ -576,9 +576,9 @@ func TestStoreChangedIsFoundByHead(t *testing.T) {
 	})
 }
 
-// V1: the first call of a kind on the way to ownership has no answer, as from a server that
-// is silent while another one answers: the shard is owned within two TTLs, from the start of
-// a process as from the death or the hand-over of the owner before.
+// V1: the first call of a kind on the way to ownership has no answer, because one server is
+// silent while another answers. The shard still gets an owner within two TTLs, from the start of
+// a process and from the death or the hand-over of the former owner.
 func TestSilentCallDelaysNoTakeover(t *testing.T) {
 	t.Parallel()
 	for _, op := range []intercept.Op{intercept.Join, intercept.Observe, intercept.Acquire, intercept.Evict, intercept.ReadLog} {
@@ -627,9 +627,9 @@ func TestSilentCallDelaysNoTakeover(t *testing.T) {
 	}
 }
 
-// TestSlowConnectionDelaysNoOwnerForEver: a store to which a connection takes longer than half a
-// TTL is joined and claimed from all the same. A backend that gives up while it connects says that
-// nothing was applied, which is no answer of the store's (C4).
+// TestSlowConnectionDelaysNoOwnerForEver: a store is joined and claimed from even if a connection
+// to it takes longer than half a TTL. A backend that gives up while it connects reports that
+// nothing was applied, which is no answer of the store (C4).
 func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
 	t.Parallel()
 	for _, op := range []intercept.Op{intercept.Join, intercept.Acquire} {
@@ -662,8 +662,8 @@ func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
 	}
 }
 
-// TestSlowConnectionIsRegainedThrough: trust that lapsed in an outage is regained although the
-// connections that are made after it take longer than half a TTL (C6, V1).
+// TestSlowConnectionIsRegainedThrough: trust that lapsed in an outage is regained even if the
+// connections made after it take longer than half a TTL (C6, V1).
 func TestSlowConnectionIsRegainedThrough(t *testing.T) {
 	bubble(t, func(w *world) {
 		const ttl = time.Second

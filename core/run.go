@@ -8,31 +8,33 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// run is one lease here and its handler, from the grant until the machine says that the
-// lease is settled. Elector.mu guards it.
+// run is one lease of this process and its handler, from the grant until the machine settles the
+// lease. Elector.mu guards it.
 type run struct {
 	lease  *Lease
-	h      Handler // nil: nobody serves it
+	h      Handler // nil if the shard is not served
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	since  time.Time
 	state  LeaseState
-	stuck  time.Time     // when its state became so
-	asked  fsm.Instant   // when its handler was asked to stop; 0: it was not
-	end    *fsm.Effect   // once settled: how
-	again  bool          // to be contended for anew once settled: an operator's rule ends it
-	wait   time.Duration // before it is claimed again, so that another member can
+	stuck  time.Time     // when its state became LeaseStuck
+	asked  fsm.Instant   // when its handler was asked to stop, or 0
+	end    *fsm.Effect   // how it was settled; nil until then
+	again  bool          // contend for the shard again once settled, because an operator's rule ended the lease
+	wait   time.Duration // wait before claiming it again, so that another member can claim it
 
-	settled bool   // its handler has returned, and its commits are settled
-	joined  signal // the lease's goroutine ends
-	over    signal // the lease is settled, or the handler stuck
+	settled bool   // its handler returned and its commits are settled
+	joined  signal // wakes when the lease's goroutine ends
+	over    signal // wakes when the lease is settled or the handler is stuck
+	told    <-chan struct{}
 
 	watchdog, overdue *time.Timer
 }
 
-// grant starts a lease. The machine has settled the one before (S11).
+// grant starts a lease. The machine has settled the previous lease (S11).
 func (e *Elector) grant(eff *fsm.Effect) {
 	f := eff.Fence
 	r := &run{
@@ -56,7 +58,12 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	go e.serve(r, eff.HeadKnown)
 }
 
-// takenOver says of a grant whom the shard was taken over from; nil if from nobody.
+// slowHooks is the longest time that a handler waits for hooks and the log to receive its lease's
+// grant.
+const slowHooks = 10 * time.Millisecond
+
+// takenOver returns an error that names the session from which a shard was taken over, or nil if it
+// was not taken over.
 func takenOver(from SessionID) error {
 	if from == "" {
 		return nil
@@ -64,29 +71,40 @@ func takenOver(from SessionID) error {
 	return fmt.Errorf("taken over from session %s, which ended", from)
 }
 
-// serve is a lease's goroutine.
+// serve runs in a lease's goroutine. If the handler ends the goroutine (runtime.Goexit), this
+// counts as an error.
 func (e *Elector) serve(r *run, headKnown bool) {
 	var began time.Time
 	var err error
+	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // give nothing back; the stack trace still has the handler's frames
+		}
+		if !began.IsZero() {
+			e.mu.Lock()
+			r.state = LeaseReturned
+			e.snap.bump()
+			e.mu.Unlock()
+		}
+		r.lease.commits.settled() // S12: what is in flight is work, too
+		e.join(r, began, err)
+	}()
 	if !headKnown {
 		err = e.readHead(r)
 	}
 	if err == nil && e.begin(r) {
-		began = time.Now()
+		select { // the grant is logged before the handler's own lines
+		case <-r.told:
+		case <-time.After(slowHooks):
+		}
+		began, err = time.Now(), goexit.Err
 		err = r.h(r.ctx, r.lease)
-		e.mu.Lock()
-		r.state = LeaseReturned
-		e.snap.bump()
-		e.mu.Unlock()
 	}
-	r.lease.commits.settled() // S12: what is in flight is work, too
-	e.join(r, began, err)
 }
 
-// readHead finds the shard's head, which no earlier lease can move any more. A server that
-// is silent costs half a TTL, as in a claim (C4). It gives up with the run, and with an
-// error if the head is damaged: nothing could be committed, so that the lease is given back
-// (D1).
+// readHead reads the shard's head, which an earlier lease can no longer move. A silent server costs
+// half a TTL, as in a claim (C4). readHead stops with the run. If the head is damaged, nothing can
+// be committed. readHead then returns an error, and the lease is given back (D1).
 func (e *Elector) readHead(r *run) error {
 	limit := min(e.o.TTL/2, e.o.CallTimeout)
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
@@ -118,7 +136,6 @@ func (e *Elector) readHead(r *run) error {
 	return nil
 }
 
-// begin reports whether the handler is to be called.
 func (e *Elector) begin(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,16 +144,16 @@ func (e *Elector) begin(r *run) bool {
 	}
 	r.state = LeaseHeld
 	r.lease.Progress()
-	if e.o.Watchdog > 0 {
+	if e.o.Watchdog > 0 && !driver.IsLock(r.lease.fence.Shard) { // a lock's handler only waits for Unlock
 		r.watchdog = time.AfterFunc(e.o.Watchdog, func() { e.watch(r) })
 	}
 	r.lease.traceBegun()
-	e.note.handlerStart(r.lease.fence)
+	r.told = e.note.handlerStart(r.lease.fence)
 	e.snap.bump()
 	return true
 }
 
-// watch ends the lease of a handler that makes no progress.
+// watch ends the lease of a handler without progress.
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -152,7 +169,7 @@ func (e *Elector) watch(r *run) {
 	e.drainQueue()
 }
 
-// askToStop ends the handler's context. Later causes change nothing.
+// askToStop ends the handler's context. Later causes have no effect.
 func (e *Elector) askToStop(r *run, cause error) {
 	switch r.state {
 	case LeaseStarting:
@@ -174,11 +191,11 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	err := r.lease.end(cause)
 	r.cancel(err)
 	switch cause {
-	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // MoveBack says it
+	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // shown by MoveBack
 	default:
 		e.snap.move(f, MoveRevoked, err, false)
 	}
-	e.note.revoke(f, cause)
+	e.note.revoke(f, cause, e.m.Owner(f.Shard))
 	switch {
 	case r.state == LeaseStarting:
 		r.state = LeaseReturned
@@ -213,7 +230,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 	e.snap.bump()
 }
 
-// join notes that the handler has returned, or never was called.
+// join records that the handler has returned, or was never called.
 func (e *Elector) join(r *run, began time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -244,7 +261,7 @@ func (r *run) stopTimers() {
 	}
 }
 
-// settle forgets a run whose lease is settled, and wakes those that wait for it.
+// settle removes a run whose lease is settled, and wakes its waiters.
 func (e *Elector) settle(eff *fsm.Effect) {
 	r := e.runs[eff.Fence.Shard]
 	delete(e.runs, eff.Fence.Shard)
@@ -263,8 +280,8 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	e.snap.bump()
 }
 
-// awaitOver waits until a run is settled, or its handler is stuck, which it reports, or
-// Run has ended, or ctx, whose cause it returns.
+// awaitOver waits until a run is settled, its handler is stuck, Run has ended, or ctx has ended.
+// It reports whether the handler is stuck, and returns ctx's cause if ctx ended.
 func (e *Elector) awaitOver(ctx context.Context, r *run) (stuck bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -282,7 +299,7 @@ func (e *Elector) awaitOver(ctx context.Context, r *run) (stuck bool, err error)
 	return r.state != LeaseReturned, err
 }
 
-// awaitJoin waits until a run's handler has returned, and its commits are settled.
+// awaitJoin waits until a run's handler has returned and its commits are settled.
 func (e *Elector) awaitJoin(r *run) {
 	e.mu.Lock()
 	if r.settled {
@@ -294,7 +311,8 @@ func (e *Elector) awaitJoin(r *run) {
 	<-joined
 }
 
-// handedOver says whether the lease of a run that awaitOver returned went to session to.
+// handedOver returns nil if the run's lease went to session to, and otherwise the reason why not.
+// It is called after awaitOver.
 func (r *run) handedOver(to SessionID) error {
 	if r.end == nil { // Run has ended
 		return r.lease.Err()

@@ -11,20 +11,20 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// outcome is what became of one write.
+// outcome is the outcome of one write.
 type outcome struct {
 	head     driver.Head
 	versions []driver.Version
 	err      error
-	last     bool           // nothing can be sent after it: fenced, or the next number is not known
-	number   driver.WriteNo // of the last attempt; 0: the first one's
+	last     bool           // nothing can be sent after it, because it was fenced or the next number is unknown
+	number   driver.WriteNo // number of the last attempt; 0 if still that of the first
 }
 
-// settle sends one write, whose first attempt was answered with res and err, until it is
-// known what became of it. The number and the nonce stay the same from the first attempt
-// whose outcome is unknown, so that it is applied at most once (F1), and found again
-// (S15). It ends at the latest two call time-outs after the lease: of the attempt that
-// was under way, and of those that find out what became of it.
+// settle repeats one write, whose first attempt was answered with res and err, until its outcome is
+// known. From the first attempt with an unknown outcome on, the number and the nonce stay the same.
+// The write is thus applied at most once (F1), and can be found again (S15). The attempts end at
+// most two call time-outs after the lease. One is for the attempt in progress, the other for
+// finding the outcome.
 func (l *Lease) settle(
 	base driver.Head, w driver.Write, res driver.CommitResult, err error, from []context.Context,
 ) (out outcome) {
@@ -56,9 +56,9 @@ func (l *Lease) settle(
 			case unknown:
 				return outcome{err: l.unknown(err), last: true}
 			}
-			base = h // certainly not applied; somebody else wrote under this fence
+			base = h // certainly not applied; another writer used this fence
 			w.Number, w.Nonce = h.Number+1, newNonce()
-		case errors.Is(err, driver.ErrDamaged) && unknown: // nothing tells before it is mended
+		case errors.Is(err, driver.ErrDamaged) && unknown: // unknown until it is repaired
 			return outcome{err: l.unknown(err), last: true}
 		case errors.Is(err, driver.ErrRetry) && (unknown || !errors.Is(err, driver.ErrDenied) || !l.e.trouble.denied.Load()): // C18
 		case driver.NotApplied(err) && !unknown:
@@ -76,7 +76,7 @@ func (l *Lease) settle(
 	}
 }
 
-// fencedOut: the store refused the write for its fence.
+// fencedOut returns the outcome of a write that the store refused because of its fence.
 func (l *Lease) fencedOut(err error) outcome {
 	var current driver.Owner
 	var f *driver.FencedError
@@ -88,7 +88,8 @@ func (l *Lease) fencedOut(err error) outcome {
 	return outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, err), last: true}
 }
 
-// afterFenced: the fence is dead, but an earlier attempt may have come before.
+// afterFenced returns the outcome if the fence is dead but an earlier attempt may have been
+// applied.
 func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced error) outcome {
 	refused := l.fencedOut(fenced)
 	page, err := r.readLog(0, 0)
@@ -96,23 +97,22 @@ func (l *Lease) afterFenced(r *retrier, w driver.Write, base driver.Head, fenced
 		return outcome{err: l.unknown(err), last: true}
 	}
 	if page.Head.Number < w.Number {
-		return refused // and it cannot come any more
+		return refused // the write can no longer be applied
 	}
 	out := l.lookUp(r, w, base, page.Head, fenced)
 	out.last = true
 	return out
 }
 
-// lookUp decides by head, which is at or past the write, and by the log, whether
-// the write was applied. Without an entry of its own, a write that others
-// followed cannot be found.
+// lookUp uses the log and head, which is at or past the write, to decide whether the write was
+// applied. If a write has no entry and others followed it, lookUp cannot find it.
 func (l *Lease) lookUp(r *retrier, w driver.Write, base, head driver.Head, refusal error) outcome {
 	if isMine(head, w) {
 		return outcome{head: head}
 	}
 	refused := outcome{err: fmt.Errorf("tenure: shard %q: commit: %w", l.fence.Shard, refusal)}
 	if head.Number == w.Number {
-		return refused // the number is another write's
+		return refused // another write has the number
 	}
 	appends := 0
 	for i := range w.Ops {
@@ -153,12 +153,12 @@ func newNonce() driver.Nonce {
 // retrier makes the attempts of one write.
 type retrier struct {
 	l     *Lease
-	from  []context.Context // of the commits in the write, for hooks
+	from  []context.Context // contexts of the commits in the write, for hooks
 	n     int
-	endBy fsm.Instant // a call time-out after the lease was first seen ended; 0: it was not
+	endBy fsm.Instant // a call time-out after the lease was first seen to have ended, or 0
 }
 
-// commit makes one attempt, alone.
+// commit makes one attempt, in a separate call.
 func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	e := r.l.e
 	results, err := e.commitCall(r.limit(), r.l.sess, []driver.Write{w}, r.from)
@@ -168,7 +168,8 @@ func (r *retrier) commit(w driver.Write) (driver.CommitResult, error) {
 	return results[0], results[0].Err
 }
 
-// limit bounds the next call: by patience, a call time-out, and not past endBy.
+// limit returns the time-out of the next call: its patience, but at most a call time-out, and not
+// past endBy.
 func (r *retrier) limit() time.Duration {
 	e := r.l.e
 	d := min(e.o.CallTimeout, e.commits.patience(e.o.TTL)<<min(r.n/4, 10))
@@ -193,9 +194,9 @@ func (r *retrier) readLog(after Seq, max int) (*driver.LogPage, error) {
 	}
 }
 
-// wait backs off before the next attempt, and reports whether there may be one:
-// always while the lease is valid; after that only to find out what became of a
-// write that was sent, for one more call time-out.
+// wait backs off before the next attempt, and reports whether there may be one. While the lease is
+// valid, there always may be one. After that, attempts continue only to find the outcome of a write
+// that was sent, for one more call time-out.
 func (r *retrier) wait(sent bool) bool {
 	e := r.l.e
 	d := min(5*time.Millisecond<<min(r.n, 16), max(e.o.TTL/12, 5*time.Millisecond))

@@ -1,6 +1,6 @@
 package core
 
-// poke has the next receive of a channel with room for one succeed.
+// poke makes the next receive from a channel with capacity one succeed.
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -8,11 +8,11 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// signal wakes whoever waits for a change. It belongs to a mutex, under which
-// both methods are called, and costs nothing while nobody waits.
+// signal wakes goroutines that wait for a change. It belongs to a mutex, which callers of both
+// methods must hold, and costs nothing without waiters.
 type signal struct{ ch chan struct{} }
 
-// wait returns a channel that the next wake closes.
+// wait returns a channel that the next call of wake closes.
 func (s *signal) wait() <-chan struct{} {
 	if s.ch == nil {
 		s.ch = make(chan struct{})

@@ -5,24 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function that does the work", ErrInvalid)
 
-// RunSingleton runs h on at most one member of the namespace at a time, until h
-// has done its work: when h returns nil before its context ended, the shard is
-// given back and RunSingleton returns nil. If h returns an error, or loses its
-// lease, the shard is contended for again, after a back-off in the former case,
-// here and by the other members.
+// RunSingleton runs h on at most one member of the namespace at a time, until h has done its work.
+// If h returns nil before its context has ended, RunSingleton gives the shard back and returns nil.
+// If h returns an error or loses its lease, all members contend for the shard again. After an
+// error, this member waits for a back-off first.
 //
-// When ctx ends first, h is asked to stop, the shard is given back, and the error
-// is ctx's, joined with the one that h returned last, if any, and with Run's if
-// something could not be given back. When b is closed first, the error matches
-// ErrClosed. b stays the
-// caller's to close. The other members' RunSingleton go on: each runs h until
-// once for itself it returned nil. [RunOnce] is for work that one of them does for all.
+// If ctx ends first, RunSingleton asks h to stop and gives the shard back. It returns ctx's error,
+// joined with the last error of h, if any. If something could not be given back, it also joins
+// Run's error. If b is closed first, the error matches ErrClosed. The caller closes b. RunSingleton
+// continues in the other members: each member keeps running h until its own call of h returns nil.
+// [RunOnce] is for work that one member does for all.
 //
-// An argument that does not fit matches ErrInvalid, before anything is done.
+// If an argument is invalid, the error matches ErrInvalid and nothing is done.
 func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Options) error {
 	if h == nil {
 		return errNoHandler
@@ -37,12 +37,8 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 	var once bool                  // only one handler runs at a time
 	var last atomic.Pointer[error] // a stuck one may return after Run
 	err = e.Contend(func(ctx context.Context, lease *Lease) error {
-		err := h(ctx, lease)
-		if isStop(ctx, err) {
-			last.Store(nil)
-		} else {
-			last.Store(&err)
-		}
+		err := goexit.Call(func() error { return h(ctx, lease) })
+		keepLast(&last, ctx, err)
 		if err == nil && ctx.Err() == nil && !once {
 			once = true
 			close(done)
@@ -65,7 +61,17 @@ func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Op
 	return errors.Join(context.Cause(ctx), err)
 }
 
-// isStop reports whether err says no more than that ctx, a handler's, has ended.
+// isStop reports whether err says only that ctx, a handler's context, has ended.
 func isStop(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+}
+
+// keepLast keeps a handler's error. It ignores an error that only reports the end of ctx, the
+// handler's context.
+func keepLast(last *atomic.Pointer[error], ctx context.Context, err error) {
+	if isStop(ctx, err) {
+		last.Store(nil)
+	} else {
+		last.Store(&err)
+	}
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxMoves is how many moves a View shows of those that were asked for, and how many of
-// the others: no rebalance hides a crash.
+// maxMoves is the number of requested moves that a View shows, and the number of other moves.
+// Counting them separately keeps a rebalance from hiding a crash.
 const maxMoves = 64
 
-// snapshots makes Views, on demand: ten thousand changes cost nothing while
-// nobody looks. Elector.mu guards all but last.
+// snapshots makes Views on demand, so that changes cost nothing if no caller needs a View.
+// Elector.mu guards all fields but last.
 type snapshots struct {
-	gen     uint64 // of the state
+	gen     uint64 // generation of the state
 	changed signal
 	moved   uint64
-	moves   map[bool]*ring // by whether they were asked for
+	moves   map[bool]*ring // by whether they were requested
 
-	lastMu sync.Mutex // taken before Elector.mu
+	lastMu sync.Mutex // locked before Elector.mu
 	last   *View
 }
 
@@ -32,7 +32,7 @@ func (s *snapshots) bump() {
 	s.changed.wake()
 }
 
-// ring has the newest moves, up to maxMoves.
+// ring contains the newest moves, up to maxMoves.
 type ring struct {
 	moves []numberedMove
 	next  int
@@ -40,7 +40,7 @@ type ring struct {
 
 type numberedMove struct {
 	Move
-	n uint64 // of all
+	n uint64 // number of the move among all
 }
 
 func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
@@ -56,7 +56,7 @@ func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
 	s.bump()
 }
 
-// list is all moves, oldest first.
+// list returns all moves, oldest first.
 func (s *snapshots) list() []Move {
 	all := slices.Concat(s.moves[true].moves, s.moves[false].moves)
 	slices.SortFunc(all, func(a, b numberedMove) int { return cmp.Compare(a.n, b.n) })
@@ -96,7 +96,7 @@ func (e *Elector) View() *View {
 	v.Shards = make([]Ownership, len(states))
 	for i, s := range states {
 		v.Shards[i] = Ownership{Shard: string(s.Shard), Session: s.Owner.Session, Token: s.Owner.Token, Node: nodes[s.Owner.Session],
-			Aside: aside[string(s.Shard)]}
+			Aside: aside[string(s.Shard)].Why, AsideUntil: aside[string(s.Shard)].Until}
 	}
 	slices.SortFunc(v.Shards, func(a, b Ownership) int { return cmp.Compare(a.Shard, b.Shard) })
 	slices.SortFunc(v.Leases, func(a, b LeaseInfo) int { return cmp.Compare(a.Fence.Shard, b.Fence.Shard) })
@@ -104,7 +104,7 @@ func (e *Elector) View() *View {
 	return v
 }
 
-// copyState copies what a View is made of. e.mu is held.
+// copyState copies the state that a View shows. The caller holds e.mu.
 func (e *Elector) copyState() (*View, []driver.ShardState) {
 	v := &View{
 		Node: e.o.Node, Session: e.m.Session(), Trusted: e.m.Trusted(e.clk.now()), Err: e.halted,
@@ -121,9 +121,9 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 	return v, e.m.AppendShards(nil)
 }
 
-// WaitView waits for a snapshot that is newer than after, which may be nil for
-// any, and returns it. Changes in between are merged. The error is ctx's, or
-// matches ErrStopped when Run has ended and there will be none.
+// WaitView waits for a snapshot that is newer than after, and returns it. If after is nil, any
+// snapshot will do. Changes in between are merged. If Run has ended and there will be no newer
+// snapshot, the error matches ErrStopped. Otherwise, it is ctx's error.
 func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	for {
 		e.mu.Lock()
@@ -141,29 +141,6 @@ func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 		case <-w:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// WaitOwner waits until a member that lives owns the shard, as far as this member knows, and
-// reports whether it is this one. Unlike WaitView it makes no snapshot. The error is as there.
-func (e *Elector) WaitOwner(ctx context.Context, shard string) (mine bool, err error) {
-	for {
-		e.mu.Lock()
-		owner, stopped := e.m.Owner(ShardID(shard)), e.phase == stopped
-		mine = owner == e.m.Session()
-		w := e.snap.changed.wait()
-		e.mu.Unlock()
-		switch {
-		case owner != "":
-			return mine, nil
-		case stopped:
-			return false, fmt.Errorf("tenure: %w", ErrStopped)
-		}
-		select {
-		case <-w:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
 		}
 	}
 }

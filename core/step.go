@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// feed tells the machine one thing and does what it says. Nothing in here waits.
+// feed passes one input to the machine and carries out the effects. It never waits.
 func (e *Elector) feed(in fsm.Input) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -18,7 +18,7 @@ func (e *Elector) feed(in fsm.Input) {
 	e.drainQueue()
 }
 
-// drainQueue steps the machine through the queue. e.mu is held.
+// drainQueue steps the machine through the queue. The caller holds e.mu.
 func (e *Elector) drainQueue() {
 	e.clk.sample()
 	e.note.step(true)
@@ -35,8 +35,9 @@ func (e *Elector) drainQueue() {
 			e.do(&effects[i])
 		}
 		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil && !e.reading {
-			// The call under way asks for no heartbeats, and may already have told of
-			// this member: then nothing else would end it, unless it reads in full.
+			// The pending Observe was sent before this member joined. It requests no heartbeats and
+			// may already have reported this member. Unless it reads in full, nothing else would
+			// end it.
 			e.observing()
 		}
 		if in.Kind == fsm.InObserved && in.View != nil {
@@ -60,8 +61,7 @@ func (e *Elector) drainQueue() {
 	}
 }
 
-// keepTime steps the machine when it wants to be, and samples the suspended time
-// often enough.
+// keepTime steps the machine at WakeAt, and samples the suspended time often enough.
 func (e *Elector) keepTime(ctx context.Context) {
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
@@ -95,7 +95,7 @@ func (e *Elector) keepTime(ctx context.Context) {
 	}
 }
 
-// changesView reports whether a step may have changed what a View shows.
+// changesView reports whether a step may have changed the View.
 func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 	switch in.Kind {
 	case fsm.InObserved:
@@ -104,7 +104,7 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 		}
 	case fsm.InAcquired, fsm.InTransferred, fsm.InReleased, fsm.InFenced, fsm.InDrained, fsm.InUpdate:
 		return true
-	default: // the others show by their effects
+	default: // the others change a View only through their effects
 	}
 	for i := range effects {
 		switch effects[i].Kind {
@@ -116,13 +116,13 @@ func changesView(in *fsm.Input, effects []fsm.Effect) bool {
 			default:
 				return true
 			}
-		default: // the others ask for a call
+		default: // the others request a call
 		}
 	}
 	return false
 }
 
-// do carries out one effect. e.mu is held.
+// do carries out one effect. The caller holds e.mu.
 func (e *Elector) do(eff *fsm.Effect) {
 	switch eff.Kind {
 	case fsm.EffJoin, fsm.EffBeat, fsm.EffAcquire, fsm.EffTransfer, fsm.EffRelease, fsm.EffEvict, fsm.EffUpdate, fsm.EffRead,
@@ -156,7 +156,7 @@ func (e *Elector) do(eff *fsm.Effect) {
 	}
 }
 
-// extend moves the end of trust. A session's never moves back.
+// extend moves the end of trust forward. It never moves a session's trust back.
 func (e *Elector) extend(s SessionID, until fsm.Instant) {
 	if e.trust.session != s {
 		e.trust = &trust{session: s}
@@ -179,7 +179,7 @@ func (e *Elector) event(eff *fsm.Effect) {
 		delete(e.sessions, eff.Session)
 	case fsm.EventCloseFailed:
 		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
-	default: // the others are passed on only
+	default: // the other effects are only passed on
 	}
 	if kind, ok := sessionEvent(eff.Event); ok {
 		err := eff.Err

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/trace"
@@ -15,7 +14,7 @@ const (
 	minTraceBytes     = 1 << 20
 )
 
-// resolveTrace fills in the default of TraceBytes, or says what is wrong.
+// resolveTrace fills in the default of TraceBytes, or returns an error that says what to change.
 func (o *Options) resolveTrace() error {
 	switch {
 	case o.TraceDir == "" && o.TraceBytes != 0:
@@ -28,15 +27,15 @@ func (o *Options) resolveTrace() error {
 	return nil
 }
 
-// newTrace begins the log of a machine with this configuration, if there is to be one. It notes
-// the steps before Run as well.
+// newTrace creates the trace of a machine with this configuration if tracing is on. The trace
+// includes the steps before Run.
 func (e *Elector) newTrace(cfg *fsm.Config) {
 	if e.o.TraceDir == "" {
 		return
 	}
 	e.traced = trace.New(trace.Options{
 		Dir: e.o.TraceDir, MaxBytes: e.o.TraceBytes, Info: e.info, Config: cfg, Acks: e.traceAcks,
-		Clock: func() (fsm.Instant, time.Time) { return e.clk.now(), time.Now() },
+		Clock: e.clk.read,
 		Warn: func(err error) {
 			e.note.post(func() { e.note.warn("tenure: trace incomplete", slog.Any("error", err)) })
 		},
@@ -44,7 +43,7 @@ func (e *Elector) newTrace(cfg *fsm.Config) {
 	e.b = &wire{Backend: e.b, clk: e.clk, log: e.traced}
 }
 
-// startTrace begins to write. e.mu is held.
+// startTrace starts writing. The caller holds e.mu.
 func (e *Elector) startTrace() error {
 	if e.traced == nil {
 		return nil
@@ -52,21 +51,21 @@ func (e *Elector) startTrace() error {
 	return e.traced.Start(e.m.Config().HostLock)
 }
 
-// endTrace writes the rest, unless the disk hangs.
+// endTrace writes the remaining records. If the disk hangs, it gives up after the drain budget.
 func (e *Elector) endTrace() {
 	if e.traced != nil {
 		e.traced.Close(e.o.DrainBudget)
 	}
 }
 
-// toTrace has the leases with acknowledged commits that are not traced yet.
+// toTrace lists the leases with acknowledged commits that have not been traced yet.
 type toTrace struct {
 	mu     sync.Mutex // locked after committer.mu
 	leases []*Lease
 }
 
-// traceOutcome notes a commit that was acknowledged or is in doubt, so that one record tells of
-// many: once a second, or at the end of the lease. committer.mu is held.
+// traceOutcome records a commit that was acknowledged or is in doubt. One trace record covers many
+// commits: it is written once a second, or at the end of the lease. The caller holds committer.mu.
 func (d *delivery) traceOutcome(out *outcome) {
 	l := d.l
 	c := &l.commits
@@ -102,14 +101,14 @@ func (d *delivery) traceOutcome(out *outcome) {
 	}
 }
 
-// traceAcks traces what traceOutcome noted.
+// traceAcks traces the commits that traceOutcome recorded.
 func (l *Lease) traceAcks() {
 	l.commits.mu.Lock()
 	defer l.commits.mu.Unlock()
 	l.commits.traceAcks(l)
 }
 
-// traceAcks, with c.mu held, is Lease.traceAcks.
+// traceAcks does the work of Lease.traceAcks. The caller holds c.mu.
 func (c *committer) traceAcks(l *Lease) {
 	if c.untraced.From != 0 {
 		l.e.traced.Acked(c.untraced)
@@ -117,7 +116,7 @@ func (c *committer) traceAcks(l *Lease) {
 	c.untraced = trace.Acks{}
 }
 
-// traceBegun notes that the lease's handler is called. e.mu is held.
+// traceBegun records that the lease's handler is called. The caller holds e.mu.
 func (l *Lease) traceBegun() {
 	if l.e.traced != nil {
 		head := l.Head()
@@ -125,7 +124,8 @@ func (l *Lease) traceBegun() {
 	}
 }
 
-// traceEnded notes that the lease was revoked, as the application finds it. e.mu is held.
+// traceEnded records that the lease was revoked, and whether the application still finds it valid.
+// The caller holds e.mu.
 func (l *Lease) traceEnded() {
 	if l.e.traced != nil {
 		l.e.traced.Told(&trace.Lease{Fence: l.fence, Is: trace.LeaseEnded, Until: fsm.Instant(l.trust.until.Load()),
@@ -133,7 +133,8 @@ func (l *Lease) traceEnded() {
 	}
 }
 
-// traceJoined notes that the lease's handler has returned, and its commits are settled. e.mu is held.
+// traceJoined records that the lease's handler has returned and its commits are settled. The caller
+// holds e.mu.
 func (l *Lease) traceJoined() {
 	if l.e.traced != nil {
 		l.traceAcks()
@@ -141,7 +142,7 @@ func (l *Lease) traceJoined() {
 	}
 }
 
-// traceAcks traces what was acknowledged under all leases.
+// traceAcks traces the commits acknowledged under all leases.
 func (e *Elector) traceAcks() {
 	e.toTrace.mu.Lock()
 	leases := e.toTrace.leases

@@ -15,21 +15,22 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/fsm"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
 const (
-	// probeLock is the lock under which a member whose commits are denied tries one.
+	// probeLock is the lock under which a member whose commits are denied tries a commit.
 	probeLock  ShardID = driver.LockPrefix + "_probe"
 	deniedWhy          = "the store denies its commits"
 	maxTrouble         = 2 * maxReason // bytes that are published
 )
 
-// trouble is what somebody has to mend about this member: calls that the store refuses (C18), and
-// handlers that are stuck.
+// trouble contains this member's problems that an operator must fix: calls that the store refuses
+// (C18), and stuck handlers.
 type trouble struct {
 	wake   chan struct{}
-	denied atomic.Bool // commits are: C18
+	denied atomic.Bool // the store denies commits (C18)
 	muted  atomic.Bool // no heartbeat is sent, so that others evict this member
 
 	mu       sync.Mutex          // locked before Elector.mu
@@ -38,20 +39,21 @@ type trouble struct {
 	probed   time.Time // when the last probe began
 
 	// Elector.mu guards these.
-	text, public string // for this process; for all members
+	text, public string // for this process, and for all members
 	unfit        string // Options.Eligible's reason
 }
 
-// refusal is since when a kind of call is refused, without a success between.
+// refusal describes a kind of call that the store has refused, without a success, since the time
+// since.
 type refusal struct {
 	since, last time.Time
 	denied      bool
 	err         error
-	text        string // set once it has lasted
+	text        string // set once the refusal has lasted long enough
 }
 
-// heed takes in how a call ended, or its items if all failed. An error that does not tell whether
-// the store serves such calls counts for nothing.
+// heed records the result of a call, or of its items if all failed. It ignores an error that does
+// not show whether the store serves such calls.
 func (e *Elector) heed(kind string, err error) {
 	denied := errors.Is(err, ErrDenied)
 	if err != nil && !denied && (!errors.Is(err, ErrRetry) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
@@ -77,12 +79,14 @@ func (e *Elector) heed(kind string, err error) {
 	poke(t.wake)
 }
 
-// outdated reports whether a refusal is too old to count: two back-offs have passed without a call.
+// outdated reports whether a refusal is too old to count: no such call has ended for two back-offs
+// and a TTL.
 func (e *Elector) outdated(r *refusal, now time.Time) bool {
 	return now.Sub(r.last) >= 2*e.o.BackoffMax+e.o.TTL
 }
 
-// watchTrouble weighs the troubles while there are any, so often that each is logged within a TTL.
+// watchTrouble weighs the troubles while there are any. It does so often enough that each is logged
+// within a TTL.
 func (e *Elector) watchTrouble(ctx context.Context) {
 	look := time.NewTicker(e.o.TTL / 6)
 	defer look.Stop()
@@ -171,7 +175,7 @@ func (e *Elector) weigh(now time.Time) bool {
 	return len(t.refusals) > 0
 }
 
-// probe is a handler that tries each kind of operation, once. heed has the outcome.
+// probe is a handler that tries each kind of operation once. heed receives the results.
 func (e *Elector) probe(ctx context.Context, l *Lease) error {
 	if c, err := l.Commit(ctx, Put("probe", nil), Op{Kind: driver.OpAppend}); err == nil {
 		_, _ = l.Commit(ctx, Delete("probe"), Trim(c.Last))
@@ -182,11 +186,11 @@ func (e *Elector) probe(ctx context.Context, l *Lease) error {
 	return nil
 }
 
-// troubled returns metadata with what is published, if there is room, or without.
+// troubled returns metadata with the published text, or without it if there is no room.
 func troubled(meta map[string]string, text string) map[string]string {
 	without := maps.Clone(meta)
-	delete(without, driver.TroubleKey)
-	with := map[string]string{driver.TroubleKey: text}
+	delete(without, mark.TroubleKey)
+	with := map[string]string{mark.TroubleKey: text}
 	maps.Copy(with, without)
 	if text == "" || driver.CheckUpdate(MemberState{Meta: with, Update: 1}) != nil {
 		return without
@@ -194,7 +198,7 @@ func troubled(meta map[string]string, text string) map[string]string {
 	return with
 }
 
-// itemsError is the error of one of n items if all failed.
+// itemsError returns the error of one of n items if all failed, and otherwise nil.
 func itemsError(n int, of func(int) error) (err error) {
 	for i := range n {
 		if err = of(i); err == nil {

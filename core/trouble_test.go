@@ -17,11 +17,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// rights is which calls a store denies one member.
+// rights are the calls that a store denies one member.
 type rights struct {
 	mu     sync.Mutex
 	denied map[intercept.Op]bool
-	asked  []time.Time // of commits that were denied
+	asked  []time.Time // times of denied commits
 	log    strings.Builder
 }
 
@@ -54,7 +54,7 @@ func (r *rights) calls() int {
 	return len(r.asked)
 }
 
-// member is one that has these rights.
+// member returns a member with these rights.
 func (r *rights) member(w *world, node string, change ...func(*Options)) *member {
 	w.Helper()
 	m := w.newMember(node, append(change, func(o *Options) {
@@ -75,7 +75,7 @@ func (r *rights) member(w *world, node string, change ...func(*Options)) *member
 	return m.run()
 }
 
-// append is a handler that appends each 100 ms until its context ends.
+// append is a handler that appends every 100 ms until its context ends.
 func (h *leases) append(ctx context.Context, l *Lease) error {
 	h.add(l)
 	for ctx.Err() == nil {
@@ -87,8 +87,9 @@ func (h *leases) append(ctx context.Context, l *Lease) error {
 	return nil
 }
 
-// C18: a leader whose commits the store denies says so within a TTL, gives way to a member that
-// may commit, and is eligible again after a probe, which it makes once in BackoffMax.
+// C18: a leader whose commits the store denies reports it within a TTL and gives its shard to a
+// member that may commit. It probes once in BackoffMax, and is eligible again after a probe
+// succeeded.
 func TestDeniedLeaderGivesWay(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ra, rb rights
@@ -149,7 +150,7 @@ func TestDeniedLeaderGivesWay(t *testing.T) {
 	})
 }
 
-// C18: where nobody may commit, the lease stays, and goes on once the right is back.
+// C18: if no member may commit, the lease stays, and continues once the right is back.
 func TestDeniedLeasesDoNotCircle(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ra, rb rights
@@ -185,7 +186,7 @@ func TestDeniedLeasesDoNotCircle(t *testing.T) {
 	})
 }
 
-// C18: a leader that may not even give its shard back sends no heartbeat, so that others evict it.
+// C18: a leader that may not release its shard sends no heartbeat, so that others evict it.
 func TestDeniedReleases(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ra, rb rights
@@ -213,8 +214,8 @@ func TestDeniedReleases(t *testing.T) {
 	})
 }
 
-// C18: where the store denies a leader everything, heartbeats included, another member leads within three
-// TTLs. Ten minutes of it cost few lines.
+// C18: if the store denies a leader everything, including heartbeats, another member leads within
+// three TTLs. Ten minutes of this write few lines.
 func TestDeniedEverything(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ra, rb rights
@@ -275,7 +276,7 @@ func TestRefusedCallsAreTold(t *testing.T) {
 	}
 }
 
-// A stuck handler is published, with since when, until it returns.
+// A stuck handler is published, with the time since which it is stuck, until it returns.
 func TestStuckIsPublished(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a", func(o *Options) { o.Watchdog = ttl }), w.member("b")
@@ -293,7 +294,8 @@ func TestStuckIsPublished(t *testing.T) {
 			return ""
 		}
 		w.eventually("b knows", func() bool { return strings.HasPrefix(trouble(), "stuck since 2000-01-01T00:00:0") })
-		if got := trouble(); !strings.Contains(got, `handler of shard "s"`) || got != a.View().Trouble || b.View().Trouble != "" || b.View().Troubled() != 1 {
+		if got := trouble(); !strings.Contains(got, `handler of shard "s"`) || got != a.View().Trouble || b.View().Trouble != "" ||
+			b.View().Troubled() != 1 {
 			t.Errorf("b says %q of a, which says %q", got, a.View().Trouble)
 		}
 		close(back)
@@ -301,7 +303,7 @@ func TestStuckIsPublished(t *testing.T) {
 	})
 }
 
-// An application cannot contend for the lock under which a member tries its rights.
+// An application cannot contend for the lock under which a member probes its rights.
 func TestProbeLockIsReserved(t *testing.T) {
 	if err := checkShards([]string{"a", string(probeLock)}); !errors.Is(err, ErrInvalid) {
 		t.Error(err)

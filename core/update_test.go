@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// told is what a member's view has of the member of a node.
+// told returns a member's view of the member of a node.
 func (m *member) told(node string) (st MemberState) {
 	for _, x := range m.View().Members {
 		if x.Node == node {
@@ -70,11 +70,11 @@ func TestUpdateIsSeen(t *testing.T) {
 	})
 }
 
-// writes is how many updates a member has in its store's order.
+// writes returns the number of a member's updates in the store's order.
 func (w *world) writes(m *member) driver.UpdateNo { return m.told("a").Update }
 
-// TestUpdateOutlivesTheSession: what was said last goes with the next join, also where
-// nothing was joined yet.
+// TestUpdateOutlivesTheSession: the last state goes with the next join, even if no session was
+// joined yet.
 func TestUpdateOutlivesTheSession(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.newMember("a"), w.member("b")
@@ -99,8 +99,8 @@ func TestUpdateOutlivesTheSession(t *testing.T) {
 	})
 }
 
-// TestUpdateIsRepeated: an update of which the reply was lost, or that failed, is sent
-// again until the store has it; the caller may give up waiting meanwhile.
+// TestUpdateIsRepeated: an update that failed, or whose reply was lost, is repeated until the
+// store has it. The caller may stop waiting before that.
 func TestUpdateIsRepeated(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -112,7 +112,7 @@ func TestUpdateIsRepeated(t *testing.T) {
 		down := errors.New("the store is away")
 		a.tap.onUpdate(func(send func() error) error {
 			if calls.Add(1) == 1 {
-				_ = send() // and the reply is lost
+				_ = send() // the reply is lost
 			}
 			return down
 		})
@@ -136,8 +136,8 @@ func TestUpdateIsRepeated(t *testing.T) {
 	})
 }
 
-// TestUpdatedPriorityDecides: of two that want a free shard the one claims first whose
-// priority is higher now.
+// TestUpdatedPriorityDecides: of two members that want a free shard, the one with the higher
+// current priority claims it first.
 func TestUpdatedPriorityDecides(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b, c := w.member("a"), w.member("b"), w.member("c")

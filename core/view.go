@@ -10,61 +10,60 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// View is a snapshot of a namespace as one member knows it. It never changes and
-// is safe for concurrent use; the slices are not to be modified. It is a
-// picture, as old as the last news from the store: it informs, a lease decides.
+// View is a snapshot of a namespace as one member knows it. It never changes and is safe for
+// concurrent use; callers must not modify its slices. It is as old as the last news from the store.
+// It only informs; only a lease authorises work.
 type View struct {
 	Node    string    // this member's label
-	Session SessionID // this member's session; empty before it joined, and while it joins again
+	Session SessionID // this member's session; empty before it has joined and while it rejoins
 	Trusted bool      // the session was trusted when the snapshot was made
-	Err     error     // not nil: halted, nothing is granted any more (ErrStoreChanged)
-	// Ineligible is why this member is not eligible (Options.Eligible); empty if it is. That
-	// of others: Member.Ineligible.
+	Err     error     // if not nil: the member is halted, and nothing is granted (ErrStoreChanged)
+	// Ineligible is the reason why this member is not eligible (Options.Eligible); empty if it is
+	// eligible. For other members, see Member.Ineligible.
 	Ineligible string
-	// Trouble is what somebody has to mend about this member: calls that the store refuses, or a
-	// handler that is stuck. That of others, so far as it concerns them: Member.Trouble.
+	// Trouble describes this member's problems that an operator must fix: calls that the store
+	// refuses, or a stuck handler. For other members, see Member.Trouble.
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
-	Stopped bool // Run hands everything back, or has ended
-	// CertificateEnd is the end of the client certificate to the store that was read last; zero without one.
+	Stopped bool // Run is handing everything back, or has ended
+	// CertificateEnd is when the newest client certificate for the store expires; zero without one.
 	CertificateEnd time.Time
 
-	Members   []Member    // that live, this one included, by node and session
-	Silent    []SessionID // of Members: no heartbeat was seen for the TTL, and nobody evicted them yet; see Unowned
+	Members   []Member    // live members, this one included, by node and session
+	Silent    []SessionID // members without a heartbeat for their TTL that are not evicted yet; see Unowned
 	Shards    []Ownership // every shard seen or wanted, by name
-	Leases    []LeaseInfo // own leases, those included whose handler still runs, by shard
-	Contended int         // shards that this member contends for
-	Moves     []Move      // of this member, oldest first: the newest 64 that were asked for, and 64 others
+	Leases    []LeaseInfo // this member's leases, including each whose handler still runs, by shard
+	Contended int         // number of shards that this member contends for
+	Moves     []Move      // of this member, oldest first: the newest 64 requested and 64 other moves
 
-	// Rules are the operators' rules that this member read last, those included that have
-	// expired; nil until it knows whether there are any.
+	// Rules are the operators' rules that this member read last, including expired rules. It is
+	// nil until the member knows whether there are any.
 	Rules []control.Rule
 
-	// Damaged are records of the store that cannot be read, up to 64, by key: those met
-	// within the last two Options.Resync, and at least 2 min. DamagedTotal counts all
-	// that were found since the start, those included that are not listed.
+	// Damaged lists, by key, up to 64 records in the store that cannot be read. It covers the last
+	// two Options.Resync, and at least 2 min. DamagedTotal counts all that were found since the
+	// start, listed or not.
 	Damaged      []*DamagedError
 	DamagedTotal int
 
 	gen uint64
 }
 
-// Ownership is a shard and who owns it.
+// Ownership is a shard and its owner.
 type Ownership struct {
 	Shard   string
-	Session SessionID // that the shard's record names; empty: nobody
+	Session SessionID // the session in the shard's record; empty if none
 	Token   Token     // of the last lease
-	Node    string    // label of the owner; empty if nobody lives who owns it
-	Aside   Aside     // zero: the shard is meant to have an owner
+	Node    string    // label of the owner; empty if no live member owns the shard
+
+	// Aside is why the shard should have no owner, such as a quarantine. It is empty if the shard
+	// should have an owner.
+	Aside string
+	// AsideUntil is when the shard should have an owner again; zero if never.
+	AsideUntil time.Time
 }
 
-// Aside says why a shard is not meant to have an owner: see Elector.SetAside.
-type Aside struct {
-	Why   string    // empty: the shard is not set aside
-	Until time.Time // when it is meant to have an owner again, as in quarantine; zero: never
-}
-
-// LeaseState says how far a lease of one's own is. Each state leads to later ones only:
+// LeaseState is the state of one of this member's leases. Each state leads only to later ones:
 //
 //	starting -> held        the handler is called
 //	starting -> returned    asked to stop, or revoked, before that
@@ -73,12 +72,12 @@ type Aside struct {
 //	revoked -> stuck        the handler does not return
 //	held ... stuck -> returned
 //
-// Then the store is asked, and the lease is gone.
+// The Elector then calls the store, and the lease disappears.
 type LeaseState string
 
 // The states of a lease, in their order.
 const (
-	LeaseStarting LeaseState = "starting" // granted; its handler was not called yet
+	LeaseStarting LeaseState = "starting" // granted; its handler has not been called yet
 	LeaseHeld     LeaseState = "held"     // its handler runs
 	LeaseDraining LeaseState = "draining" // its handler was asked to stop
 	LeaseRevoked  LeaseState = "revoked"  // may not be used; its handler still runs
@@ -91,29 +90,29 @@ func (s LeaseState) usable() bool {
 	return s == LeaseStarting || s == LeaseHeld || s == LeaseDraining
 }
 
-// running reports whether the handler was called and has not returned.
+// running reports whether the handler has been called and has not returned.
 func (s LeaseState) running() bool { return s != LeaseStarting && s != LeaseReturned }
 
-// LeaseInfo is a lease of one's own.
+// LeaseInfo describes one of this member's leases.
 type LeaseInfo struct {
 	Fence Fence
 	State LeaseState
 	Since time.Time // when it was granted
 }
 
-// MoveKind says what a Move was.
+// MoveKind is the kind of a Move.
 type MoveKind string
 
 // The moves of a lease.
 const (
-	MoveGranted MoveKind = "granted"       // Err says from whom, if it was taken over
-	MoveStopped MoveKind = "asked to stop" // Err says why
+	MoveGranted MoveKind = "granted"       // Err names the former session, if the shard was taken over
+	MoveStopped MoveKind = "asked to stop" // Err is the reason
 	MoveRevoked MoveKind = "revoked"       // Err is a *RevokedError
 	MoveStuck   MoveKind = "stuck"
-	MoveBack    MoveKind = "given back" // its handler has returned; Err is what it returned
+	MoveBack    MoveKind = "given back" // its handler has returned Err
 )
 
-// Move is something that happened to one of this member's leases.
+// Move is a change of one of this member's leases.
 type Move struct {
 	At    time.Time
 	Fence Fence
@@ -121,8 +120,8 @@ type Move struct {
 	Err   error
 }
 
-// Owner returns a shard's entry; ok is false if the shard was neither seen nor
-// wanted. To whom Node is empty, nobody answers for the shard at present.
+// Owner returns the view's entry for a shard. ok is false if the shard was neither seen nor wanted.
+// If Node is empty, no live member owns the shard.
 func (v *View) Owner(shard string) (o Ownership, ok bool) {
 	i, ok := slices.BinarySearchFunc(v.Shards, shard, func(o Ownership, s string) int { return cmp.Compare(o.Shard, s) })
 	if !ok {
@@ -131,7 +130,8 @@ func (v *View) Owner(shard string) (o Ownership, ok bool) {
 	return v.Shards[i], true
 }
 
-// Member returns the member with that session; ok is false if it does not live.
+// Member returns the member with the given session. ok is false if there is no live member with
+// this session.
 func (v *View) Member(id SessionID) (m Member, ok bool) {
 	for i := range v.Members {
 		if v.Members[i].Session == id {
@@ -141,21 +141,23 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 	return Member{}, false
 }
 
-// Unowned counts the shards that nobody serves, though somebody should: without an owner, of an owner that
-// does not live or is in Silent, or of this member while it is not trusted. Those whose name begins with "_" are counted
-// as reserved: they are Tenure's own, such as the assigner's, and stay without an
-// owner when the last member that uses them leaves. A lock that is free counts as neither.
+// Unowned returns the number of shards that should be served but are not. Such a shard has no
+// owner, or an owner that is not alive or is in Silent. Its owner may also be this member while
+// this member is not trusted. Shards whose names begin with "_" count as reserved. Tenure uses
+// them, for example for the assigner. They stay without an owner when the last member that uses
+// them leaves. Free locks and shards that are set aside do not count.
 //
-// Up to 17 members, each sees the silence of all others; in a larger namespace it
-// sees that of its three predecessors, so that some member sees each. A member that is
-// not trusted sees no silence, so where none is, each counts its own shards only.
+// In a namespace of up to 17 members, each member sees the silence of all others. In a larger
+// namespace, it sees the silence of its three predecessors, so that at least one member sees each
+// silence. A member that is not trusted sees no silence. If no member is trusted, each counts only
+// its own shards.
 func (v *View) Unowned() (shards, reserved int) {
 	serves := v.Trusted && v.Err == nil
 	for i := range v.Shards {
 		o := &v.Shards[i]
 		switch {
 		case o.Node != "" && !slices.Contains(v.Silent, o.Session) && (serves || o.Session != v.Session):
-		case o.Aside.Why != "", o.Session == "" && driver.IsLock(ShardID(o.Shard)):
+		case o.Aside != "", o.Session == "" && driver.IsLock(ShardID(o.Shard)):
 		case strings.HasPrefix(o.Shard, "_"):
 			reserved++
 		default:
@@ -165,18 +167,18 @@ func (v *View) Unowned() (shards, reserved int) {
 	return shards, reserved
 }
 
-// Quarantined counts the shards that are set aside for a time: Tenure withholds them from all
-// members, since their owners die.
+// Quarantined returns the number of shards that are temporarily set aside. Tenure withholds them
+// from all members because their owners keep dying.
 func (v *View) Quarantined() (n int) {
 	for i := range v.Shards {
-		if !v.Shards[i].Aside.Until.IsZero() {
+		if !v.Shards[i].AsideUntil.IsZero() {
 			n++
 		}
 	}
 	return n
 }
 
-// Troubled counts the members in trouble.
+// Troubled returns the number of members in trouble.
 func (v *View) Troubled() (n int) {
 	if v.Trouble != "" && v.Session == "" {
 		n++
@@ -189,7 +191,7 @@ func (v *View) Troubled() (n int) {
 	return n
 }
 
-// Stuck returns the shards whose handler did not return in time.
+// Stuck returns the shards whose handlers did not return in time.
 func (v *View) Stuck() []string {
 	var s []string
 	for _, l := range v.Leases {

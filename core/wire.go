@@ -8,9 +8,9 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// wire is the backend of an Elector that writes a trace: it notes the calls as they reach the
-// backend and as it answers them, so that the trace shows a runner that asks for something
-// else than its machine did, or gives it another answer.
+// wire is the backend of an Elector that writes a trace. It records each call as it reaches the
+// backend, and the backend's answer. The trace therefore shows if a runner makes a different call
+// from the one that its machine requested, or gives the machine a different answer.
 type wire struct {
 	driver.Backend
 	clk *clock
@@ -20,7 +20,8 @@ type wire struct {
 // callKey is the key of the machine's call in a context.
 type callKey struct{}
 
-// forCall is the context of a call of the machine, which wire learns from it.
+// forCall returns the context of a call that the machine requested. From this context, wire learns
+// which call it is.
 func (e *Elector) forCall(ctx context.Context, id fsm.CallID) context.Context {
 	if e.traced == nil {
 		return ctx
@@ -28,7 +29,7 @@ func (e *Elector) forCall(ctx context.Context, id fsm.CallID) context.Context {
 	return context.WithValue(ctx, callKey{}, id)
 }
 
-// answered notes a call of the machine, and none of others.
+// answered records a call if the machine requested it.
 func (w *wire) answered(ctx context.Context, sent fsm.Instant, eff fsm.Effect, in fsm.Input) {
 	id, ok := ctx.Value(callKey{}).(fsm.CallID)
 	if in.Call = id; ok {

@@ -18,8 +18,8 @@ import (
 
 const ttl = time.Second
 
-// world is a store with members on it, in a bubble of fake time. A goroutine that
-// is left at the end fails the test.
+// world is a store with members on it, in a bubble of fake time. A goroutine that is left at the
+// end fails the test.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -43,12 +43,14 @@ type member struct {
 	events []string
 }
 
+func (m *member) inside() inside { return inside{m.Elector} }
+
 // tap sits between an elector and its backend and may replace commits.
 type tap struct {
 	driver.Backend
 	mu     sync.Mutex
 	commit func(next driver.Session, ctx context.Context, w []driver.Write) ([]driver.CommitResult, error)
-	around func(kind string, do func())                   // of joins, heartbeats, claims and evictions; may keep the reply back
+	around func(kind string, do func())                   // of joins, heartbeats, claims and evictions; may withhold the reply
 	beat   func() error                                   // of each heartbeat before it is sent
 	update func(send func() error) error                  // answers updates
 	closes []func(ctx context.Context) error              // answer the next closes of a session instead of the store
@@ -99,15 +101,14 @@ func (t *tap) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View,
 	return &driver.View{Cursor: v.Cursor, Beats: v.Beats}, nil
 }
 
-// withoutHeads takes the heads out of the views from now on.
+// withoutHeads removes the heads from the views from now on.
 func (t *tap) withoutHeads() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bare = true
 }
 
-// onLook has f asked before every Observe; one that it answers with an error is not
-// sent.
+// onLook calls f before every Observe. If f returns an error, the call is not sent.
 func (t *tap) onLook(f func(driver.ObserveQuery) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -126,8 +127,8 @@ func (t *tap) ReadLog(ctx context.Context, shard ShardID, after Seq, most int) (
 	return t.Backend.ReadLog(ctx, shard, after, most)
 }
 
-// onReadLog has f asked before every read of a log or head; one that it answers
-// with an error is not sent.
+// onReadLog calls f before every read of a log or head. If f returns an error, the read is not
+// sent.
 func (t *tap) onReadLog(f func() error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,15 +141,14 @@ func (t *tap) missChanges() {
 	t.misses = true
 }
 
-// onReply has every join, heartbeat, claim and eviction go through f.
+// onReply passes every join, heartbeat, claim and eviction through f.
 func (t *tap) onReply(f func(kind string, do func())) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.around = f
 }
 
-// onBeat has f asked before every heartbeat; one that it answers with an error is
-// not sent.
+// onBeat calls f before every heartbeat. If f returns an error, the heartbeat is not sent.
 func (t *tap) onBeat(f func() error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,7 +204,7 @@ func (s *tapSession) Update(ctx context.Context, st MemberState) (err error) {
 	return send()
 }
 
-// onUpdate has f answer every update; nil has the store do it.
+// onUpdate makes f answer every update; with nil the store does.
 func (t *tap) onUpdate(f func(send func() error) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,7 +224,7 @@ func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.Com
 	return s.Session.Commit(ctx, w)
 }
 
-// onTransfer has f answer every transfer; nil has the store do it.
+// onTransfer makes f answer every transfer; with nil the store does.
 func (t *tap) onTransfer(f func([]driver.Transfer) []driver.AcquireResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -332,7 +332,7 @@ func (m *member) run() *member {
 	return m
 }
 
-// end stops the member and returns what Run returned.
+// end stops the member and returns Run's result.
 func (m *member) end() error {
 	m.stop()
 	err := <-m.done
@@ -379,7 +379,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// leases collects the leases that handlers were called with.
+// leases collects the leases passed to handlers.
 type leases struct {
 	mu  sync.Mutex
 	all []*Lease

@@ -7,114 +7,128 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// MaxKey bounds the key of an effect, in bytes.
-const MaxKey = 256
+// maxKey is the largest size of an effect's key, in bytes.
+const maxKey = 256
 
-// MaxReason bounds Effect.Reason and Effect.Author, in bytes. What is longer is cut.
-const MaxReason = 500
+// maxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is cut.
+const maxReason = 500
 
-// Prefix begins the keys of all items that this package writes into a shard. An application
-// writes none with it.
+// Prefix begins the keys of all items that this package writes to a shard. An application must not
+// write keys that begin with it.
 const Prefix = "effect/"
 
-// The kinds of items: every effect has a record, one that is open has a copy of it in the
-// index of open effects, and one that has ended is in the index of ends, oldest first.
+// The prefixes of the items' keys. Every effect has a record. A copy of an open effect's record is
+// in the index of open effects. An ended effect is also in the index of ends, oldest first.
 const (
 	recordPrefix = Prefix + "e/"
 	openPrefix   = Prefix + "o/"
 	endPrefix    = Prefix + "t/"
 )
 
-// maxRecord is more than any record has, in bytes.
+// maxRecord is larger than any record, in bytes.
 const maxRecord = 2*MaxMaxResult + 16<<10
 
-// State says how far an effect is. Begun, InDoubt and Repeat are open.
+// maxOpen is larger than the record of any open effect, in bytes. Such a record has no result.
+const maxOpen = 8 << 10
+
+// State is the progress of an effect. Begun, InDoubt and Repeat are open.
 type State string
 
 // The states of an effect.
 const (
-	// Begun: the intent is written. An attempt may be under way, or may have had any outcome.
+	// Begun means the intent is written. An attempt may be in progress, or may have had any
+	// outcome.
 	Begun State = "begun"
-	// InDoubt: nobody knows whether it happened. Resolve, a new leader's or a person decides.
+	// InDoubt means it is unknown whether the effect happened. This or a new leader's Resolve, or a
+	// person, decides.
 	InDoubt State = "in doubt"
-	// Repeat: it was decided that the next Do attempts it, with the same idempotency key.
+	// Repeat means a decision lets the next Do attempt the effect again, with the same idempotency
+	// key.
 	Repeat State = "repeat"
-	// Done: it happened, once.
+	// Done means the effect happened, once.
 	Done State = "done"
-	// Failed: it did not happen, or was compensated. It is not attempted again.
+	// Failed means the effect did not happen, or was compensated. It is not attempted again.
 	Failed State = "failed"
 )
 
-// Open reports whether the effect has not ended.
+// Open reports whether an effect in this state is still open.
 func (s State) Open() bool { return s == Begun || s == InDoubt || s == Repeat }
 
-// Effect is what the store knows of an effect.
+// Effect is the store's record of an effect.
 type Effect struct {
 	Key   string `json:"key"`
 	ID    string `json:"id"` // the idempotency key, the same in every attempt
 	State State  `json:"state"`
 	// Token of the lease that wrote this state.
 	Token core.Token `json:"token"`
-	// Began is when the intent was written first, and Ended when the outcome was, by the
-	// leader's clock. Ended is zero while the effect is open.
+	// Began is when the intent was first written. Ended is when the outcome was written. Both are
+	// times of the leader's clock. Ended is zero while the effect is open.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended,omitzero"`
-	// Attempts counts the calls of fn that returned, as far as they were recorded.
+	// Attempts is the number of recorded calls of fn that returned.
 	Attempts int `json:"attempts,omitempty"`
-	// Repeats counts the decisions that it is to be repeated.
+	// Repeats is the number of decisions to repeat the effect.
 	Repeats int    `json:"repeats,omitempty"`
-	Result  []byte `json:"result,omitempty"` // what fn returned, or a decision has
-	// NotKept is the size of a result that was not kept, as it was above Options.MaxResult or
-	// above what the store takes. The sidecar cuts larger results to MaxMaxResult+1 bytes first.
+	Result  []byte `json:"result,omitempty"` // returned by fn, or given by a decision
+	// NotKept is the size of a result that was not kept because it exceeded Options.MaxResult or
+	// the store's limit. The sidecar cuts larger results to MaxMaxResult+1 bytes first.
 	NotKept int    `json:"not_kept,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why it is in doubt, to be repeated, or failed
-	Author  string `json:"author,omitempty"` // who decided by hand last; empty: nobody did
+	Author  string `json:"author,omitempty"` // the person who last decided; empty if no person did
+
+	undone bool // in state Repeat: certainly no attempt did anything
 }
 
-// Func makes an effect. It passes id, the idempotency key, to the other side. It returns
-// when ctx ends. The error says what is known:
+// Func makes an effect. It passes id, the idempotency key, to the other side, and returns when ctx
+// ends. The error tells the ledger what is known about the effect:
 //
-//   - nil: the effect happened, and the result is kept.
-//   - [NotDone]: certainly nothing happened, and another attempt may succeed.
-//   - [Refused]: certainly nothing happened, and no attempt will succeed.
-//   - any other error: nobody knows whether it happened.
+//   - nil: the effect happened, and the ledger keeps the result.
+//   - [NotDone]: the effect certainly did not happen, and another attempt may succeed. See also
+//     [NotSent].
+//   - [Refused]: the effect certainly did not happen, and no attempt will succeed.
+//   - any other error: it is unknown whether it happened.
 type Func func(ctx context.Context, id string) (result []byte, err error)
 
-// Decision says what became of an effect in doubt. The zero Decision leaves it in doubt.
+// Decision is the decision about an effect in doubt. The zero Decision leaves the effect in doubt.
 type Decision struct {
-	// State is Done, with Result; Failed if it did not happen or was compensated; Repeat if
-	// the next attempt does no harm, as the other side honours the idempotency key, or as the
-	// effect did not happen and cannot any more; or InDoubt, which is for a person to decide.
+	// State is Done, with Result, or Failed if the effect did not happen or was compensated. It is
+	// Repeat if another attempt is harmless, or InDoubt to leave the effect for a person. An
+	// attempt is harmless if the other side honours the idempotency key, or if the effect did not
+	// happen and no longer can.
 	State  State
 	Result []byte
-	Reason string // at most MaxReason bytes are kept
+	Reason string // at most 500 bytes are kept
 }
 
-// Errors of Do. See the types of the same names.
+// The errors that Do's errors match.
 var (
-	// ErrInDoubt: nobody knows whether the effect happened, and it is not attempted again until
-	// Resolve, the next leader or a person decides. See InDoubtError.
+	// ErrInDoubt means it is unknown whether the effect happened. The effect is not attempted again
+	// until Resolve, the next leader or a person decides. See InDoubtError.
 	ErrInDoubt = errors.New("in doubt")
-	// ErrFailed: the effect did not happen, or was compensated, and is not attempted again. See
-	// FailedError.
+	// ErrFailed means the effect did not happen, or was compensated, and is not attempted again.
+	// See FailedError.
 	ErrFailed = errors.New("failed")
-	// ErrFull: Options.MaxInDoubt effects are in doubt, so no new one begins. Nothing happened.
-	ErrFull = errors.New("too many effects in doubt")
-	// ErrNotKept: the effect happened, and its result was above Options.MaxResult or above what
-	// the store takes, so that it is not kept. The first Do returns it beside the error.
+	// ErrFull means Options.MaxInDoubt effects are in doubt, so no new effect begins. Nothing
+	// happened.
+	ErrFull error = errtext.NotApplied("too many effects in doubt")
+	// ErrNotKept means the effect happened, but its result exceeded Options.MaxResult or the
+	// store's limit and was not kept. The first Do returns the result with the error.
 	ErrNotKept = errors.New("result not kept")
 )
 
-// InDoubtError names an effect whose outcome nobody knows. It matches ErrInDoubt and
-// core.ErrUnknown, and core.ErrLost where the lease ended meanwhile.
+// InDoubtError names an effect whose outcome is unknown. It matches ErrInDoubt and core.ErrUnknown.
+// If the lease ended during the call, it also matches core.ErrLost.
 type InDoubtError struct {
 	Shard  string
 	Effect Effect
@@ -126,75 +140,93 @@ func (e *InDoubtError) Error() string {
 		ErrInDoubt, e.Effect.Began.Format(time.RFC3339), e.Effect.Reason)
 }
 
-// Is makes an InDoubtError match as its type's comment says.
+// Is reports whether target is ErrInDoubt, core.ErrUnknown or, if the lease ended, core.ErrLost.
 func (e *InDoubtError) Is(target error) bool {
 	return target == ErrInDoubt || target == core.ErrUnknown || e.lost && target == core.ErrLost
 }
 
-// FailedError names an effect that did not happen, or was compensated. It matches ErrFailed,
-// and, in the call of Do that made the attempt, the error of fn.
+// FailedError names an effect that did not happen, or was compensated. It matches ErrFailed. In the
+// call of Do that made the attempt, it also matches fn's error.
 type FailedError struct {
 	Shard  string
 	Effect Effect
-	Err    error // what fn returned; nil where it was recorded earlier
+	Err    error // fn's error; nil if the failure was recorded earlier
 }
 
 func (e *FailedError) Error() string {
 	return fmt.Sprintf("tenure: effect %q of shard %q: %v: %q", e.Effect.Key, e.Shard, ErrFailed, e.Effect.Reason)
 }
 
-// Is makes a FailedError match ErrFailed.
+// Is reports whether target is ErrFailed.
 func (e *FailedError) Is(target error) bool { return target == ErrFailed }
 
 func (e *FailedError) Unwrap() error { return e.Err }
 
-// certain is an error of a Func which knows that nothing happened.
+// certain wraps an error of a Func after which the effect certainly did not happen.
 type certain struct {
-	err   error
-	final bool
+	err    error
+	final  bool
+	unsent bool // certain only if no HTTP client had a connection
 }
 
 func (c *certain) Error() string { return c.err.Error() }
 func (c *certain) Unwrap() error { return c.err }
 
-// NotDone says of an error of a [Func] that certainly nothing happened, and nothing will: the
-// connection was refused, or the other side said that it did not do it. The effect is
-// attempted again after a back-off. It is nil for nil.
+// NotDone marks an error of a [Func] after which the effect certainly has not happened, and will
+// not happen. For example, the connection was refused, or the other side answered that it did
+// nothing. The ledger attempts the effect again after a back-off. If err is nil, NotDone returns
+// nil.
 func NotDone(err error) error { return certainly(err, false) }
 
-// Refused says of an error of a [Func] that certainly nothing happened, and that no further
-// attempt is to be made: a card was declined, an address does not exist. It is nil for nil.
+// Refused marks an error of a [Func] after which the effect certainly did not happen, and must not
+// be attempted again. For example, a card was declined, or an address does not exist. If err is
+// nil, Refused returns nil.
 func Refused(err error) error { return certainly(err, true) }
 
 func certainly(err error, final bool) error {
 	if err == nil {
 		return nil
 	}
-	return &certain{err, final}
+	return &certain{err: err, final: final}
 }
 
-// ID is the idempotency key of an effect: the same in every attempt, process and lease. It
-// has the form of a UUID (version 8, RFC 9562), and 122 bits of the SHA-256 of scope and key.
-// See Options.Scope.
+// NotSent marks an HTTP client's error with [NotDone] if the client had no connection: it could not
+// look up the name, or could not dial. It returns any other error unchanged, because a request may
+// have been sent. If a client had a connection earlier in the same call of the [Func], under its
+// context, the outcome is unknown. A request may have been redirected, or http.Transport may have
+// repeated it.
+func NotSent(err error) error {
+	for at := err; at != nil; at = errors.Unwrap(at) { // not joined errors: one says nothing about the others
+		_, lookup := at.(*net.DNSError)                                   //nolint:errorlint // as on the next line
+		if op, ok := at.(*net.OpError); lookup || ok && op.Op == "dial" { //nolint:errorlint // the loop unwraps
+			return &certain{err: err, unsent: true}
+		}
+	}
+	return err
+}
+
+// ID returns the idempotency key of an effect, which is the same in every attempt, process and
+// lease. It has the form of a UUID (version 8, RFC 9562), with 122 bits of the SHA-256 of scope and
+// key. See Options.Scope.
 func ID(scope, key string) string {
 	h := sha256.Sum256([]byte("tenure effect\x00" + scope + "\x00" + key)) // neither has a zero byte
 	h[6], h[8] = h[6]&0x0f|0x80, h[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// CheckKey validates the key of an effect: parts of letters, digits, "_", "-" and ".", joined
-// by "/", at most MaxKey bytes in all. The error matches core.ErrInvalid.
+// CheckKey validates the key of an effect: parts of letters, digits, "_", "-" and ".", joined by
+// "/", at most 256 bytes in total. The error matches core.ErrInvalid.
 func CheckKey(key string) error {
-	if len(key) > MaxKey {
+	if len(key) > maxKey {
 		return fmt.Errorf("tenure: %w: the key %.40q... of an effect has %d bytes: the limit is %d: use a hash of it",
-			core.ErrInvalid, key, len(key), MaxKey)
+			core.ErrInvalid, key, len(key), maxKey)
 	}
 	return driver.CheckKey(key)
 }
 
-// clean makes a text from outside fit for a record and a log line.
+// clean makes external text safe for a record and a log line.
 func clean(text string) string {
-	text = strings.ToValidUTF8(text[:min(len(text), MaxReason)], "?")
+	text = strings.ToValidUTF8(text[:min(len(text), maxReason)], "?")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -205,31 +237,23 @@ func clean(text string) string {
 
 // encode returns the value of a record.
 func encode(e Effect) []byte {
-	e.Key = "" // the item's key has it
-	value, err := json.Marshal(stored(e))
+	value, err := json.Marshal(stored{Effect: e, Undone: e.undone})
 	if err != nil {
-		panic("tenure: effect: a record cannot be encoded: " + err.Error()) // it has texts and numbers
+		panic("tenure: effect: a record cannot be encoded: " + err.Error()) // only texts and numbers
 	}
 	return value
 }
 
-// stored is an Effect without what its item's key says. It has the ID, since that stays the same in another shard.
+// stored is an Effect without its key, which is part of the item's key. The ID stays the same in
+// another shard.
 type stored struct {
-	Key      string     `json:"-"`
-	ID       string     `json:"id,omitempty"`
-	State    State      `json:"state"`
-	Token    core.Token `json:"token"`
-	Began    time.Time  `json:"began"`
-	Ended    time.Time  `json:"ended,omitzero"`
-	Attempts int        `json:"attempts,omitempty"`
-	Repeats  int        `json:"repeats,omitempty"`
-	Result   []byte     `json:"result,omitempty"`
-	NotKept  int        `json:"not_kept,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
-	Author   string     `json:"author,omitempty"`
+	Effect
+	NoKey  string `json:"key,omitempty"` // always empty: it hides Effect.Key
+	Undone bool   `json:"undone,omitempty"`
 }
 
-// decode reads a record. Whoever may write to the store may have written anything.
+// decode reads a record. It trusts nothing in the record, because anyone who can write to the store
+// may have written it.
 func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	key := strings.TrimPrefix(item.Key, prefix)
 	damaged := func(format string, args ...any) error {
@@ -239,20 +263,22 @@ func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	switch err := CheckKey(key); {
 	case err != nil:
 		return Effect{}, damaged("its key is not one of an effect")
-	case len(item.Value) > maxRecord:
-		return Effect{}, damaged("it has %d bytes", len(item.Value))
+	case item.Damaged != nil:
+		return Effect{}, damaged("%s", item.Damaged.Why)
 	}
-	if err := json.Unmarshal(item.Value, &s); err != nil {
+	if err := boundjson.Unmarshal(item.Value, maxRecord, 64, &s); err != nil {
 		return Effect{}, damaged("%.200q", err.Error())
+	}
+	if n := min(s.Attempts, s.Repeats, s.NotKept); n < 0 {
+		return Effect{}, damaged("it counts %d of something", n)
 	}
 	if !s.State.Open() && s.State != Done && s.State != Failed {
 		return Effect{}, damaged("its state %.40q is not known", s.State)
 	}
-	if len(s.ID) > MaxKey || clean(s.ID) != s.ID {
+	if len(s.ID) > maxKey || clean(s.ID) != s.ID {
 		return Effect{}, damaged("its idempotency key %.40q is not valid", s.ID)
 	}
 	s.Reason, s.Author = clean(s.Reason), clean(s.Author)
-	e := Effect(s)
-	e.Key, e.ID = key, cmp.Or(s.ID, ID(scope, key))
-	return e, nil
+	s.Key, s.ID, s.undone = key, cmp.Or(s.ID, ID(scope, key)), s.Undone && s.State == Repeat
+	return s.Effect, nil
 }

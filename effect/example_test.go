@@ -3,8 +3,11 @@ package effect_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"log/slog"
+	"net/http"
+	"strings"
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
@@ -17,7 +20,7 @@ func charge(_ context.Context, id string) ([]byte, error) {
 	return []byte("receipt 4711"), nil
 }
 
-// A payment is made once, however often it is asked for, and by however many leaders.
+// A payment is made once, however often and by however many leaders it is requested.
 func Example() {
 	backend, err := memory.Open(context.Background(), memory.New(), "shop", nil)
 	if err != nil {
@@ -46,7 +49,27 @@ func Example() {
 	// receipt 4711 <nil>
 }
 
-// Without idempotency keys at the other side, Resolve asks it what it knows.
+// If no connection to a server can be made, it has done nothing, so the ledger calls the function
+// again.
+func ExampleNotSent() {
+	charge := func(ctx context.Context, id string) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:1/charges", strings.NewReader(id))
+		if err != nil {
+			return nil, effect.Refused(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return nil, effect.NotSent(err)
+		}
+		defer resp.Body.Close()
+		return io.ReadAll(io.LimitReader(resp.Body, effect.MaxMaxResult))
+	}
+	_, err := charge(context.Background(), effect.ID("shop/payments", "pay/order-17"))
+	fmt.Println(err != nil)
+	// Output: true
+}
+
+// If the other side has no idempotency keys, Resolve asks it for the charge.
 func ExampleOptions_resolve() {
 	find := func(_ context.Context, id string) (receipt []byte, err error) {
 		return []byte("receipt of " + id[:8]), nil

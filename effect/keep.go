@@ -11,24 +11,21 @@ import (
 )
 
 const (
-	rulesEvery = time.Second // how often Options.Rules is looked at
-	laterEvery = time.Minute // how often what failed is tried again: Resolve, an outcome's write, a trim
+	rulesEvery = time.Second // how often Options.Rules is called
+	rulesWait  = 5 * time.Second
+	laterEvery = time.Minute // how often a failed Resolve, write of an outcome or trim is repeated
 	trimAtOnce = 256         // effects that one read of the index of ends returns
-	timeDigits = 12          // of the seconds in the index of ends: their order is that of their texts
+	timeDigits = 12          // digits of the seconds in the index of ends, so that texts sort as numbers
 )
 
-// endKey is the key of an effect in the index of ends.
+// endKey returns the key of an effect in the index of ends.
 func endKey(e Effect) string {
 	return fmt.Sprintf("%s%0*d/%s", endPrefix, timeDigits, max(0, e.Ended.Unix()), e.Key)
 }
 
-// keep trims what was kept long enough, and has what failed tried again.
+// keep trims effects after Keep, and repeats failed work.
 func (l *Ledger) keep() {
-	every := laterEvery
-	if l.o.Rules != nil {
-		every = rulesEvery
-	}
-	tick := time.NewTicker(min(every, max(l.o.Keep/4, time.Second)))
+	tick := time.NewTicker(rulesEvery)
 	defer tick.Stop()
 	trim, later := time.Now(), time.Now().Add(laterEvery)
 	for {
@@ -47,55 +44,53 @@ func (l *Ledger) keep() {
 		case <-l.lease.Context().Done():
 			return
 		}
-		if l.o.Rules != nil {
-			l.obey()
-		}
+		l.obey()
 		if now := time.Now(); !now.Before(later) {
 			later = now.Add(laterEvery)
 			if !l.failed.Swap(false) {
-				l.o.Stats.logEnd()
+				l.o.logEnd()
 			}
 			l.again()
 		}
 	}
 }
 
-// trim removes the effects that ended before Keep, oldest first, and returns when there may be
-// more: what ends later is kept longer.
+// trim removes the effects that ended more than Keep ago, oldest first. It returns the time of the
+// next trim.
 func (l *Ledger) trim(at time.Time) (next time.Time, err error) {
 	for more := true; more && !l.stopped(); {
-		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce)
+		items, err := l.lease.List(l.lease.Context(), endPrefix, trimAtOnce, 1) // the values are empty
 		if err != nil {
 			return time.Time{}, err
 		}
 		next, more = at.Add(l.o.Keep), len(items) == trimAtOnce
-		var parts [][]core.Op // each a whole number of effects: an entry that stayed would remove the record of a later one
+		var ended []*entry // one entry for each effect: an item left behind would remove a later effect's record
 		for i := range items {
 			seconds, key, _ := strings.Cut(strings.TrimPrefix(items[i].Key, endPrefix), "/")
 			s, err := strconv.ParseInt(seconds, 10, 64)
 			if until := time.Unix(s, 0).Add(l.o.Keep); err == nil && !until.Before(at) {
-				next, more = until.Add(time.Second), false
+				// By the monotonic clock, wait for Keep at most, however far ahead the clock was
+				// that wrote the time.
+				next, more = at.Add(min(until.Sub(at)+time.Second, l.o.Keep)), false
 				break
 			}
-			if last := len(parts) - 1; last < 0 || len(parts[last])+2 > l.w.most {
-				parts = append(parts, nil)
-			}
-			ops := &parts[len(parts)-1]
+			ops := []core.Op{core.Delete(items[i].Key)}
 			if err == nil && CheckKey(key) == nil {
-				*ops = append(*ops, core.Delete(recordPrefix+key))
+				ops = append(ops, core.Delete(recordPrefix+key))
 			}
-			*ops = append(*ops, core.Delete(items[i].Key))
+			ended = append(ended, &entry{ops: ops, done: make(chan struct{})})
 		}
-		for _, part := range parts {
-			if _, err := l.w.put("", part...); err != nil {
-				return time.Time{}, err
+		l.w.enqueue(ended...)
+		for _, e := range ended {
+			if <-e.done; e.err != nil {
+				return time.Time{}, e.err
 			}
 		}
 	}
 	return next, nil
 }
 
-// review has open effects decided that nobody attempts.
+// review starts decisions on open effects that are not being attempted.
 func (l *Ledger) review(open []Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,13 +111,13 @@ func (l *Ledger) review(open []Effect) {
 	for range min(l.o.Concurrent, len(flights)) {
 		l.flown.Go(func() {
 			for f := range next {
-				l.fly(f)
+				l.fly(f, false)
 			}
 		})
 	}
 }
 
-// again has the effects looked at on which Resolve failed, or whose outcome could not be written.
+// again reviews the effects for which Resolve failed or whose outcome could not be written.
 func (l *Ledger) again() {
 	l.mu.Lock()
 	var open []Effect
@@ -133,9 +128,9 @@ func (l *Ledger) again() {
 	l.review(open)
 }
 
-// obey has the effects decided about which there are new rules.
+// obey reviews the effects that new rules decide.
 func (l *Ledger) obey() {
-	obeyed := make(map[string]control.Rule) // the rules that there are, and that were looked at
+	obeyed := make(map[string]control.Rule) // the current rules that were looked at
 	var open []Effect
 	for _, r := range l.o.Rules() {
 		if !l.mine(&r) {
@@ -157,16 +152,13 @@ func (l *Ledger) obey() {
 	l.review(open)
 }
 
-// mine reports whether a rule is about an effect of this shard.
+// mine reports whether a rule concerns an effect of this shard.
 func (l *Ledger) mine(r *control.Rule) bool {
 	return r.Kind == control.Resolve && r.Shards == l.lease.Shard() && r.Active(time.Now())
 }
 
-// byHand returns the rule that decides about an effect as it is; nil if there is none.
+// byHand returns the rule that decides on an effect in its current state, or nil.
 func (l *Ledger) byHand(e Effect) *control.Rule {
-	if l.o.Rules == nil {
-		return nil
-	}
 	for _, r := range l.o.Rules() {
 		if l.mine(&r) && r.Effect == e.Key && r.Began.Equal(e.Began) && r.Repeats == e.Repeats {
 			return &r
@@ -175,7 +167,7 @@ func (l *Ledger) byHand(e Effect) *control.Rule {
 	return nil
 }
 
-// decision is what a rule says.
+// decision returns the decision of a rule.
 func decision(r *control.Rule) Decision {
 	d := Decision{Result: []byte(r.Result), Reason: r.Reason}
 	switch r.Outcome {
@@ -189,7 +181,7 @@ func decision(r *control.Rule) Decision {
 	return d
 }
 
-// revisit decides about an effect that was left open.
+// revisit decides on an effect that was left open.
 func (l *Ledger) revisit(f *flight) outcome {
 	e, err := l.record(l.lease.Context(), f.key)
 	switch {
@@ -202,19 +194,19 @@ func (l *Ledger) revisit(f *flight) outcome {
 	l.mu.Lock()
 	_, later := l.later[f.key]
 	l.mu.Unlock()
-	lapsed := e.State == Begun && e.Token == l.lease.Token() // nobody attempts it
+	lapsed := e.State == Begun && e.Token == l.lease.Token() // no call attempts it
 	if e.State.Open() && !later && !lapsed && l.o.Resolve == nil && l.byHand(*e) == nil {
-		return outcome{again: true} // a person's, or the next Do's
+		return outcome{again: true} // a person or the next Do decides
 	}
 	return l.meet(f, *e)
 }
 
-// strike takes an effect that has no record off the index of open effects, if it is there.
+// strike removes an effect without a record from the index of open effects, if it is there.
 func (l *Ledger) strike(key string) outcome {
 	l.mu.Lock()
 	_, listed := l.idle[key]
 	l.mu.Unlock()
-	if !listed { // a rule about an effect that there never was
+	if !listed { // a rule about an effect that never existed
 		return outcome{again: true}
 	}
 	if _, err := l.w.put("", core.Delete(openPrefix+key)); err != nil {
@@ -229,10 +221,10 @@ func (l *Ledger) strike(key string) outcome {
 	return outcome{again: true}
 }
 
-// report tells OnError what is tried again, but for what the end of the lease causes.
+// report logs an error after which the ledger tries again. It drops the error if the lease is over.
 func (l *Ledger) report(err error) {
 	if l.lease.Err() == nil {
 		l.failed.Store(true)
-		l.o.OnError(err)
+		l.o.logError(err)
 	}
 }

@@ -24,56 +24,61 @@ type Ledger struct {
 
 	places  chan struct{} // one for each effect that is attempted or decided
 	closing chan struct{}
-	failed  atomic.Bool    // something that is tried again, since keep looked
+	failed  atomic.Bool    // since keep last looked, something failed that must be tried again
 	flown   sync.WaitGroup // flights, and the goroutine that starts those of Open
 	kept    sync.WaitGroup // keep
 
-	obeyed map[string]control.Rule // by effect; of keep only
+	obeyed map[string]control.Rule // by effect; used by keep only
 
 	mu      sync.Mutex
 	closed  bool
 	flights map[string]*flight
-	idle    map[string]idle // open effects that nobody attempts
+	nested  int             // flights without a place
+	idle    map[string]idle // open effects that are not attempted
 	later   map[string]late // open effects to look at again
 }
 
-// late is an effect whose outcome could not be written. It is zero where that is to be decided
-// anew, as Resolve failed, or as nobody knows the outcome.
+// late is an effect whose outcome could not be written. The zero late means that the effect must be
+// decided again, because Resolve failed or the outcome is unknown.
 type late struct {
 	e     Effect
-	cause error // what fn returned
+	cause error // the error of fn
 }
 
-// flight is an effect that is attempted or decided, by one goroutine, and those that wait for
+// flight is an effect that one goroutine attempts or decides, together with the calls that wait for
 // it.
 type flight struct {
-	key string
-	fn  Func            // nil: it is only decided
-	ctx context.Context // of the Do that began it, for its values
+	ledger *Ledger
+	key    string
+	fn     Func            // nil: it is only decided
+	ctx    context.Context // of the Do that began it, for its values
 
-	met     *Effect       // the open effect, as fn or Resolve was last called for it; its goroutine's
-	waiters int           // under Ledger.mu, as begun
-	begun   bool          // it has its place
-	dropped chan struct{} // closed when nobody waits for it before it has begun
+	met     *Effect       // the open effect at the last call of fn or Resolve; used by its goroutine only
+	waiters int           // guarded by Ledger.mu, like begun
+	begun   bool          // it has its place, or was dropped
+	dropped chan struct{} // closed when the last waiter left before it had begun
+	on      []*flight     // the flights that its function waits for
 	done    chan struct{}
 	out     outcome // set before done is closed
 }
 
-// outcome is what became of a flight.
+// outcome is the result of a flight.
 type outcome struct {
 	result []byte
 	err    error
-	again  bool // it was decided that the next Do attempts it
+	again  bool // a decision lets the next Do attempt it
 }
 
-// Open makes a Ledger on a lease, at the beginning of its handler, and reads which effects the
-// former leaders left open, in one read. In the background it then reads the record of each, and
-// decides about it if Options.Resolve is set; a Do with such a key waits for that. A lease has one
-// Ledger at a time. Ctx is the handler's, and bounds Open only.
+// Open returns a Ledger for a lease. The lease's handler calls it when it begins. Open lists the
+// effects that former leaders left open, in one read. In the background, the Ledger then reads the
+// record of each and, if Options.Resolve is set, decides on it. A Do with the same key waits for
+// the decision. A lease has one Ledger at a time. ctx is the handler's context, and limits Open
+// only.
 //
-// The error matches core.ErrInvalid for options outside their bounds, for a Scope that names a shard of
-// a keyspace, and for a lock's lease (package lock), because effects outlast it. It matches core.ErrLost
-// if the lease is over. Otherwise the store could not be read.
+// The error matches core.ErrInvalid if options are outside their limits, or if Scope names a shard
+// of a keyspace. It also matches core.ErrInvalid for a lock's lease (package lock), because effects
+// outlast such a lease. If the lease is over, the error matches core.ErrLost. Any other error means
+// that the store could not be read.
 func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	if lease == nil {
 		return nil, invalid("the lease is nil: call Open in a handler")
@@ -92,10 +97,13 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	case open == nil:
 		return nil, err
 	case err != nil:
-		l.o.OnError(err)
+		l.o.logError(err)
 	}
 	for i := range open {
 		l.leave(open[i])
+	}
+	if len(open) > 0 && (o == nil || o.Rules == nil) {
+		awaitRules(ctx, lease)
 	}
 	l.o.Stats.open(l)
 	l.w = newOutbox(l)
@@ -105,11 +113,21 @@ func Open(ctx context.Context, lease *core.Lease, o *Options) (*Ledger, error) {
 	return l, nil
 }
 
-// Close waits until no effect is under way, and ends what runs in the background. Effects that
-// wait for a turn or between two attempts do not begin another one. It returns when every fn
-// and Resolve has returned, whose ctx ends after Deadline, and when the lease may not be used.
-// The handler calls it before it returns: what is done under a lease that was given back is
-// refused. A second Close waits as well.
+// awaitRules waits until the member has read the operators' rules, for at most rulesWait. An effect
+// that a rule decides is neither passed to Resolve nor attempted again.
+func awaitRules(ctx context.Context, lease *core.Lease) {
+	ctx, cancel := context.WithTimeout(ctx, rulesWait)
+	defer cancel()
+	for lease.Rules() == nil && lease.Err() == nil && ctx.Err() == nil {
+		time.Sleep(rulesWait / 1000)
+	}
+}
+
+// Close waits until no effect is in progress, and ends the background work. Effects that wait for a
+// turn, or between two attempts, begin no further attempt. Close returns when every fn and Resolve
+// has returned. Their contexts end after Deadline, or when the lease may no longer be used. The
+// handler calls Close before it returns, because the store refuses writes under a lease that was
+// given back. A second Close waits as well.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	first := !l.closed
@@ -127,27 +145,30 @@ func (l *Ledger) Close() {
 	<-l.w.ended
 }
 
-// Do makes the effect key once, and returns its result. If it was made before, under this
-// lease or a former one, Do returns what it returned then, and fn is not called. Calls with
-// the same key share one execution, by the fn of the first.
+// Do makes the effect named key once, and returns its result. If the effect was made earlier, under
+// this lease or a former one, Do returns the stored result without calling fn. Concurrent calls
+// with the same key share one execution, which runs the first call's fn.
 //
-// fn is called after the intent is in the store, under the fence, and its result is written
-// before Do returns: two fenced writes, which effects that run at once share. fn runs in its
-// own goroutine, with a context that has the values of ctx, and ends after Options.Deadline
-// and when the lease may not be used. It does not end with ctx, which bounds the wait of this
-// call only. Panics of fn are not recovered.
+// Do writes the intent to the store, under the fence, calls fn, and writes the result before it
+// returns. Effects that run concurrently share these two writes. fn runs in its own goroutine. Its
+// context carries the values of ctx, and ends after Options.Deadline, or when the lease may no
+// longer be used. It does not end with ctx, which limits only the wait of this call. Do does not
+// recover panics of fn.
+//
+// If fn calls Do with its context, that effect is nested: it waits for no turn
+// (Options.Concurrent), and begins even after Close was called. If the effect would wait for
+// itself, the error matches core.ErrInvalid.
 //
 // The error matches
 //
-//   - ErrFailed: it did not happen, or was compensated, and is not attempted again.
-//   - ErrInDoubt: nobody knows; also where the result could not be written. While the lease is
-//     valid the ledger writes it later.
-//   - ErrNotKept: it happened; see there.
+//   - ErrFailed: the effect did not happen, or was compensated, and is not attempted again.
+//   - ErrInDoubt: the outcome is unknown, or the result could not be written. While the lease is
+//     valid, the ledger writes the result later.
+//   - ErrNotKept: the effect happened, but its result was not kept.
 //   - ErrFull, core.ErrInvalid, core.ErrClosed after Close: nothing happened.
-//   - core.ErrRetry: nothing happened; the same call may succeed later, here or at the next
-//     leader.
-//   - core.ErrUnknown, with ctx's error: ctx ended while the effect was under way.
-//   - core.ErrLost: the lease is over. Unless the error matches ErrInDoubt, fn was not called.
+//   - core.ErrRetry: nothing happened; the same call may succeed later, here or on the next leader.
+//   - core.ErrUnknown, with ctx's error: ctx ended while the effect was in progress.
+//   - core.ErrLost: the lease is over. If the error does not match ErrInDoubt, fn was not called.
 func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -178,24 +199,57 @@ func (l *Ledger) Do(ctx context.Context, key string, fn Func) ([]byte, error) {
 
 // board joins the flight of a key, or starts it.
 func (l *Ledger) board(ctx context.Context, key string, fn Func) (*flight, error) {
+	within, _ := ctx.Value(flightKey{}).(*flight)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	f, nested := l.flights[key], within != nil && !within.landed()
+	ours := nested && within.ledger == l
+	switch {
+	case l.closed && !ours:
 		return nil, fmt.Errorf("tenure: effect %q: not begun: %w: the ledger", key, core.ErrClosed)
+	case ours && f != nil && f.waits(within):
+		return nil, invalid("effect %q: not begun: it waits for effect %q, whose function calls Do with it", key, within.key)
+	case nested && (f == nil || !f.begun) && l.nested >= maxConcurrent:
+		return nil, fmt.Errorf("tenure: effect %q: not begun: %w: %d nested effects are under way", key, core.ErrRetry, l.nested)
 	}
-	f := l.flights[key]
+	begun := f != nil && (f.begun || !nested)
 	if f == nil {
 		f = l.newFlight(key)
 		f.fn, f.ctx = fn, ctx
-		l.flown.Go(func() { l.fly(f) })
+	}
+	if !begun {
+		if nested {
+			l.nested++
+		}
+		l.flown.Go(func() { l.fly(f, nested) })
+	}
+	if ours {
+		within.on = append(slices.DeleteFunc(within.on, (*flight).landed), f)
 	}
 	f.waiters++
 	return f, nil
 }
 
-// newFlight registers a flight. l.mu is held.
+// flightKey is the key of the flight in its function's context.
+type flightKey struct{}
+
+func (f *flight) landed() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// waits reports whether f is other, or waits for it. The caller holds Ledger.mu.
+func (f *flight) waits(other *flight) bool {
+	return f == other || !f.landed() && slices.ContainsFunc(f.on, func(g *flight) bool { return g.waits(other) })
+}
+
+// newFlight registers a flight. The caller holds l.mu.
 func (l *Ledger) newFlight(key string) *flight {
-	f := &flight{key: key, ctx: context.Background(), dropped: make(chan struct{}), done: make(chan struct{})}
+	f := &flight{ledger: l, key: key, ctx: context.Background(), dropped: make(chan struct{}), done: make(chan struct{})}
 	l.flights[key] = f
 	return f
 }
@@ -216,6 +270,7 @@ func (l *Ledger) await(ctx context.Context, f *flight) error {
 	}
 	f.waiters--
 	if f.waiters == 0 && !f.begun && f.fn != nil {
+		f.begun = true
 		delete(l.flights, f.key)
 		close(f.dropped)
 		return fmt.Errorf("tenure: effect %q: not begun: %w: %w", f.key, core.ErrRetry, context.Cause(ctx))
@@ -223,37 +278,44 @@ func (l *Ledger) await(ctx context.Context, f *flight) error {
 	return fmt.Errorf("tenure: effect %q goes on without its caller: %w: %w", f.key, core.ErrUnknown, context.Cause(ctx))
 }
 
-// fly takes a place, and makes or decides an effect.
-func (l *Ledger) fly(f *flight) {
-	defer l.land(f)
-	select {
-	case l.places <- struct{}{}:
-		defer func() { <-l.places }()
-	case <-f.dropped:
-		return
-	case <-l.closing:
-	case <-l.lease.Context().Done():
+// fly takes a place for a flight that is not nested. If the effect has not begun by then, fly makes
+// or decides it.
+func (l *Ledger) fly(f *flight, nested bool) {
+	if nested {
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.nested--
+		}()
+	} else {
+		select {
+		case l.places <- struct{}{}:
+			defer func() { <-l.places }()
+		case <-f.dropped:
+		case <-l.closing:
+		case <-l.lease.Context().Done():
+		}
 	}
-	if l.stopped() {
+	l.mu.Lock()
+	begun := f.begun
+	f.begun = true
+	l.mu.Unlock()
+	if begun {
+		return
+	}
+	defer l.land(f)
+	if l.stopped() && (!nested || l.lease.Err() != nil) {
 		f.out.err = l.unbegun(f)
 		return
 	}
-	l.mu.Lock()
-	select {
-	case <-f.dropped:
-		l.mu.Unlock()
-		return
-	default:
-		f.begun = true
-	}
-	l.mu.Unlock()
 	l.carry(f)
 }
 
-// carry makes or decides an effect, also one whose function ends its goroutine (runtime.Goexit).
+// carry makes or decides an effect. It also settles an effect whose function ends its goroutine
+// (runtime.Goexit).
 func (l *Ledger) carry(f *flight) {
 	returned := false
-	defer func() { // calls nothing of the application: it runs in panics as well, which end the process
+	defer func() { // calls no application code, because it also runs during panics, which end the process
 		if returned {
 			return
 		}
@@ -273,7 +335,7 @@ func (l *Ledger) carry(f *flight) {
 	returned = true
 }
 
-// unbegun is the error of an effect that did not get its place before the end.
+// unbegun returns the error of an effect that got no place before the end.
 func (l *Ledger) unbegun(f *flight) error {
 	why := l.lease.Err()
 	if f.fn == nil { // a former leader began it
@@ -296,47 +358,66 @@ func (l *Ledger) land(f *flight) {
 	close(f.done)
 }
 
-// Lookup returns what is known of an effect, in one read; nil without an error if it was never
-// begun, or is not kept any more. An idempotent consumer asks it whether a message is done.
-// What a former leader began is InDoubt if nobody has decided about it.
+// Lookup returns an effect's state. It costs one read, or two if the effect may be in doubt. If the
+// effect was never begun, or is no longer kept, Lookup returns nil without an error. An idempotent
+// consumer calls it to learn whether a message is done. A former leader's open effect is InDoubt
+// until it is decided.
 func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
 	e, err := l.record(ctx, key)
-	if err != nil || e == nil {
-		return nil, err
+	if err != nil || e == nil || !l.idling(e) {
+		return e, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.judge(e)
-	return e, nil
+	was := *e
+	if e, err = l.record(ctx, key); err == nil && e != nil {
+		l.judge(e, &was)
+	}
+	return e, err
 }
 
-// InDoubt returns the open effects that nobody attempts at present, by key, at most MaxInDoubt
-// and Concurrent in all. The error matches core.ErrDamaged beside the others where some
-// records cannot be read.
+// InDoubt returns, by key, the open effects that are not currently being attempted. There are at
+// most as many as the sum of MaxInDoubt, Concurrent and the nested effects (see Do). If some
+// records cannot be read, InDoubt returns the others, and the error matches core.ErrDamaged.
 func (l *Ledger) InDoubt(ctx context.Context) ([]Effect, error) {
 	all, err := l.open(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	idle := make(map[string]*Effect)
+	for i := range all {
+		if l.idling(&all[i]) {
+			idle[all[i].Key] = &all[i]
+		}
+	}
+	if len(idle) > 0 {
+		all, err = l.open(ctx)
+	}
 	var doubts []Effect
 	for i := range all {
-		if l.judge(&all[i]); all[i].State != Begun {
+		if l.judge(&all[i], idle[all[i].Key]); all[i].State != Begun {
 			doubts = append(doubts, all[i])
 		}
 	}
 	return doubts, err
 }
 
-// judge calls an effect that was begun, and that nobody attempts, what it is. l.mu is held.
-func (l *Ledger) judge(e *Effect) {
-	if f := l.flights[e.Key]; e.State == Begun && (f == nil || f.fn == nil) {
+// idling reports whether no call attempts an effect that was read as begun. The effect may have
+// ended since.
+func (l *Ledger) idling(e *Effect) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.flights[e.Key]
+	return e.State == Begun && (f == nil || f.fn == nil)
+}
+
+// judge marks e as in doubt if its record has not changed since before idling reported that no call
+// attempts e. An attempt that had ended by then would have replaced the record.
+func (l *Ledger) judge(e, was *Effect) {
+	if was != nil && e.State == Begun && e.Token == was.Token && e.Repeats == was.Repeats && e.Began.Equal(was.Began) {
 		e.State, e.Reason = InDoubt, l.unended(e)
 	}
 }
 
-// unended is why an effect that was begun is in doubt.
+// unended returns why an effect that was begun is in doubt.
 func (l *Ledger) unended(e *Effect) string {
 	if e.Token == l.lease.Token() {
 		return "its outcome was not written"
@@ -344,27 +425,30 @@ func (l *Ledger) unended(e *Effect) string {
 	return fmt.Sprintf("the lease with token %d ended before the outcome was written", e.Token)
 }
 
-// record reads the record of an effect; nil if there is none.
+// record reads the record of an effect. It returns nil if there is no record.
 func (l *Ledger) record(ctx context.Context, key string) (*Effect, error) {
 	item, err := l.lease.Get(ctx, recordPrefix+key)
 	if err != nil || item == nil {
 		return nil, err
 	}
 	e, err := decode(item, recordPrefix, l.o.Scope)
-	return &e, err
+	if err != nil {
+		return nil, err
+	}
+	return &e, nil
 }
 
-// open reads the open effects; nil only if that failed.
+// open reads the open effects. It returns a nil slice only if it could not read them.
 func (l *Ledger) open(ctx context.Context) ([]Effect, error) {
-	items, err := l.lease.List(ctx, openPrefix, MaxMaxInDoubt+MaxConcurrent)
+	items, err := l.lease.List(ctx, openPrefix, mostInDoubt+2*maxConcurrent, maxOpen)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the open effects: %w", err)
 	}
 	return decodeAll(items, l.o.Scope)
 }
 
-// decodeAll decodes the index of open effects. What cannot be read is left out, and the error
-// names the first.
+// decodeAll decodes the index of open effects. It leaves out records that it cannot read. The error
+// names the first three of these.
 func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 	all := make([]Effect, 0, len(items))
 	var errs []error
@@ -380,24 +464,24 @@ func decodeAll(items []core.Item, scope string) ([]Effect, error) {
 	return all, errors.Join(errs...)
 }
 
-// ReadOpen returns the effects of a shard that have not ended, by key, the first limit of them
-// (1 to 10,000), for tools: it needs no lease, and asks the store once. One that is Begun
-// under a token below that of the shard's present lease is in doubt; one under the present
-// lease may be under way. The error matches core.ErrDamaged beside the others where some records
-// cannot be read.
+// ReadOpen returns the effects of a shard that have not ended, by key, up to limit (1 to 10,000).
+// It is intended for tools: it needs no lease, and calls the store once. An effect that is Begun
+// under a token below that of the shard's current lease is in doubt. An effect of the current lease
+// may be in progress. If some records cannot be read, ReadOpen returns the others, and the error
+// matches core.ErrDamaged.
 func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]Effect, error) {
-	if limit < 1 || limit > MaxMaxInDoubt {
-		return nil, invalid("reading %d effects is outside 1 to %d", limit, MaxMaxInDoubt)
+	if limit < 1 || limit > mostInDoubt {
+		return nil, invalid("reading %d effects is outside 1 to %d", limit, mostInDoubt)
 	}
-	items, err := b.List(ctx, core.ShardID(shard), openPrefix, limit)
+	items, err := b.List(ctx, core.ShardID(shard), openPrefix, limit, maxOpen)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the open effects of shard %q: %w", shard, err)
 	}
 	return decodeAll(items, b.Info().Namespace+"/"+shard)
 }
 
-// Read returns what the store knows of one effect of a shard; nil without an error if it knows
-// nothing. It needs no lease. See ReadOpen.
+// Read returns the store's record of one effect of a shard. If the store has no record, Read
+// returns nil without an error. It needs no lease. See ReadOpen.
 func Read(ctx context.Context, b core.Backend, shard, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -416,5 +500,5 @@ func Read(ctx context.Context, b core.Backend, shard, key string) (*Effect, erro
 	return &e, nil
 }
 
-// now is the wall clock, as it is stored.
+// now returns the wall clock in the form that is stored.
 func now() time.Time { return time.Now().UTC().Round(0) }

@@ -16,11 +16,12 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 func never(context.Context, string) ([]byte, error) { panic("called") }
 
-// TestDoOnce: an effect is made once, whoever asks for it how often, and its result is kept.
+// TestDoOnce: an effect is made once, however often it is requested, and its result is kept.
 func TestDoOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newProvider(false)
@@ -64,7 +65,7 @@ func TestDoOnce(t *testing.T) {
 	})
 }
 
-// TestTakeover: what a leader that died had begun is in doubt for the next one, and is not
+// TestTakeover: an effect that a dead leader had begun is in doubt for the next leader, and is not
 // attempted again.
 func TestTakeover(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -94,7 +95,7 @@ func TestTakeover(t *testing.T) {
 
 		two := w.lead("b")
 		var told []error
-		l = two.open(Options{OnError: func(err error) { told = append(told, err) }})
+		l = two.open(Options{Logger: loglines.Failures("tenure: effect", func(err error) { told = append(told, err) })})
 		if e, err := l.Lookup(context.Background(), "pay/1"); err != nil || e.State != InDoubt {
 			w.Errorf("looked up %+v, %v", e, err)
 		}
@@ -104,7 +105,7 @@ func TestTakeover(t *testing.T) {
 			}
 		}
 		if len(told) != 1 {
-			w.Errorf("OnError was told %v, want once", told)
+			w.Errorf("the log has %v, want once", told)
 		}
 		all, err := l.InDoubt(context.Background())
 		if err != nil || len(all) != 1 || all[0].Key != "pay/1" || all[0].State != InDoubt || all[0].Token != two.lease.Token() {
@@ -121,9 +122,8 @@ func TestTakeover(t *testing.T) {
 }
 
 // TestLateCall: a leader that was stopped after the intent makes its call after the next one
-// decided. That does no harm with idempotency keys, nor where what is not known is left in doubt.
-// Where a resolver repeats what is not known yet, there are two charges: the limit that the
-// package states.
+// decided. That does no harm with idempotency keys, or if unknown outcomes are left in doubt. If a
+// resolver repeats an unknown effect, there are two charges: the limit that the package states.
 func TestLateCall(t *testing.T) {
 	for name, x := range map[string]struct {
 		honours bool
@@ -172,8 +172,8 @@ func TestLateCall(t *testing.T) {
 	}
 }
 
-// TestResolve: the next leader's resolver decides about what was left open, before a Do with its
-// key goes on.
+// TestResolve: the next leader's resolver decides about open effects before a Do with their key
+// continues.
 func TestResolve(t *testing.T) {
 	for state, want := range map[State]string{Done: "found", Repeat: "paid", Failed: "failed", InDoubt: "in doubt", "": "in doubt"} {
 		t.Run("state="+string(state), func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestResolveLater: an effect about which the resolver fails stays open, and is asked about
+// TestResolveLater: an effect for which the resolver fails stays open, and the resolver is called
 // again a minute later.
 func TestResolveLater(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -245,8 +245,8 @@ func TestResolveLater(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcome: without keys that the other side honours, an attempt without an answer is
-// the last one; with them it is repeated with the same key.
+// TestUnknownOutcome: if the other side does not honour keys, an attempt without an answer is the
+// last. Otherwise it is repeated with the same key.
 func TestUnknownOutcome(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -281,8 +281,8 @@ func TestUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestKnownOutcome: what certainly did not happen is attempted again, or not, as the function
-// says, and is never in doubt.
+// TestKnownOutcome: an effect that certainly did not happen is attempted again, or not, as the
+// function's error says, and is never in doubt.
 func TestKnownOutcome(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -311,7 +311,7 @@ func TestKnownOutcome(t *testing.T) {
 			w.Errorf("got %v after %d calls", err, calls)
 		}
 		l.Close()
-		// After an attempt without an answer no later refusal says that nothing happened.
+		// After an attempt without an answer no later refusal proves that nothing happened.
 		l = one.open(Options{Repeatable: true})
 		calls = 0
 		_, err = w.do(l, "pay/4", func(context.Context, string) ([]byte, error) {
@@ -328,8 +328,8 @@ func TestKnownOutcome(t *testing.T) {
 	})
 }
 
-// TestDeadline: a function's context ends after the deadline, and an effect that is between two
-// attempts when the ledger is closed is the next leader's.
+// TestDeadline: a function's context ends after the deadline. An effect that is between two
+// attempts when the ledger is closed is left to the next leader.
 func TestDeadline(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -371,8 +371,8 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// TestCallerGoes: the end of a caller's context ends its wait, and not the effect; one that has
-// not begun does not begin.
+// TestCallerGoes: the end of a caller's context ends its wait, but not the effect. An effect that
+// has not begun does not begin.
 func TestCallerGoes(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -444,8 +444,8 @@ func TestNotKept(t *testing.T) {
 	})
 }
 
-// TestTrim: ended effects are kept for Keep, and then removed with all that belongs to them;
-// open ones stay.
+// TestTrim: ended effects are kept for Keep, and then removed with all their items. Open effects
+// stay.
 func TestTrim(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -486,9 +486,9 @@ func TestTrim(t *testing.T) {
 	})
 }
 
-// TestTrimWhole: a record is removed in one write with its entry in the index of ends, also where a
-// commit takes an odd number of operations. An entry that was left alone would have the record
-// removed of a later effect with the same key, which may be open.
+// TestTrimWhole: a record is removed in one write with its entry in the index of ends, even if a
+// commit takes an odd number of operations. Otherwise the remaining entry would remove the record
+// of a later effect with the same key, which may be open.
 func TestTrimWhole(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.writeOps = 15
@@ -516,7 +516,7 @@ func TestTrimWhole(t *testing.T) {
 }
 
 func (w *world) items(p *leader, prefix string) (keys []string) {
-	items, err := p.b.List(context.Background(), "pay", prefix, 0)
+	items, err := p.b.List(context.Background(), "pay", prefix, 0, 0)
 	if err != nil {
 		w.Error(err)
 	}
@@ -526,8 +526,8 @@ func (w *world) items(p *leader, prefix string) (keys []string) {
 	return keys
 }
 
-// TestGroupCommit: 64 effects at once share their writes: two for each, and at most a tenth of a
-// call. One that was made before is answered, and holds up no other.
+// TestGroupCommit: 64 concurrent effects share their writes: two for each, and at most a tenth of a
+// call. An effect that was made before is answered, and delays no other.
 func TestGroupCommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -567,7 +567,7 @@ func TestGroupCommit(t *testing.T) {
 	})
 }
 
-// TestFull: with too many in doubt no new effect begins, and those that are known are answered.
+// TestFull: with too many in doubt no new effect begins, and known effects are answered.
 func TestFull(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -605,13 +605,14 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestDamaged: records that somebody else wrote are named, and do no harm to others.
+// TestDamaged: records of another writer are named, and do not harm other records.
 func TestDamaged(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
 		for key, value := range map[string]string{
 			"o/a": "{", "o/b": `{"state":"begun","began":"2026-01-02T03:04:05Z"}`, "o/c": `{"state":"odd"}`, "e/a": "\x00",
 			"e/b": `{"state":"begun","began":"2026-01-02T03:04:05Z"}`,
+			"e/n": `{"state":"repeat","began":"2026-01-02T03:04:05Z","repeats":-1}`, "e/m": `{"state":"done","attempts":-1}`,
 			"e/d": `{"state":"done","result":"` + strings.Repeat("A", maxRecord) + `"}`, "t/x/a": "", "t/999999999999999999999999/a": "",
 		} {
 			if _, err := one.lease.Commit(context.Background(), core.Put(Prefix+key, []byte(value))); err != nil {
@@ -619,7 +620,7 @@ func TestDamaged(t *testing.T) {
 			}
 		}
 		var told error
-		l := one.open(Options{OnError: func(err error) { told = errors.Join(told, err) }})
+		l := one.open(Options{Logger: loglines.Failures("tenure: effect", func(err error) { told = errors.Join(told, err) })})
 		if !errors.Is(told, core.ErrDamaged) || len(told.Error()) > 2000 {
 			w.Errorf("told %v", told)
 		}
@@ -627,7 +628,7 @@ func TestDamaged(t *testing.T) {
 		if len(all) != 1 || all[0].Key != "b" || !errors.Is(err, core.ErrDamaged) {
 			w.Errorf("in doubt %+v, %v", all, err)
 		}
-		for _, key := range []string{"a", "d"} {
+		for _, key := range []string{"a", "d", "n", "m"} {
 			if _, err := w.do(l, key, never); !errors.Is(err, core.ErrDamaged) {
 				w.Errorf("got %v", err)
 			}
@@ -640,12 +641,12 @@ func TestDamaged(t *testing.T) {
 	})
 }
 
-// TestRefusedArguments: what does not fit is refused before anything is done.
+// TestRefusedArguments: invalid arguments are refused before anything is done.
 func TestRefusedArguments(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
 		for _, o := range []Options{
-			{Concurrent: -1}, {Concurrent: MaxConcurrent + 1}, {MaxInDoubt: MaxMaxInDoubt + 1}, {MaxResult: MaxMaxResult + 1}, {Attempts: -1},
+			{Concurrent: -1}, {Concurrent: maxConcurrent + 1}, {MaxInDoubt: mostInDoubt + 1}, {MaxResult: MaxMaxResult + 1}, {Attempts: -1},
 			{Deadline: -1}, {BackoffMin: time.Second, BackoffMax: time.Millisecond}, {Keep: time.Millisecond}, {Scope: "a\x00b"},
 		} {
 			if _, err := Open(context.Background(), one.lease, &o); !errors.Is(err, core.ErrInvalid) {
@@ -662,7 +663,7 @@ func TestRefusedArguments(t *testing.T) {
 			w.Error(err)
 		}
 		l := one.open(Options{})
-		for _, key := range []string{"", "a b", "/a", "a\n", strings.Repeat("a", MaxKey+1)} {
+		for _, key := range []string{"", "a b", "/a", "a\n", strings.Repeat("a", maxKey+1)} {
 			if _, err := w.do(l, key, never); !errors.Is(err, core.ErrInvalid) || len(err.Error()) > 300 {
 				w.Errorf("%q: %v", key, err)
 			}
@@ -676,8 +677,8 @@ func TestRefusedArguments(t *testing.T) {
 	})
 }
 
-// TestByHand: an operator's rule decides about an effect in doubt, once, and about no other state of
-// it; author and reason are kept.
+// TestByHand: an operator's rule decides about an effect in doubt once, and about no other state of
+// it. Author and reason are kept.
 func TestByHand(t *testing.T) {
 	for name, want := range map[string]State{control.OutcomeDone: Done, control.OutcomeFailed: Failed, control.OutcomeRepeat: Repeat} {
 		t.Run(name, func(t *testing.T) {
@@ -768,13 +769,13 @@ func TestID(t *testing.T) {
 	if NotDone(nil) != nil || Refused(nil) != nil {
 		t.Error("an error of nil")
 	}
-	if text := clean(string(bytes.Repeat([]byte("ä"), 400))); len(text) > MaxReason {
+	if text := clean(string(bytes.Repeat([]byte("ä"), 400))); len(text) > maxReason {
 		t.Errorf("%d bytes", len(text))
 	}
 }
 
-// In a keyspace effects go on in another shard when a range is split: the idempotency key stays the same,
-// and where Open cannot know what the shard is, it says that Scope must be set.
+// In a keyspace effects continue in another shard when a range is split: the idempotency key stays
+// the same. If Open cannot know the keyspace, its error says that Scope must be set.
 func TestScopeOfAKeyspace(t *testing.T) {
 	bubble(t, func(w *world) {
 		bank, ran := newProvider(true), 0
@@ -807,8 +808,8 @@ func TestScopeOfAKeyspace(t *testing.T) {
 	})
 }
 
-// Take brings the effects of a range along: those that ended are not made again, and those that are open are
-// decided, with their idempotency keys.
+// Take brings the effects of a range along with their idempotency keys: ended effects are not made
+// again, and open effects are decided.
 func TestTake(t *testing.T) {
 	bubble(t, func(w *world) {
 		bank := newProvider(true)
@@ -821,10 +822,12 @@ func TestTake(t *testing.T) {
 				w.Fatal(err)
 			}
 		}
-		if _, err := w.do(l, "go/failed", func(context.Context, string) ([]byte, error) { return nil, Refused(errLost) }); !errors.Is(err, ErrFailed) {
+		refuse := func(context.Context, string) ([]byte, error) { return nil, Refused(errLost) }
+		if _, err := w.do(l, "go/failed", refuse); !errors.Is(err, ErrFailed) {
 			w.Fatal(err)
 		}
-		if _, err := w.do(l, "go/open", func(_ context.Context, id string) ([]byte, error) { bank.charge(id); return nil, errLost }); !errors.Is(err, ErrInDoubt) {
+		charge := func(_ context.Context, id string) ([]byte, error) { bank.charge(id); return nil, errLost }
+		if _, err := w.do(l, "go/open", charge); !errors.Is(err, ErrInDoubt) {
 			w.Fatal(err)
 		}
 		l.Close()
@@ -867,8 +870,8 @@ func TestTake(t *testing.T) {
 		if n := bank.count(ID("test/one", "go/open")); n != 1 || bank.calls != 4 || len(bank.charges) != 3 {
 			w.Errorf("%d charges of the open one, %d calls: %v", n, bank.calls, bank.charges)
 		}
-		time.Sleep(2 * time.Hour) // what ended is trimmed in the new shard, too
-		if items, err := q.lease.List(context.Background(), Prefix, 0); err != nil || len(items) > 0 {
+		time.Sleep(2 * time.Hour) // ended effects are trimmed in the new shard, too
+		if items, err := q.lease.List(context.Background(), Prefix, 0, 0); err != nil || len(items) > 0 {
 			w.Errorf("after Keep: %+v, %v", items, err)
 		}
 		m.Close()

@@ -12,75 +12,81 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Bounds of Options.
+// The limits of Options. MaxResult is also at most a quarter of the bytes of one commit.
 const (
-	MaxConcurrent = 1024     // of Options.Concurrent
-	MaxMaxInDoubt = 10_000   // of Options.MaxInDoubt
+	maxConcurrent = 1024     // of Options.Concurrent
+	mostInDoubt   = 10_000   // of Options.MaxInDoubt
 	MaxMaxResult  = 64 << 10 // of Options.MaxResult, in bytes
-	MaxAttempts   = 1000     // of Options.Attempts
+	maxAttempts   = 1000     // of Options.Attempts
 )
 
-// Options say how a Ledger treats effects. The zero value, and nil, work: an effect whose
-// outcome nobody knows stays in doubt.
+// Options say how a Ledger treats effects. The zero value and nil are valid. With them, an effect
+// whose outcome is unknown stays in doubt.
 type Options struct {
-	// Scope is what idempotency keys are unique in. Default: the namespace and the shard, joined by
-	// "/". The name of the keyspace replaces that of a shard in a sharding.Keyspace, because effects
-	// continue in another shard when a range is split (see Take). If ctx is not that of a
-	// sharding.Manager's handler, a shard with a name like orders-0000 counts as one of the keyspace
-	// orders. Set Scope if two such shards have effects with the same key.
+	// Scope is the scope in which idempotency keys are unique. Default: the namespace and the
+	// shard, joined by "/". In a sharding.Keyspace, the keyspace's name replaces the shard's,
+	// because effects continue in another shard when a range is split (see Take). If ctx does not
+	// come from a sharding.Manager's handler, a shard with a name like orders-0000 counts as part
+	// of the keyspace orders. If two such shards have effects with the same key, set Scope.
 	Scope string
 
-	// Repeatable says that the other side honours idempotency keys: it makes the effect once
-	// however often it gets the same key. An attempt without an answer is then repeated,
-	// and so is an effect that a former leader left in doubt, by the next Do, unless
-	// Resolve is set, which is asked about the latter.
+	// Repeatable states that the other side honours idempotency keys: it makes the effect once,
+	// however often it receives the same key. The ledger then repeats an attempt without an answer.
+	// The next Do also repeats an effect that a former leader left in doubt. If Resolve is set, the
+	// ledger calls Resolve for it instead.
 	Repeatable bool
-	// Resolve, if set, decides about an effect in doubt, for example by asking the other side
-	// for its key. Open begins to call it for every effect that was left open, and Do calls it
-	// where an attempt had no answer, which with Repeatable is after the last one. An error is
-	// tried again after a back-off, up to Attempts times, then a minute later. ctx ends after
-	// Deadline, or when the lease may not be used. Up to Concurrent calls run at once.
+	// Resolve, if set, decides on an effect in doubt, for example by asking the other side about
+	// its key. Open calls it for every effect that was left open. Do calls it after an attempt
+	// without an answer, or, with Repeatable, after the last attempt. If Resolve returns an error,
+	// the ledger calls it again after a back-off, up to Attempts times, and again a minute later.
+	// ctx ends after Deadline, or when the lease may no longer be used. Up to Concurrent calls run
+	// concurrently.
 	Resolve func(ctx context.Context, e Effect) (Decision, error)
-	// Rules, if set, returns the operators' rules: func() []control.Rule { return
-	// elector.View().Rules }. A rule of the kind control.Resolve, which the command tenure effect
-	// resolve writes, decides about an effect that is open and not attempted, before Resolve is
-	// asked. Rules is called every second, and for each decision.
+	// Rules returns the operators' rules. Default: the lease's rules (core.Lease.Rules). The
+	// command "tenure effect resolve" writes rules of the kind control.Resolve. Such a rule decides
+	// on an effect that is open and not being attempted, before Resolve is called. The ledger calls
+	// Rules every second, and for each decision.
 	Rules func() []control.Rule
 
-	// Concurrent is how many calls of fn and Resolve run at once; Do waits for its turn. So many
-	// effects are open when a process dies. Default 64.
+	// Concurrent is the number of calls of fn and Resolve that run concurrently. It excludes nested
+	// effects (see Do), of which at most 1024 run. Do waits for its turn. When a process dies, up
+	// to this number of effects are open. Default 64, at most 1024.
 	Concurrent int
-	// MaxInDoubt is how many effects may be open without being attempted. With more, Do begins
-	// no new one, with ErrFull. Default 1000.
+	// MaxInDoubt is the number of effects that may be open without being attempted. Above this
+	// number, Do begins no new effect and returns ErrFull. Default 1000, at most 10,000.
 	MaxInDoubt int
-	// MaxResult bounds a result, in bytes. Default 4096, at most a quarter of the bytes of one
-	// commit (core.Limits). The fact that the effect happened is kept whatever the result is.
+	// MaxResult limits a result, in bytes. Default 4096, at most a quarter of the bytes of one
+	// commit (core.Limits). If a result is longer, the ledger keeps only the fact that the effect
+	// happened.
 	MaxResult int
 
-	// Deadline bounds one Do from the first attempt on, waits included, and one call of
-	// Resolve. Default 30 s. Where it is above core.Options.DrainBudget, an effect that began
-	// just before the lease was to be given back may outlast the budget, and is in doubt then.
+	// Deadline limits one Do, from its first attempt on and including waits, and one call of
+	// Resolve. Default 30 s. If it exceeds core.Options.DrainBudget, an effect that begins just
+	// before the lease ends may outlast the budget. Such an effect is then in doubt.
 	Deadline time.Duration
-	// Attempts is how often fn is called within one Do, at most. Default 5.
+	// Attempts is the largest number of calls of fn within one Do. Default 5, at most 1000.
 	Attempts int
-	// BackoffMin and BackoffMax bound the wait between attempts, which doubles. A random part of
-	// up to a half is taken off. Defaults 100 ms and 5 s.
+	// BackoffMin and BackoffMax limit the wait between attempts, which doubles each time. A random
+	// part of up to half is subtracted. Defaults 100 ms and 5 s.
 	BackoffMin, BackoffMax time.Duration
 
-	// Keep is how long an ended effect is kept, by the leader's clock; a Do with its key after
-	// that makes the effect again. Default 24 h. At least 1 s. A clock that is set ahead by so
-	// much shortens it.
+	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with its key
+	// makes the effect again. Default 24 h, at least 1 s. A clock that is set ahead shortens Keep
+	// by the same amount. An effect whose end that clock recorded is kept longer by the same
+	// amount.
 	Keep time.Duration
 
-	// OnError is told each effect that stays in doubt, as an *InDoubtError, and what failed in
-	// the background and is tried again. It is called from various goroutines. Default: a line
-	// at Warn to slog.Default, of what is tried again the first, one after 1, 5 and 15 minutes
-	// and then every 15, for all ledgers with the same Stats.
-	OnError func(error)
-	// Stats counts what this ledger does. Give all ledgers of a process the same. Default: one that
-	// nobody sees.
+	// Logger logs each effect that stays in doubt at Warn, and each effect that an operator decided
+	// at Info. If the ledger retries after background errors, Logger logs the first at Warn, one
+	// after 1, 5 and 15 minutes, and then one every 15 minutes. It logs the end of these errors at
+	// Info. All ledgers with the same Stats share these lines. Default: slog.Default at the call of
+	// Open.
+	Logger *slog.Logger
+	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a
+	// private Stats.
 	Stats *Stats
 }
 
@@ -107,9 +113,18 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 	c.BackoffMin = cmp.Or(c.BackoffMin, 100*time.Millisecond)
 	c.BackoffMax = cmp.Or(c.BackoffMax, max(5*time.Second, c.BackoffMin))
 	c.Keep = cmp.Or(c.Keep, 24*time.Hour)
-	if c.OnError == nil {
-		c.OnError = func(err error) { c.Stats.logError(shard, err) }
+	if rules := c.Rules; rules == nil {
+		c.Rules = lease.Rules
+	} else {
+		c.Rules = func() (all []control.Rule) {
+			_ = goexit.Call(func() error { all = rules(); return nil })
+			return all
+		}
 	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.Logger = goexit.Logger(c.Logger).With(slog.String("shard", shard))
 	c.Stats = cmp.Or(c.Stats, &Stats{})
 	if len(c.Scope) > 1024 || strings.Contains(c.Scope, "\x00") {
 		return nil, invalid("Scope has %d bytes, or a zero byte: use a name of at most 1024", len(c.Scope))
@@ -122,8 +137,8 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 		name        string
 		v, min, max int
 	}{
-		{"Concurrent", c.Concurrent, 1, MaxConcurrent}, {"MaxInDoubt", c.MaxInDoubt, 1, MaxMaxInDoubt},
-		{"MaxResult", c.MaxResult, 1, most}, {"Attempts", c.Attempts, 1, MaxAttempts},
+		{"Concurrent", c.Concurrent, 1, maxConcurrent}, {"MaxInDoubt", c.MaxInDoubt, 1, mostInDoubt},
+		{"MaxResult", c.MaxResult, 1, most}, {"Attempts", c.Attempts, 1, maxAttempts},
 	} {
 		if n.v < n.min || n.v > n.max {
 			return nil, invalid("%s %d is outside %d to %d", n.name, n.v, n.min, n.max)
@@ -144,20 +159,20 @@ func (o *Options) resolve(keyspace string, lease *core.Lease) (*Options, error) 
 	return &c, nil
 }
 
-func (s *Stats) logError(shard string, err error) {
+// logError logs an effect in doubt, or an error after which the ledger tries again.
+func (o *Options) logError(err error) {
 	if doubt, ok := errors.AsType[*InDoubtError](err); ok {
-		slog.Warn("tenure: effect in doubt", slog.String("shard", doubt.Shard), slog.String("key", doubt.Effect.Key),
-			slog.String("error", doubt.Effect.Reason))
+		o.Logger.Warn("tenure: effect in doubt", slog.String("key", doubt.Effect.Key), slog.String("error", doubt.Effect.Reason))
 		return
 	}
-	if _, say := s.lines.Failed("", time.Now()); say {
-		slog.Warn("tenure: effects: trying again", slog.String("shard", shard), slog.Any("error", err))
+	if _, say := o.Stats.lines.Failed("", time.Now()); say {
+		o.Logger.Warn("tenure: effects: trying again", slog.Any("error", err))
 	}
 }
 
-func (s *Stats) logEnd() {
-	if _, say := s.lines.Worked("", time.Now()); say {
-		slog.Info("tenure: effects: work again")
+func (o *Options) logEnd() {
+	if _, say := o.Stats.lines.Worked("", time.Now()); say {
+		o.Logger.Info("tenure: effects: work again")
 	}
 }
 

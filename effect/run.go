@@ -4,20 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net/http/httptrace"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// make begins an effect, or goes on with it as its record says.
+// make begins an effect, or continues it from its record.
 func (l *Ledger) make(f *flight) outcome {
 	e := Effect{Key: f.key, ID: ID(l.o.Scope, f.key), State: Begun, Token: l.lease.Token(), Began: now()}
 	l.mu.Lock()
 	full := len(l.idle) >= l.o.MaxInDoubt
 	l.mu.Unlock()
-	if full { // it may be one of those, or have ended
+	if full { // the effect may be open already, or have ended
 		found, err := l.record(l.lease.Context(), f.key)
 		switch {
 		case err != nil:
@@ -46,11 +50,11 @@ func (l *Ledger) make(f *flight) outcome {
 	return l.meet(f, found)
 }
 
-// meet goes on with an effect that has a record.
+// meet continues an effect that has a record.
 func (l *Ledger) meet(f *flight, e Effect) outcome {
 	later, again := l.takeLater(f.key)
 	switch {
-	case !e.State.Open(): // which idle does not know where the reply to its write was lost
+	case !e.State.Open(): // idle still lists it if the reply to its last write was lost
 		l.take(f.key)
 		return l.answer(e, nil)
 	case later.e.State == Repeat && f.fn != nil:
@@ -72,9 +76,14 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		var d Decision
 		if hand != nil {
 			d, e.Author = decision(hand), clean(hand.Author)
+			if hand.Author+hand.Writer != "" { // an operator wrote the rule
+				l.o.Logger.Info("tenure: effect decided by an operator", slog.String("key", e.Key),
+					slog.String("outcome", hand.Outcome), slog.String("author", e.Author), slog.String("writer", clean(hand.Writer)),
+					slog.String("reason", clean(hand.Reason)))
+			}
 		} else {
 			var err error
-			if d, err = l.decide(e); err != nil {
+			if d, err = l.decide(f, e); err != nil {
 				return l.undecided(e, err)
 			}
 		}
@@ -88,20 +97,22 @@ func (l *Ledger) meet(f *flight, e Effect) outcome {
 		l.leave(e)
 		return outcome{again: true}
 	}
-	// The intent again, under this lease: it proves that the lease is the current one.
-	e.State, e.Token = Begun, l.lease.Token()
+	// Write the intent again, under this lease, which proves that the lease is current.
+	undone := e.undone
+	e.State, e.Token, e.undone = Begun, l.lease.Token(), false
 	value := encode(e)
 	if _, err := l.w.put("", core.Put(recordPrefix+f.key, value), core.Put(openPrefix+f.key, value)); err != nil {
 		l.postpone(e, nil)
 		return l.doubtful(e, err)
 	}
 	l.take(f.key)
-	return l.pursue(f, e, true)
+	return l.pursue(f, e, !undone)
 }
 
-// pursue attempts an effect whose intent is written. Unsure says that it may have happened.
+// pursue attempts an effect whose intent is written. If unsure is true, it may have happened
+// already.
 func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
-	ctx, cancel := l.bounded(f.ctx)
+	ctx, cancel := l.bounded(f.ctx, f)
 	defer cancel()
 	for n := 1; ; n++ {
 		if err := l.lease.Err(); err != nil {
@@ -110,12 +121,15 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 		if e.Attempts > 0 || unsure {
 			l.o.Stats.retries.Add(1)
 		}
-		result, err := f.fn(ctx, e.ID)
+		var connected atomic.Bool
+		result, err := f.fn(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}), e.ID)
 		e.Attempts++
 		if err == nil {
 			return l.settle(e, Decision{State: Done, Result: result}, nil)
 		}
 		sure, known := errors.AsType[*certain](err)
+		known = known && !(sure.unsent && connected.Load())
 		unsure = unsure || !known
 		e.Reason = clean(err.Error())
 		more := n < l.o.Attempts && (known && !sure.final || !known && l.o.Repeatable)
@@ -128,7 +142,7 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 			}
 			return l.settle(e, Decision{State: Failed, Reason: e.Reason}, err)
 		}
-		d, failed := l.decide(e)
+		d, failed := l.decide(f, e)
 		switch {
 		case failed != nil:
 			return l.undecided(e, failed)
@@ -140,9 +154,9 @@ func (l *Ledger) pursue(f *flight, e Effect, unsure bool) outcome {
 	}
 }
 
-// bounded is the context of fn and of Resolve: with the values of ctx.
-func (l *Ledger) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+// bounded returns the context for fn and Resolve, which carries the values of ctx, and the flight.
+func (l *Ledger) bounded(ctx context.Context, f *flight) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
 	ctx, timer := context.WithTimeout(ctx, l.o.Deadline)
 	stop := context.AfterFunc(l.lease.Context(), func() { cancel(context.Cause(l.lease.Context())) })
 	return ctx, func() {
@@ -152,7 +166,7 @@ func (l *Ledger) bounded(ctx context.Context) (context.Context, context.CancelFu
 	}
 }
 
-// pause waits after attempt n; false if there is to be no other one.
+// pause waits after attempt n. It reports whether another attempt may begin.
 func (l *Ledger) pause(ctx context.Context, n int) bool {
 	wait := l.o.BackoffMax
 	if shift := n - 1; shift < 30 && l.o.BackoffMin<<shift < wait {
@@ -170,7 +184,7 @@ func (l *Ledger) pause(ctx context.Context, n int) bool {
 	return false
 }
 
-// stopped reports whether no attempt is to begin any more.
+// stopped reports whether no further attempt may begin.
 func (l *Ledger) stopped() bool {
 	select {
 	case <-l.closing:
@@ -180,26 +194,28 @@ func (l *Ledger) stopped() bool {
 	}
 }
 
-// decide asks what became of an effect: Resolve, or, where there is none, Repeatable.
-func (l *Ledger) decide(e Effect) (Decision, error) {
+// decide returns the decision about an effect in doubt. It comes from Resolve or, without Resolve,
+// from Repeatable.
+func (l *Ledger) decide(f *flight, e Effect) (Decision, error) {
 	if l.o.Resolve == nil {
 		if l.o.Repeatable {
 			return Decision{State: Repeat, Reason: e.Reason}, nil
 		}
 		return Decision{Reason: e.Reason}, nil
 	}
-	ctx, cancel := l.bounded(context.Background())
+	ctx, cancel := l.bounded(context.Background(), f)
 	defer cancel()
 	for n := 1; ; n++ {
 		if err := l.lease.Err(); err != nil {
 			return Decision{}, err
 		}
-		d, err := l.o.Resolve(ctx, e)
+		var d Decision
+		err := goexit.Call(func() (err error) { d, err = l.o.Resolve(ctx, e); return err })
 		if err == nil {
 			switch d.State {
 			case Done, Failed, Repeat, InDoubt, "":
 				return d, nil
-			case Begun: // which decides nothing
+			case Begun: // Begun decides nothing
 			}
 			err = invalid("Resolve decided %.40q: use Done, Failed, Repeat or InDoubt", d.State)
 		}
@@ -209,7 +225,8 @@ func (l *Ledger) decide(e Effect) (Decision, error) {
 	}
 }
 
-// settle writes what was decided, or known at once, and answers it: see write.
+// settle writes a decision, or an outcome that is known immediately, and returns the outcome. See
+// write.
 func (l *Ledger) settle(e Effect, d Decision, cause error) outcome {
 	e.State, e.Token, e.Reason = d.State, l.lease.Token(), clean(d.Reason)
 	if e.State == Repeat {
@@ -231,7 +248,7 @@ func (l *Ledger) settle(e Effect, d Decision, cause error) outcome {
 	return l.write(e, d.Result, cause)
 }
 
-// record is the operations that write the state of an effect.
+// record returns the operations that write the state of an effect.
 func record(e Effect) []core.Op {
 	value := encode(e)
 	if e.State.Open() {
@@ -240,11 +257,11 @@ func record(e Effect) []core.Op {
 	return []core.Op{core.Put(recordPrefix+e.Key, value), core.Delete(openPrefix + e.Key), core.Put(endKey(e), nil)}
 }
 
-// write writes what became of an effect, and answers it, with the result where it was done. Cause
-// is fn's error. What cannot be written now is written later.
+// write writes the state of an effect and returns its outcome, with the result if the effect is
+// done. cause is fn's error. If the write fails, it is repeated later.
 func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	_, err := l.w.put("", record(e)...)
-	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server takes less than it said
+	if errors.Is(err, core.ErrTooLarge) && len(e.Result) > 0 { // the server accepts less now
 		less := e
 		less.Result, less.NotKept = nil, len(e.Result)
 		if _, err = l.w.put("", record(less)...); err == nil {
@@ -272,8 +289,9 @@ func (l *Ledger) write(e Effect, result []byte, cause error) outcome {
 	}
 }
 
-// yield writes that nothing happened, and that the next Do attempts the effect.
+// yield records that nothing happened, and that the next Do will attempt the effect.
 func (l *Ledger) yield(e Effect, cause error) outcome {
+	e.undone = true
 	out := l.settle(e, Decision{State: Repeat, Reason: e.Reason}, cause)
 	if out.again {
 		out.err = fmt.Errorf("tenure: effect %q: not done before the ledger was closed: %w: %w", e.Key, core.ErrRetry, cause)
@@ -281,7 +299,7 @@ func (l *Ledger) yield(e Effect, cause error) outcome {
 	return out
 }
 
-// answer is the outcome of an effect that has ended.
+// answer returns the outcome of an effect that has ended.
 func (l *Ledger) answer(e Effect, cause error) outcome {
 	switch {
 	case e.State == Failed:
@@ -293,8 +311,8 @@ func (l *Ledger) answer(e Effect, cause error) outcome {
 	return outcome{result: slices.Clone(e.Result)}
 }
 
-// doubtful is the outcome of an effect that stays open, with the error for which its state
-// could not be written, if any.
+// doubtful returns the outcome of an effect that stays open. failed is the error of writing its
+// state, if any.
 func (l *Ledger) doubtful(e Effect, failed error) outcome {
 	l.leave(e)
 	if failed != nil {
@@ -304,26 +322,28 @@ func (l *Ledger) doubtful(e Effect, failed error) outcome {
 	if e.State == Repeat {
 		return outcome{err: err, again: true}
 	}
-	if !err.lost { // a lost lease is reported by its handler's end, and not for each effect
-		l.o.OnError(err)
+	if !err.lost { // the end of the handler reports a lost lease once, for all effects
+		l.o.logError(err)
 	}
 	return outcome{err: err}
 }
 
-// undecided is the outcome of an effect about which Resolve failed: it is asked again later.
+// undecided returns the outcome of an effect for which Resolve failed; Resolve is called again
+// later.
 func (l *Ledger) undecided(e Effect, err error) outcome {
 	l.mu.Lock()
 	l.later[e.Key] = late{}
 	l.mu.Unlock()
 	reason := clean("Resolve failed: " + err.Error())
-	if e.State == InDoubt && e.Token == l.lease.Token() && e.Reason == reason { // it is written, and was reported
+	if e.State == InDoubt && e.Token == l.lease.Token() && e.Reason == reason { // already written and reported
 		l.leave(e)
 		return outcome{err: &InDoubtError{Shard: l.lease.Shard(), Effect: e}}
 	}
 	return l.settle(e, Decision{Reason: reason}, nil)
 }
 
-// postpone has the outcome of an effect written later, if it is known; else it is decided then.
+// postpone records an effect for later. Its outcome is then written if it is known, and decided
+// otherwise.
 func (l *Ledger) postpone(e Effect, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,7 +353,7 @@ func (l *Ledger) postpone(e Effect, cause error) {
 	}
 }
 
-// takeLater returns what was to be looked at again of an effect, if anything, and forgets it.
+// takeLater returns and forgets the effect that postpone recorded, if any.
 func (l *Ledger) takeLater(key string) (what late, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,55 +11,57 @@ import (
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
-// Stats counts what the ledgers of a process do, for metrics and the board. A process makes one
-// and gives it to all its ledgers (Options.Stats) and to what shows it: packages tenureprom,
-// tenureotel and tenurehttp. The zero value works. Safe for concurrent use.
+// Stats counts the work of a process's ledgers, for metrics and the board. A process makes one
+// Stats and gives it to all its ledgers (Options.Stats). It also gives it to packages tenureprom,
+// tenureotel and tenurehttp, which show the counts. The zero value is ready to use. Stats is safe
+// for concurrent use.
 type Stats struct {
 	begun, done, failed, refused, retries, full atomic.Uint64
 
-	lines rhythm.Rhythm // of what is tried again
+	lines rhythm.Rhythm // of errors after which a ledger tries again
 
 	mu      sync.Mutex
-	ledgers map[*Ledger]struct{} // those that are open
+	ledgers map[*Ledger]struct{} // open ledgers
 }
 
-// Counts is what a Stats has counted since it was made, and what waits at present. No key of an
-// effect is in it.
+// Counts contains the counts of a Stats since it was made, and the number of effects that wait now.
+// It contains no effect's key.
 type Counts struct {
-	// Begun counts the new effects whose intent was written.
+	// Begun is the number of new effects whose intent was written.
 	Begun uint64
-	// Done, Failed and Refused count the effects that ended: Refused as Refused says, and Failed
-	// all others that did not happen or were compensated.
+	// Done, Failed and Refused are the numbers of effects that ended. Refused counts effects whose
+	// error was marked by the function Refused. Failed counts all others that did not happen or
+	// were compensated.
 	Done, Failed, Refused uint64
-	// Retries counts the calls of a Func after the first for its effect.
+	// Retries is the number of calls of a Func after the first call for its effect.
 	Retries uint64
-	// Full counts the calls of Do that began nothing, with ErrFull.
+	// Full is the number of calls to Do that began nothing and returned ErrFull.
 	Full uint64
 
-	// InDoubt are the open effects that nobody attempts, and about which Resolve or the next Do
-	// decides. Unresolved are those about which only a person does. Both are of the ledgers that
-	// are open and whose lease is valid.
+	// InDoubt counts the open effects that no call attempts, and that Resolve or the next Do will
+	// decide. Unresolved counts the open effects that only a person can decide. Both cover open
+	// ledgers whose lease is valid.
 	InDoubt, Unresolved Waiting
-	// Shards are those that have such effects, by name.
+	// Shards lists the shards with such effects, by name.
 	Shards []ShardCounts
 }
 
-// Waiting is a number of open effects.
+// Waiting describes a number of open effects.
 type Waiting struct {
 	Number int
-	// Oldest is when the oldest of them began, by the clock of the leader that began it; zero if
-	// there is none.
+	// Oldest is when the oldest effect began, by the clock of the leader that began it. If there is
+	// no effect, Oldest is zero.
 	Oldest time.Time
 }
 
-// ShardCounts is how many effects of a shard wait. See Counts.
+// ShardCounts contains the numbers of a shard's waiting effects. See Counts.
 type ShardCounts struct {
 	Shard               string
 	InDoubt, Unresolved int
 }
 
-// Age is how long ago the oldest effect began; 0 if there is none, or if its leader's clock is
-// ahead.
+// Age returns the time since the oldest effect began. If there is no effect, or the leader's clock
+// is ahead, Age returns 0.
 func (w Waiting) Age() time.Duration {
 	if w.Number == 0 {
 		return 0
@@ -74,15 +76,15 @@ func (w *Waiting) add(began time.Time) {
 	w.Number++
 }
 
-// Counts returns the present counts. It walks all effects that wait: at most
-// Options.MaxInDoubt and Concurrent of each ledger.
+// Counts returns the current counts. It walks all waiting effects: for each ledger, at most the sum
+// of Options.MaxInDoubt and Concurrent.
 func (s *Stats) Counts() Counts {
 	c := Counts{Begun: s.begun.Load(), Done: s.done.Load(), Failed: s.failed.Load(), Refused: s.refused.Load(),
 		Retries: s.retries.Load(), Full: s.full.Load()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.ledgers {
-		if l.lease.Err() == nil { // else they are the next leader's
+		if l.lease.Err() == nil { // otherwise they are the next leader's
 			l.count(&c)
 		}
 	}
@@ -105,13 +107,13 @@ func (s *Stats) close(l *Ledger) {
 	delete(s.ledgers, l)
 }
 
-// idle is an open effect that nobody attempts.
+// idle is an open effect that no call attempts.
 type idle struct {
 	began  time.Time
-	person bool // neither Resolve nor the next Do decides about it
+	person bool // neither Resolve nor the next Do decides on it
 }
 
-// leave records that nobody attempts an open effect any more.
+// leave records that no call attempts an open effect.
 func (l *Ledger) leave(e Effect) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +130,7 @@ func (l *Ledger) take(key string) {
 	delete(l.idle, key)
 }
 
-// ended counts an effect whose end is written. Cause is fn's error.
+// ended counts an effect whose end is written. cause is fn's error.
 func (l *Ledger) ended(e Effect, cause error) {
 	l.take(e.Key)
 	sure, _ := errors.AsType[*certain](cause)
@@ -142,7 +144,7 @@ func (l *Ledger) ended(e Effect, cause error) {
 	}
 }
 
-// count adds what waits in this ledger.
+// count adds this ledger's waiting effects.
 func (l *Ledger) count(c *Counts) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

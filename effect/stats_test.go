@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// counted compares what a Stats counts with what it should.
+// counted compares the counts of a Stats with the expected counts.
 func (w *world) counted(when string, s *Stats, want Counts) {
 	w.Helper()
 	if got := s.Counts(); !reflect.DeepEqual(got, want) {
@@ -65,7 +65,8 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// TestStatsTakeover: what waits is taken back with the lease, and is the next leader's.
+// TestStatsTakeover: waiting effects leave the counts with the lease, and join those of the next
+// leader.
 func TestStatsTakeover(t *testing.T) {
 	for name, x := range map[string]struct {
 		o      Options
@@ -106,8 +107,8 @@ func TestStatsTakeover(t *testing.T) {
 	}
 }
 
-// TestStatsResolve: an effect is in doubt until Resolve has decided, also while it is asked; what it
-// leaves in doubt waits for a person.
+// TestStatsResolve: an effect is in doubt until Resolve has decided, also during the call. If
+// Resolve leaves it in doubt, it waits for a person.
 func TestStatsResolve(t *testing.T) {
 	for state, want := range map[State]Counts{
 		Done: {Done: 1}, Failed: {Failed: 1},

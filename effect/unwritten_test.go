@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// stored is what the store has of an effect, whoever reads it.
+// stored is the state of an effect in the store.
 func (w *world) stored(p *leader, key string) Effect {
 	w.Helper()
 	e, err := Read(context.Background(), p.b, "pay", key)
@@ -23,8 +25,8 @@ func (w *world) stored(p *leader, key string) Effect {
 	return *e
 }
 
-// TestOutcomeUnwritten: an outcome that the store refuses, under a lease that stays valid, is
-// written later, so that no effect stays begun under a token that is the present one.
+// TestOutcomeUnwritten: if the store refuses an outcome and the lease stays valid, the outcome is
+// written later. So no effect stays begun under the current token.
 func TestOutcomeUnwritten(t *testing.T) {
 	asked := func(context.Context, Effect) (Decision, error) {
 		return Decision{State: Done, Result: []byte("found")}, nil
@@ -89,8 +91,8 @@ func TestOutcomeUnwritten(t *testing.T) {
 	}
 }
 
-// TestOutcomeWrittenByDo: a Do whose key has an outcome that could not be written, writes it, and
-// answers with it; one that was to be repeated is.
+// TestOutcomeWrittenByDo: if an outcome could not be written, a Do with its key writes it, and
+// answers with it. If the decision was to repeat the effect, Do repeats it.
 func TestOutcomeWrittenByDo(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -122,8 +124,8 @@ func TestOutcomeWrittenByDo(t *testing.T) {
 	})
 }
 
-// TestOutcomeOfClosedLedger: what a ledger that was closed left begun, a later one of the same
-// lease calls in doubt.
+// TestOutcomeOfClosedLedger: if a closed ledger left an effect begun, a later ledger of the same
+// lease marks it as in doubt.
 func TestOutcomeOfClosedLedger(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -146,8 +148,8 @@ func TestOutcomeOfClosedLedger(t *testing.T) {
 	})
 }
 
-// TestStoreTakesLess: a result for which the store takes too little does not hide that the
-// effect happened.
+// TestStoreTakesLess: if the store refuses a result as too large, it is still known that the effect
+// happened.
 func TestStoreTakesLess(t *testing.T) {
 	bubble(t, func(w *world) {
 		one := w.lead("a")
@@ -192,7 +194,7 @@ func TestGoexit(t *testing.T) {
 
 		var asked atomic.Int32 // a resolver that does so is asked again
 		l = one.open(Options{Resolve: func(context.Context, Effect) (Decision, error) {
-			if asked.Add(1) == 1 {
+			if asked.Add(1) <= 5 { // every attempt of the first Do
 				runtime.Goexit()
 			}
 			return Decision{State: Done}, nil
@@ -209,7 +211,43 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// TestOrphan: what is listed as open and has no record is taken off the list, and counts no more.
+// TestResolveGoexit: a resolver, rules and a hook that end their goroutine delay no other effect,
+// nor Close.
+func TestResolveGoexit(t *testing.T) {
+	bubble(t, func(w *world) {
+		one := w.lead("a")
+		l := one.open(Options{})
+		keys := []string{"pay/1", "pay/2", "pay/3"}
+		for _, key := range keys {
+			if _, err := w.do(l, key, newProvider(false).lose(1)); !errors.Is(err, ErrInDoubt) {
+				w.Errorf("got %v", err)
+			}
+		}
+		l.Close()
+		one.resign()
+		one = w.lead("b")
+		var asked atomic.Int32
+		l = one.open(Options{Concurrent: 1, Logger: loglines.Failures("tenure: effect", func(error) { runtime.Goexit() }),
+			Rules: func() []control.Rule { runtime.Goexit(); return nil },
+			Resolve: func(context.Context, Effect) (Decision, error) {
+				if asked.Add(1) <= 10 {
+					runtime.Goexit()
+				}
+				return Decision{State: Done}, nil
+			}})
+		time.Sleep(20 * laterEvery)
+		for _, key := range keys {
+			if e := w.stored(one, key); e.State != Done {
+				w.Errorf("the store has %+v", e)
+			}
+		}
+		l.Close()
+		one.resign()
+	})
+}
+
+// TestOrphan: an effect that is listed as open and has no record is removed from the list and the
+// counts.
 func TestOrphan(t *testing.T) {
 	for name, resolve := range map[string]func(context.Context, Effect) (Decision, error){
 		"alone": nil, "resolver": func(context.Context, Effect) (Decision, error) { return Decision{}, errors.New("asked") },
@@ -222,13 +260,13 @@ func TestOrphan(t *testing.T) {
 					w.Fatal(err)
 				}
 				var told atomic.Pointer[error]
-				l := one.open(Options{MaxInDoubt: 1, Resolve: resolve, OnError: func(err error) { told.Store(&err) }})
+				l := one.open(Options{MaxInDoubt: 1, Resolve: resolve, Logger: loglines.Failures("tenure: effect", func(err error) { told.Store(&err) })})
 				time.Sleep(time.Second)
 				if got := w.items(one, openPrefix); len(got) != 0 {
 					w.Errorf("listed: %s", got)
 				}
 				if err := told.Load(); err == nil || !errors.Is(*err, core.ErrDamaged) || !strings.Contains((*err).Error(), "pay/1") {
-					w.Errorf("OnError was told %v", err)
+					w.Errorf("the log has %v", err)
 				}
 				if out, err := w.do(l, "pay/2", newProvider(false).pay("paid")); out != "paid" || err != nil {
 					w.Errorf("got %q, %v", out, err)

@@ -15,14 +15,16 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 const ttl = time.Second
 
-// world is a store, and leaders of one shard on it, in a bubble of fake time. A goroutine that
-// is left at the end fails the test.
+// world is a store, and leaders of one shard on it, in a bubble of fake time. A goroutine that is
+// left at the end fails the test.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -33,12 +35,16 @@ type world struct {
 	commits int // calls, of all leaders
 	ops     int
 
-	takes    atomic.Int64 // if not 0, a write with a larger value is refused
-	torn     atomic.Bool  // a write deleted a record, or its entry in the index of ends, without the other
-	writeOps int          // if not 0, of the operations of one commit
+	takes     atomic.Int64                  // if not 0, a write with a larger value is refused
+	torn      atomic.Bool                   // a write deleted a record, or its entry in the index of ends, without the other
+	writeOps  int                           // if not 0, of the operations of one commit
+	takesOps  atomic.Int64                  // if not 0, a write with more operations is refused
+	slowRules atomic.Int64                  // how long a read of the operators' rules takes
+	noRules   atomic.Bool                   // it fails
+	late      atomic.Pointer[chan struct{}] // if not nil, replies to reads wait until it is closed
 }
 
-// small is a store that refuses values above world.takes, and looks at what is deleted.
+// small is a store that refuses values above world.takes, and checks deletions.
 type small struct {
 	kv.Store
 	w *world
@@ -46,6 +52,9 @@ type small struct {
 
 func (s small) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	for i := range b.Txns {
+		if most := s.w.takesOps.Load(); most > 0 && len(b.Txns[i].Ops) > int(most) {
+			return nil, core.ErrTooLarge
+		}
 		records, ends := 0, 0
 		for _, op := range b.Txns[i].Ops {
 			if most := s.w.takes.Load(); most > 0 && len(op.Value) > int(most) {
@@ -65,7 +74,29 @@ func (s small) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	return s.Store.Apply(ctx, b)
 }
 
-// narrow is a backend of which one commit has world.writeOps operations at most.
+func (s small) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
+	defer s.w.wait()
+	return s.Store.Get(ctx, keys...)
+}
+
+func (s small) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
+	defer s.w.wait()
+	if strings.Contains(q.Prefix, control.Shard) {
+		time.Sleep(time.Duration(s.w.slowRules.Load()))
+		if s.w.noRules.Load() {
+			return nil, errLost
+		}
+	}
+	return s.Store.Range(ctx, q)
+}
+
+func (w *world) wait() {
+	if late := w.late.Load(); late != nil {
+		<-*late
+	}
+}
+
+// narrow is a backend whose commits have at most world.writeOps operations.
 type narrow struct {
 	core.Backend
 	most int
@@ -140,11 +171,11 @@ func (w *world) lead(node string) *leader {
 	return p
 }
 
-// open opens a ledger whose OnError collects.
+// open opens a ledger that logs nothing by default.
 func (p *leader) open(o Options) *Ledger {
 	p.w.Helper()
-	if o.OnError == nil {
-		o.OnError = func(error) {}
+	if o.Logger == nil {
+		o.Logger = loglines.Failures("tenure: effect", func(error) {})
 	}
 	l, err := Open(context.Background(), p.lease, &o)
 	if err != nil {
@@ -153,7 +184,7 @@ func (p *leader) open(o Options) *Ledger {
 	return l
 }
 
-// resign ends the leader in order: its ledger was closed.
+// resign ends the leader in order, after its ledger was closed.
 func (p *leader) resign() {
 	p.w.Helper()
 	close(p.leave)
@@ -164,14 +195,14 @@ func (p *leader) resign() {
 	p.b.Close()
 }
 
-// die cuts the leader off its store, and waits until its lease is over. Its ledgers are closed
-// after that.
+// die cuts the leader off from its store, and waits until its lease is over. Its ledgers are closed
+// afterwards.
 func (p *leader) die() {
 	p.link.Cut()
 	<-p.lease.Context().Done()
 }
 
-// bury ends what is left of a leader that died.
+// bury ends the remains of a leader that died.
 func (p *leader) bury() {
 	close(p.leave)
 	p.stop()
@@ -230,7 +261,7 @@ func (p *provider) lose(n int) Func {
 	}
 }
 
-// do calls Do, and fails the test where it does not return within an hour.
+// do calls Do, and fails the test if it does not return within an hour.
 func (w *world) do(l *Ledger, key string, fn Func) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()

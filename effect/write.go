@@ -10,26 +10,26 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Bounds of one commit, where the store allows more.
+// Limits of one commit. The store's may be lower.
 const (
 	mostOps   = 1024
 	mostBytes = 512 << 10
 )
 
-// reads is how many records are read at once where intents met records.
+// reads is the number of records that are read together after a conflict.
 const reads = 16
 
-// A commit waits up to gatherFor for as many writes as half of the effects under way, where
-// these are gatherFrom or more: a fast store would else have a call for every few of them.
+// If at least gatherFrom effects are in progress, a commit waits up to gatherFor for half as many
+// writes. Otherwise, a fast store would get a call for every few writes.
 const (
 	gatherFrom = 8
 	gatherFor  = 2 * time.Millisecond
 	gatherStep = gatherFor / 4
 )
 
-// outbox writes what all effects of a ledger wait for, in as few commits as there can be:
-// what arrives while one is in flight forms the next. Core would send each intent by itself,
-// as it has a precondition.
+// outbox writes for all effects of a ledger in as few commits as possible. Entries that arrive
+// during one commit form the next. Core would send each intent alone, because it has a
+// precondition.
 type outbox struct {
 	l *Ledger
 
@@ -39,43 +39,46 @@ type outbox struct {
 
 	wake  chan struct{} // something is queued, or closed is set
 	ended chan struct{} // write has returned
-	most  int           // operations of one commit, as the store says
-	bytes int
-	ops   int // as most, or fewer since the server takes fewer; only write uses it
+	bytes int           // largest size of one commit, according to the store
+	ops   int           // largest number of operations, lowered if the server takes fewer; only write uses it
 }
 
-// An entry is a part of a commit: all of it or none.
+// An entry is committed or refused as a whole.
 type entry struct {
 	ops   []core.Op
-	key   string     // of an intent's record, which must not exist; else empty
-	found *core.Item // the record that existed; then nothing was written
+	key   string     // of an intent's record, which must not exist; otherwise empty
+	found *core.Item // the record that existed; nothing was written
 	err   error
 	done  chan struct{} // closed after found and err are set
 }
 
 func newOutbox(l *Ledger) *outbox {
 	limits := l.lease.Limits()
-	w := &outbox{l: l, wake: make(chan struct{}, 1), ended: make(chan struct{}), most: mostOps, bytes: mostBytes}
+	w := &outbox{l: l, wake: make(chan struct{}, 1), ended: make(chan struct{}), ops: mostOps, bytes: mostBytes}
 	if limits.WriteOps > 0 {
-		w.most = min(w.most, limits.WriteOps)
+		w.ops = min(w.ops, limits.WriteOps)
 	}
 	if limits.WriteBytes > 0 {
 		w.bytes = min(w.bytes, limits.WriteBytes)
 	}
-	w.ops = w.most
 	return w
 }
 
-// put commits ops, and returns when that is done: at the latest when the lease is over. Key,
-// if not empty, is that of a record that must not exist; one that does is returned instead.
+// put commits ops and waits until they are committed or the lease is over. If key is not empty, it
+// is the key of a record that must not exist; if the record exists, put returns it instead.
 func (w *outbox) put(key string, ops ...core.Op) (*core.Item, error) {
 	e := &entry{ops: ops, key: key, done: make(chan struct{})}
-	w.mu.Lock()
-	w.queue = append(w.queue, e)
-	w.mu.Unlock()
-	w.signal()
+	w.enqueue(e)
 	<-e.done
 	return e.found, e.err
+}
+
+// enqueue queues entries for write.
+func (w *outbox) enqueue(e ...*entry) {
+	w.mu.Lock()
+	w.queue = append(w.queue, e...)
+	w.mu.Unlock()
+	w.signal()
 }
 
 func (w *outbox) signal() {
@@ -85,7 +88,7 @@ func (w *outbox) signal() {
 	}
 }
 
-// close ends write, after nobody calls put any more.
+// close ends the loop in write. No goroutine may call put afterwards.
 func (w *outbox) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -112,7 +115,7 @@ func (w *outbox) write() {
 	}
 }
 
-// gather lets effects that were just served, and others under way, queue what follows.
+// gather waits briefly, so that effects in progress can queue their next writes.
 func (w *outbox) gather() {
 	runtime.Gosched()
 	for waited := time.Duration(0); waited < gatherFor; waited += gatherStep {
@@ -126,7 +129,7 @@ func (w *outbox) gather() {
 	}
 }
 
-// next takes the entries of the next commit: no key twice, and within the limits.
+// next takes the entries of the next commit, within the limits. No key occurs twice.
 func (w *outbox) next() (batch []*entry, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,8 +153,8 @@ func (w *outbox) next() (batch []*entry, closed bool) {
 	return batch, w.closed
 }
 
-// send commits a batch. An intent whose record exists is answered with it, and the others are
-// committed without it.
+// send commits a batch. If an intent's record already exists, its entry receives the record, and
+// the other entries are committed without it.
 func (w *outbox) send(batch []*entry) {
 	for len(batch) > 0 {
 		var ops []core.Op
@@ -166,7 +169,7 @@ func (w *outbox) send(batch []*entry) {
 				batch = rest
 				continue
 			}
-		case errors.Is(err, core.ErrTooLarge) && len(batch) > 1: // the server takes less than it said
+		case errors.Is(err, core.ErrTooLarge) && len(batch) > 1: // the server accepts less now
 			w.ops = max(len(ops)/2, 8)
 			w.send(batch[:len(batch)/2])
 			batch = batch[len(batch)/2:]
@@ -180,8 +183,8 @@ func (w *outbox) send(batch []*entry) {
 	}
 }
 
-// existing reads the records of all intents of a batch, answers those that there are, and
-// returns the other entries.
+// existing reads the records of all intents of a batch. It completes the entries whose record
+// exists, and returns the others.
 func (w *outbox) existing(batch []*entry) (rest []*entry) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, reads)

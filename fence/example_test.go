@@ -46,7 +46,7 @@ func ledger() (db *sql.DB, marks *fence.SQL, remove func()) {
 	if db, err = sql.Open("sqlite", filepath.Join(dir, "app.db")); err != nil {
 		log.Fatal(err)
 	}
-	if marks, err = fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite}); err != nil {
+	if marks, err = fence.NewSQL(db, fence.SQLOptions{Dialect: driver.SQLite}); err != nil {
 		log.Fatal(err)
 	}
 	if _, err = db.Exec(marks.Schema() + "; CREATE TABLE payments (cents INTEGER)"); err != nil {

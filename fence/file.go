@@ -15,14 +15,15 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 var _ Storage = (*File)(nil)
 
-// File keeps marks in a file, for one process on one machine: each raise is a line,
-// on disk (fsync) before it is answered. Safe for concurrent use by that process; a
-// second one is refused where the system has flock, that is everywhere but on
-// Windows.
+// File keeps marks in a file, for one process on one machine. Raise appends a line and syncs it to
+// disk (fsync) before it returns. A File keeps at most 100,000 marks. It is safe for concurrent use
+// by that process. If the system has flock, as every system except Windows does, a second process
+// is refused.
 type File struct {
 	path string
 
@@ -30,21 +31,22 @@ type File struct {
 	file   *os.File
 	lock   io.Closer
 	marks  map[string]driver.Fence
-	broken error // after a failed write: the content on disk is not known
+	lines  int   // of the file
+	broken error // after a failed write: the content on disk is unknown
 }
 
-// maxLine bounds a line, well above the longest that Raise writes.
+// maxLine is the length of the longest line that is read. Raise writes much shorter lines.
 const maxLine = 4096
 
-// fileMark is the JSON of a line, behind its checksum and a space.
+// fileMark is the JSON in a line. It follows the line's checksum and a space.
 type fileMark struct {
 	Resource string       `json:"resource"`
 	Fence    driver.Fence `json:"fence"`
 }
 
-// OpenFile opens the marks in the file at path, and creates it if it is not there;
-// its folder must be. A last line that was cut short by a crash was never answered
-// and is removed; any other damage is an error. The caller closes the File.
+// OpenFile opens the marks in the file at path. It creates the file if necessary; the folder must
+// exist. If a crash cut the last line short, OpenFile removes it, since no caller received an
+// answer for it. Any other damage is an error. The caller closes the File.
 func OpenFile(path string) (*File, error) {
 	lock, err := lockFile(path + ".lock")
 	if err != nil {
@@ -67,8 +69,8 @@ func (s *File) open() error {
 	if err != nil {
 		return err
 	}
-	s.marks = marks
-	if lines > 2*len(marks)+100 {
+	s.marks, s.lines = marks, lines
+	if s.tooLong() {
 		return s.rewrite()
 	}
 	if err := f.Truncate(good); err != nil {
@@ -80,8 +82,8 @@ func (s *File) open() error {
 	return errors.Join(f.Sync(), syncFolder(s.path))
 }
 
-// readMarks reads lines up to the end, or to a last one without its line break;
-// good is where that begins.
+// readMarks reads lines up to the end, or to a last line without its line break. good is the offset
+// after the last complete line.
 func readMarks(r io.Reader) (marks map[string]driver.Fence, lines int, good int64, err error) {
 	marks = make(map[string]driver.Fence)
 	in := bufio.NewReaderSize(r, maxLine)
@@ -120,13 +122,16 @@ func decodeMark(line []byte) (fileMark, error) {
 	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(text)) {
 		return m, errors.New("the checksum is wrong")
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
+	if err := boundjson.Unmarshal(text, len(text), 16, &m); err != nil {
 		return m, err
 	}
 	return m, check(m.Resource, m.Fence)
 }
 
-// rewrite replaces the file by one with a line for each mark.
+// tooLong reports whether most lines of the file are superseded marks.
+func (s *File) tooLong() bool { return s.lines > 2*len(s.marks)+100 }
+
+// rewrite replaces the file with one that has a line for each mark.
 func (s *File) rewrite() (err error) {
 	next, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".new-*")
 	if err != nil {
@@ -159,12 +164,12 @@ func (s *File) rewrite() (err error) {
 		return err
 	}
 	former := s.file
-	s.file = next
+	s.file, s.lines = next, len(s.marks)
 	return errors.Join(former.Close(), syncFolder(s.path))
 }
 
-// Raise implements Storage. After a failed write every later one fails, until the
-// file is opened anew, which reads the content on disk.
+// Raise implements Storage. After a failed write, every later write fails until OpenFile reads the
+// file again.
 func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error) {
 	if err := check(resource, f); err != nil {
 		return driver.Fence{}, err
@@ -178,17 +183,25 @@ func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driv
 		return current, nil
 	}
 	line, err := encodeMark(resource, f)
+	if err == nil {
+		err = room(s.marks, resource)
+	}
 	if err != nil {
 		return driver.Fence{}, err
 	}
 	if _, err = s.file.Write(line); err == nil {
 		err = s.file.Sync()
 	}
+	if err == nil {
+		s.marks[resource] = f
+		if s.lines++; s.tooLong() {
+			err = s.rewrite()
+		}
+	}
 	if err != nil {
 		s.broken = fmt.Errorf("tenure: marks in %s: a write failed, open them anew: %w", s.path, err)
 		return driver.Fence{}, s.broken
 	}
-	s.marks[resource] = f
 	return f, nil
 }
 

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// lockFile only creates the file: there is no flock here.
+// lockFile only creates the file, because there is no flock here.
 func lockFile(path string) (io.Closer, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }
 
-// ignoreUnsupported: folders cannot be synced here.
+// ignoreUnsupported returns nil, because folders cannot be synced here.
 func ignoreUnsupported(error) error { return nil }

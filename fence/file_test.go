@@ -28,8 +28,8 @@ func raise(t *testing.T, s fence.Storage, resource string, f driver.Fence) {
 	}
 }
 
-// TestFileSurvives cuts the file at every byte, as a crash may: no mark answered
-// before the last raise is forgotten.
+// TestFileSurvives cuts the file at every byte, as a crash may: no mark that was answered before
+// the last raise is forgotten.
 func TestFileSurvives(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
@@ -119,8 +119,8 @@ func TestFileRewritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), "\n"); n != 3 {
-		t.Errorf("reopened with %d lines, want one for each of 3 resources", n)
+	if n := strings.Count(string(text), "\n"); n != 46 {
+		t.Errorf("reopened with %d lines, want 3 that were rewritten after 107, and 43 since", n)
 	}
 	raise(t, s, "r0", lease("s", 1000))
 	if err := s.Close(); err != nil {
@@ -143,7 +143,38 @@ func TestFileRewritten(t *testing.T) {
 	}
 }
 
-// TestFileIsPrivate: no other user can read the files, from the moment of their making.
+// TestMarksAreBounded: callers that name resources cannot fill memory or the disk.
+func TestMarksAreBounded(t *testing.T) {
+	t.Parallel()
+	var m fence.Memory
+	for i := range 100_000 {
+		raise(t, &m, fmt.Sprint("r", i), lease("s", 1))
+	}
+	if _, err := m.Raise(t.Context(), "r", lease("s", 1)); err == nil || !strings.Contains(err.Error(), "the limit") {
+		t.Errorf("one mark too many: got %v", err)
+	}
+	raise(t, &m, "r7", lease("s", 2))
+
+	path := filepath.Join(t.TempDir(), "marks")
+	s := openFile(t, path)
+	for i := range driver.Token(500) {
+		raise(t, s, "r", lease("s", i+1))
+	}
+	text, err := os.ReadFile(path)
+	if n := strings.Count(string(text), "\n"); err != nil || n > 102 {
+		t.Errorf("the file has %d lines of one mark, %v", n, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openFile(t, path)
+	defer s.Close()
+	if got, err := s.Load(t.Context(), "r"); err != nil || got.Token != 500 {
+		t.Errorf("got %v, %v, want token 500", got, err)
+	}
+}
+
+// TestFileIsPrivate: other users cannot read the files at any time.
 func TestFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
@@ -160,7 +191,7 @@ func TestFileSecondProcessRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
 	s := openFile(t, path)
-	// To flock a second open file is like another process.
+	// For flock a second open file is like another process.
 	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Fatalf("got %v", err)
 	}

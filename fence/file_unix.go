@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock of a file that another process may hold.
+// lockFile locks a file, or returns an error if another process holds it.
 func lockFile(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -27,8 +27,8 @@ func lockFile(path string) (io.Closer, error) {
 
 type flock struct{ file *os.File }
 
-// Close unlocks first: a process that is being started at this moment still has a
-// copy of the open file, which would keep the lock.
+// Close unlocks first, because a process that is just being started may still have a copy of the
+// open file. This copy would keep the lock.
 func (l *flock) Close() error {
 	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }

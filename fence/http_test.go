@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/problem"
 )
 
 // failing is a storage that is out of reach.
@@ -77,7 +78,7 @@ func TestHandler(t *testing.T) {
 			}
 			continue
 		}
-		var p fence.Problem
+		var p problem.Document
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Type != c.problem || p.Status != c.status ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %v: %s", c.name, err, w.Body)

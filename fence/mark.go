@@ -13,14 +13,13 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Storage keeps the marks. Tokens are compared within one namespace of Tenure only, so a
-// resource belongs to one. A Storage's methods are safe for concurrent use, and durable
-// as far as the implementation says.
+// Storage keeps the marks. Tokens are comparable only within one namespace of Tenure, so a resource
+// belongs to one namespace. A Storage's methods are safe for concurrent use. Each implementation
+// states how durable its marks are.
 type Storage interface {
-	// Raise stores f as the resource's mark if its token is greater than the
-	// present one's, or if there is none, and returns the mark that is in force
-	// then: in one atomic step. f was admitted if and only if it is that mark. After
-	// an error the mark may have been raised or not.
+	// Raise stores f as the resource's mark if the resource has none or f's token is greater. In
+	// the same atomic step, it returns the resulting mark. f was admitted if and only if f is the
+	// returned mark. After an error, the mark may or may not have been raised.
 	Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error)
 	// Load returns the resource's mark, or the zero Fence.
 	Load(ctx context.Context, resource string) (driver.Fence, error)
@@ -28,25 +27,25 @@ type Storage interface {
 
 const defaultWait = 10 * time.Second
 
-// ErrBusy answers Do, Enter and Seal when effects of lower tokens have run for
-// Options.Wait. The mark is raised, and nothing else was done: it may be tried again.
+// ErrBusy is the error of Do, Enter and Seal if effects of lower tokens still run after
+// Options.Wait. The mark was raised, and nothing else was done. The caller may try again.
 var ErrBusy = errors.New("effects of a lower token still run")
 
-// Options of a Mark. Nil works.
+// Options configure a Mark. A nil Options works.
 type Options struct {
-	// MayWrite reports whether the leases of a shard may write to a resource; others
-	// are refused with a *ForeignError before the mark is looked at. It may be called
-	// by several goroutines at once. Default: ByName.
+	// MayWrite reports whether the leases of a shard may write to a resource. If not, the Mark
+	// refuses them with a *ForeignError before it reads the mark. Several goroutines may call it
+	// concurrently. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// Wait bounds how long a token waits for effects of lower ones, which have been
-	// cancelled: more than they take to end. Default 10 s.
+	// Wait limits how long a token waits for effects of lower tokens, whose contexts it has
+	// cancelled. Make Wait longer than these effects take to end. Default 10 s.
 	Wait time.Duration
-	// OnRefused is called for every refusal, in the goroutine whose write was
-	// refused. It must return soon.
+	// OnRefused is called for every refusal, in the goroutine whose write was refused. It must
+	// return quickly.
 	OnRefused func(*RefusedError)
 }
 
-// Mark is the high-water mark of any number of resources. Safe for concurrent use.
+// Mark keeps the high-water marks of any number of resources. It is safe for concurrent use.
 type Mark struct {
 	storage   Storage
 	mayWrite  func(driver.ShardID, string) bool
@@ -55,33 +54,33 @@ type Mark struct {
 	refused   atomic.Uint64
 
 	mu    sync.Mutex
-	gates map[string]*gate // of resources with something running or waiting
+	gates map[string]*gate // of resources with running or waiting effects
 }
 
-// gate holds the effects that run at a resource, or wait to.
+// gate holds the effects that run on a resource, or wait to run.
 type gate struct {
 	running map[*effect]struct{}
-	left    chan struct{} // closed when one leaves
+	left    chan struct{} // closed when an effect leaves
 }
 
 type effect struct {
 	fence  driver.Fence
 	cancel context.CancelCauseFunc // of the effect's context
-	// superseded ends when a higher token waits, or the effect has ended. Unlike the
-	// effect's context it does not end with the caller's.
+	// superseded ends when a higher token waits, or the effect has ended. Unlike the effect's
+	// context, it does not end with the caller's.
 	superseded context.Context
 	supersede  context.CancelFunc
 	leave      func()
 }
 
-// ByName reports whether a resource bears the shard's name: "ledger" and "ledger/..."
-// belong to shard "ledger".
+// ByName reports whether a resource has the shard's name: "ledger" and "ledger/..." belong to shard
+// "ledger".
 func ByName(shard driver.ShardID, resource string) bool {
 	rest, ok := strings.CutPrefix(resource, string(shard))
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// NewMark returns a Mark over a Storage, which stays the caller's.
+// NewMark returns a Mark that uses a Storage, which the caller still owns.
 func NewMark(s Storage, o *Options) *Mark {
 	m := &Mark{storage: s, gates: make(map[string]*gate), mayWrite: ByName, wait: defaultWait}
 	if o != nil {
@@ -96,14 +95,13 @@ func NewMark(s Storage, o *Options) *Mark {
 	return m
 }
 
-// Admit raises the resource's mark to f if it is higher, and returns nil if f is the
-// mark then. Otherwise the error is a *RefusedError, or a *ForeignError if leases of
-// f's shard may not write to the resource at all. It says nothing about a later
-// instant: a write after it is not protected from a newer holder, unless the resource
-// itself takes only one writer. See Do.
+// Admit raises the resource's mark to f if it is higher. If f is then the mark, Admit returns nil.
+// Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard may not write
+// to the resource at all. The answer holds for that instant only: a later write is not protected
+// from a newer holder, unless the resource itself accepts only one writer. See Do.
 //
-// An error that does not match driver.ErrLost or driver.ErrInvalid comes from the
-// Storage: the write must not go on, and may be tried again.
+// An error that matches neither driver.ErrLost nor driver.ErrInvalid comes from the Storage. The
+// caller must not write, but may try again.
 func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error {
 	if err := m.check(resource, f); err != nil {
 		return err
@@ -118,14 +116,13 @@ func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error
 	return m.refuse(&RefusedError{Resource: resource, Fence: f, Current: current})
 }
 
-// Do admits f and then runs effect, in this goroutine. While it runs, a higher
-// token of this resource is admitted, so that f and all lower ones are refused
-// from then on, but its own Do or Seal waits until effect has returned; the context
-// that effect is given ends then, with a *RefusedError as its cause. Effects under
-// one fence run side by side.
+// Do admits f and then runs effect, in this goroutine. A higher token for this resource may be
+// admitted while effect runs. From then on, f and all lower tokens are refused, and effect's
+// context ends with a *RefusedError as its cause. The higher token's Do or Seal waits until effect
+// has returned. Effects under one fence run concurrently.
 //
-// ctx and Options.Wait bound the wait: an effect that does not end makes the error
-// match ErrBusy. ctx is passed on. An error of effect is returned as it is.
+// ctx and Options.Wait limit the wait. If effects of lower tokens do not end in time, the error
+// matches ErrBusy. effect's context is a child of ctx. Do returns effect's error unchanged.
 func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect func(context.Context) error) error {
 	ctx, leave, err := m.Enter(ctx, resource, f)
 	if err != nil {
@@ -135,15 +132,15 @@ func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect f
 	return effect(ctx)
 }
 
-// Seal raises the resource's mark to f, and returns when no effect of a lower token
-// runs in this process any more. A new leader calls it for every resource before it
-// announces itself. Errors are those of Admit; or ErrBusy, or ctx's, while it
-// waits: the mark is raised nevertheless then.
+// Seal raises the resource's mark to f, and returns when no effect of a lower token runs in this
+// process. A new leader calls it for every resource before it announces itself. The error is that
+// of Admit, ErrBusy, or ctx's error if ctx ends during the wait. In the last two cases, the mark is
+// raised nevertheless.
 func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error {
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
 }
 
-// Current returns the resource's mark, the zero Fence if it has none.
+// Current returns the resource's mark, or the zero Fence if it has none.
 func (m *Mark) Current(ctx context.Context, resource string) (driver.Fence, error) {
 	if err := CheckResource(resource); err != nil {
 		return driver.Fence{}, err
@@ -151,7 +148,7 @@ func (m *Mark) Current(ctx context.Context, resource string) (driver.Fence, erro
 	return m.storage.Load(ctx, resource)
 }
 
-// Refused is how many writes this Mark has refused by their fence.
+// Refused returns the number of writes that this Mark has refused because of their fence.
 func (m *Mark) Refused() uint64 { return m.refused.Load() }
 
 func (m *Mark) check(resource string, f driver.Fence) error {
@@ -172,8 +169,8 @@ func (m *Mark) refuse(e *RefusedError) error {
 	return e
 }
 
-// Enter is the beginning of Do, for an effect that is no function: leave ends it,
-// and is to be called once. With an error there is nothing to leave.
+// Enter begins an effect as Do does, for an effect that is not a function. The caller ends the
+// effect with one call to leave. If Enter returns an error, leave is nil.
 func (m *Mark) Enter(
 	ctx context.Context, resource string, f driver.Fence,
 ) (inside context.Context, leave func(), err error) {
@@ -186,15 +183,15 @@ func (m *Mark) Enter(
 
 func (m *Mark) enter(
 	ctx context.Context, resource string, f driver.Fence,
-) (inside context.Context, e *effect, err error) {
+) (context.Context, *effect, error) {
 	if err := m.check(resource, f); err != nil {
 		return nil, nil, err
 	}
 	inside, cancel := context.WithCancelCause(ctx)
-	e = &effect{fence: f, cancel: cancel}
+	e := &effect{fence: f, cancel: cancel}
 	e.superseded, e.supersede = context.WithCancel(context.WithoutCancel(ctx))
-	// It is counted before it is admitted: else a higher token could look between
-	// the two, see nobody, and go on.
+	// Count the effect before it is admitted. Otherwise, a higher token could arrive between the
+	// two steps, find no effect, and proceed.
 	m.mu.Lock()
 	g := m.gates[resource]
 	if g == nil {
@@ -204,19 +201,23 @@ func (m *Mark) enter(
 	g.running[e] = struct{}{}
 	m.mu.Unlock()
 	e.leave = func() { m.leave(resource, g, e) }
-
+	entered := false
+	defer func() { // also if the Storage or a function of Options ends this goroutine
+		if !entered {
+			e.leave()
+		}
+	}()
 	if err := m.Admit(ctx, resource, f); err != nil {
-		e.leave()
 		return nil, nil, err
 	}
 	if err := m.await(ctx, resource, g, f); err != nil {
-		e.leave()
 		return nil, nil, err
 	}
+	entered = true
 	return inside, e, nil
 }
 
-// await ends the effects of lower tokens, and returns when the last has left.
+// await cancels the effects of lower tokens, and returns when the last has left.
 func (m *Mark) await(ctx context.Context, resource string, g *gate, f driver.Fence) error {
 	var over <-chan time.Time
 	for {

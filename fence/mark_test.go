@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,8 +115,8 @@ func TestAdmitInvalid(t *testing.T) {
 	}
 }
 
-// TestDoExcludes: the effect of a higher token begins after those of lower ones
-// have ended, and their contexts end.
+// TestDoExcludes: the effect of a higher token begins after the effects of lower tokens have ended,
+// and their contexts end.
 func TestDoExcludes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,8 +170,8 @@ func TestDoExcludes(t *testing.T) {
 	})
 }
 
-// TestWaitBounded: an effect that does not end keeps a higher token waiting for
-// Options.Wait, and the lower token out for good.
+// TestWaitBounded: an effect that does not end keeps a higher token waiting for Options.Wait, and
+// the lower token stays refused.
 func TestWaitBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,8 +233,8 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestDoRandom: in any order of arrival, effects never overlap with those of
-// another token, and run in the order of tokens.
+// TestDoRandom: in any order of arrival, effects of different tokens never overlap, and run in the
+// order of tokens.
 func TestDoRandom(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
@@ -314,4 +315,44 @@ func TestMessage(t *testing.T) {
 	if _, err := fence.ReadMessage(get); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("no fence: %v", err)
 	}
+}
+
+// storageFunc is a Storage whose Raise is a function.
+type storageFunc struct {
+	fence.Storage
+	raise func()
+}
+
+func (s storageFunc) Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error) {
+	s.raise()
+	return s.Storage.Raise(ctx, resource, f)
+}
+
+// If a Storage, a function of Options or an effect ends its goroutine, no higher token waits for
+// it.
+func TestMarkGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		exit, memory := true, &fence.Memory{}
+		leave := func() {
+			if exit {
+				runtime.Goexit()
+			}
+		}
+		m := fence.NewMark(storageFunc{memory, leave}, &fence.Options{OnRefused: func(*fence.RefusedError) { runtime.Goexit() },
+			MayWrite: anyShard})
+		do := func(token driver.Token, effect func()) {
+			var done sync.WaitGroup
+			done.Go(func() {
+				_ = m.Do(t.Context(), "r", lease("a", token), func(context.Context) error { effect(); return nil })
+			})
+			done.Wait()
+		}
+		do(3, func() { t.Error("an effect ran") })
+		exit = false
+		do(4, func() { runtime.Goexit() })
+		do(2, func() { t.Error("an effect ran") }) // refused
+		if err := m.Seal(t.Context(), "r", lease("b", 5)); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Names of the metadata by which a message carries its fence and its number.
+// The names of the metadata fields in which a message carries its fence and number.
 const (
 	MessageFence = "tenure-fence"
 	MessageSeq   = "tenure-seq"
 )
 
-// Message is the metadata of a message published for an entry of a decision log: a
-// consumer refuses a token lower than one it has seen of the shard, and drops
-// duplicates by shard and number. Seq 0 is a message that is no entry.
+// Message is the metadata of a message published for an entry of a decision log. A consumer refuses
+// a token lower than one that it has seen for the shard. It drops duplicates, which it identifies
+// by shard and number. A message with Seq 0 is not for an entry.
 type Message struct {
 	Fence driver.Fence
 	Seq   driver.Seq
 }
 
-// Set writes the metadata through a function such as a header's Set.
+// Set writes the metadata with a function such as a header's Set.
 func (m Message) Set(set func(key, value string)) {
 	set(MessageFence, Format(m.Fence))
 	if m.Seq != 0 {
@@ -30,8 +30,8 @@ func (m Message) Set(set func(key, value string)) {
 	}
 }
 
-// ReadMessage reads the metadata through a function such as a header's Get, which
-// returns "" for a missing key. The error matches driver.ErrInvalid.
+// ReadMessage reads the metadata with a function such as a header's Get, which returns "" for a
+// missing key. The error matches driver.ErrInvalid.
 func ReadMessage(get func(key string) string) (Message, error) {
 	f, err := Parse(get(MessageFence))
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// RefusedError is a write that was refused by its fence: the resource has admitted
-// a higher token, or the same one from another holder. It matches
-// driver.ErrFenced and driver.ErrLost: nothing was applied.
+// RefusedError describes a write that was refused because of its fence. The resource has admitted a
+// higher token, or the same token from another holder. It matches driver.ErrFenced and
+// driver.ErrLost. Nothing was applied.
 type RefusedError struct {
 	Resource string
 	Fence    driver.Fence // of the write
-	Current  driver.Fence // the one in force, which refused it
+	Current  driver.Fence // the current fence, which refused it
 }
 
 func (e *RefusedError) Error() string {
@@ -21,13 +21,13 @@ func (e *RefusedError) Error() string {
 		e.Resource, e.Fence.Token, e.Fence.Session, e.Fence.Shard, e.Current.Token, e.Current.Session, e.Current.Shard)
 }
 
-// Is makes a RefusedError match driver.ErrFenced and driver.ErrLost.
+// Is reports whether target is driver.ErrFenced or driver.ErrLost.
 func (e *RefusedError) Is(target error) bool {
 	return target == driver.ErrFenced || target == driver.ErrLost
 }
 
-// ForeignError is a write under the lease of a shard whose leases may not write to the
-// resource. It matches driver.ErrInvalid: nothing was done, and the mark is as it was.
+// ForeignError describes a write under the lease of a shard whose leases may not write to the
+// resource. It matches driver.ErrInvalid. Nothing was done, and the mark did not change.
 type ForeignError struct {
 	Resource string
 	Fence    driver.Fence // of the write
@@ -39,19 +39,18 @@ func (e *ForeignError) Error() string {
 		e.Resource, e.Fence.Shard)
 }
 
-// Is makes a ForeignError match driver.ErrInvalid.
+// Is reports whether target is driver.ErrInvalid.
 func (e *ForeignError) Is(target error) bool { return target == driver.ErrInvalid }
 
-// MaxResourceLen is the longest name of a resource, in bytes.
-const MaxResourceLen = 200
+// maxResourceLen is the longest name of a resource, in bytes.
+const maxResourceLen = 200
 
-// CheckResource validates the name of a resource: 1 to 200 bytes of printable
-// ASCII without spaces, quotes and backslashes. The error matches
-// driver.ErrInvalid.
+// CheckResource validates the name of a resource: 1 to 200 bytes of printable ASCII, without
+// spaces, quotes or backslashes. The error matches driver.ErrInvalid.
 func CheckResource(resource string) error {
-	if resource == "" || len(resource) > MaxResourceLen {
+	if resource == "" || len(resource) > maxResourceLen {
 		return fmt.Errorf("tenure: %w: a resource's name has %d bytes: use 1 to %d", driver.ErrInvalid, len(resource),
-			MaxResourceLen)
+			maxResourceLen)
 	}
 	for i := range len(resource) {
 		switch c := resource[i]; {

@@ -12,27 +12,18 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Dialect selects the SQL of a database.
-type Dialect string
-
-// The dialects. MySQL is MariaDB's too.
-const (
-	SQLite   Dialect = "sqlite"
-	Postgres Dialect = "postgres"
-	MySQL    Dialect = "mysql"
-)
-
-func (d Dialect) check() error {
+func checkDialect(d driver.Dialect) error {
 	switch d {
-	case SQLite, Postgres, MySQL:
+	case driver.SQLite, driver.Postgres, driver.MySQL:
 		return nil
 	}
-	return fmt.Errorf("tenure: %w: dialect %q: use %q, %q or %q", driver.ErrInvalid, d, SQLite, Postgres, MySQL)
+	return fmt.Errorf("tenure: %w: dialect %q: use %q, %q or %q", driver.ErrInvalid, d, driver.SQLite, driver.Postgres,
+		driver.MySQL)
 }
 
-// bind writes placeholders the way the dialect does: text has a ? for each.
-func (d Dialect) bind(text string) string {
-	if d != Postgres {
+// bind replaces each ? in text with a placeholder in the dialect's form.
+func bind(d driver.Dialect, text string) string {
+	if d != driver.Postgres {
 		return text
 	}
 	var b strings.Builder
@@ -45,11 +36,11 @@ func (d Dialect) bind(text string) string {
 	return b.String()
 }
 
-// name checks and quotes an identifier: a table, which may have a schema before a
-// dot, or a column.
-func (d Dialect) name(what, name string) (string, error) {
+// quoted checks and quotes an identifier: a column, or a table with an optional schema before a
+// dot.
+func quoted(d driver.Dialect, what, name string) (string, error) {
 	quote := `"`
-	if d == MySQL {
+	if d == driver.MySQL {
 		quote = "`"
 	}
 	parts := strings.Split(name, ".")
@@ -80,26 +71,25 @@ func isIdentifier(s string) bool {
 	return true
 }
 
-// DefaultTable is the table of marks unless another is named.
-const DefaultTable = "tenure_marks"
+// defaultTable is the default table of marks.
+const defaultTable = "tenure_marks"
 
-// SQLOptions of a SQL storage.
+// SQLOptions configure a SQL storage.
 type SQLOptions struct {
-	Dialect Dialect // required
-	// Table is the table of marks, with a schema before a dot if need be. Default
-	// "tenure_marks". Schema prints how to create it.
+	Dialect driver.Dialect // required
+	// Table is the table of marks, with an optional schema before a dot. Default "tenure_marks".
+	// Schema returns the statement that creates it.
 	Table string
-	// MayWrite restricts AdmitTx, as Options.MayWrite a Mark. Default: ByName.
+	// MayWrite restricts AdmitTx, as Options.MayWrite restricts a Mark. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// OnRefused is called for the refusals of AdmitTx, as Options.OnRefused for those of a Mark.
+	// OnRefused is called for refusals by AdmitTx, as Options.OnRefused is for those by a Mark.
 	OnRefused func(*RefusedError)
 }
 
 var _ Storage = (*SQL)(nil)
 
-// SQL keeps marks in a table of the application's own database: as the Storage of a
-// Mark, or, better, in the transactions that write the protected data. Safe for
-// concurrent use.
+// SQL keeps marks in a table of the application's own database. Use it as the Storage of a Mark or,
+// better, in the transactions that write the protected data. SQL is safe for concurrent use.
 type SQL struct {
 	db          *sql.DB
 	schema      string
@@ -108,16 +98,16 @@ type SQL struct {
 	onRefused   func(*RefusedError)
 }
 
-// NewSQL returns a storage in db, which stays the caller's. It does no I/O: the
-// table is created by the application's own migrations, from Schema.
+// NewSQL returns a storage in db. The caller closes db. NewSQL does no I/O: the application's own
+// migrations create the table with the statement that Schema returns.
 func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
-	if err := o.Dialect.check(); err != nil {
+	if err := checkDialect(o.Dialect); err != nil {
 		return nil, err
 	}
 	if o.Table == "" {
-		o.Table = DefaultTable
+		o.Table = defaultTable
 	}
-	table, err := o.Dialect.name("table", o.Table)
+	table, err := quoted(o.Dialect, "table", o.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -126,22 +116,22 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 		s.mayWrite = ByName
 	}
 	text, tail := "VARCHAR(255)", ""
-	s.load = o.Dialect.bind("SELECT shard, session, token FROM " + table + " WHERE resource = ?")
+	s.load = bind(o.Dialect, "SELECT shard, session, token FROM "+table+" WHERE resource = ?")
 	insert := "INSERT INTO " + table + " AS m (resource, shard, session, token) VALUES (?, ?, ?, ?)"
 	switch o.Dialect {
-	case MySQL:
-		// Compared byte by byte, independent of the server's default.
+	case driver.MySQL:
+		// Names are compared byte by byte, whatever the server's default.
 		tail = " CHARACTER SET ascii COLLATE ascii_bin"
-		// Assigned from left to right, so the token comes last.
+		// MySQL assigns from left to right, so the token comes last.
 		s.raise = strings.Replace(insert, " AS m", "", 1) + " ON DUPLICATE KEY UPDATE" +
 			" shard = IF(VALUES(token) > token, VALUES(shard), shard)," +
 			" session = IF(VALUES(token) > token, VALUES(session), session)," +
 			" token = GREATEST(token, VALUES(token))"
-		s.load += " FOR UPDATE" // else an old snapshot, at REPEATABLE READ
-	case SQLite, Postgres:
-		// The row is locked even where the condition does not hold.
-		s.raise = o.Dialect.bind(insert + " ON CONFLICT (resource) DO UPDATE SET" +
-			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > " +
+		s.load += " FOR UPDATE" // otherwise it reads an old snapshot, at REPEATABLE READ
+	case driver.SQLite, driver.Postgres:
+		// The row is locked even if the condition does not hold.
+		s.raise = bind(o.Dialect, insert+" ON CONFLICT (resource) DO UPDATE SET"+
+			" shard = excluded.shard, session = excluded.session, token = excluded.token WHERE excluded.token > "+
 			"m.token")
 	}
 	s.schema = "CREATE TABLE IF NOT EXISTS " + table + " (\n" +
@@ -152,16 +142,15 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	return s, nil
 }
 
-// Schema is the statement that creates the table of marks, for the application's
-// migrations. The run-time role needs SELECT, INSERT and UPDATE on it, and must not
-// be able to delete its rows.
+// Schema returns the statement that creates the table of marks, for the application's migrations.
+// The run-time role needs SELECT, INSERT and UPDATE on it, and must not be able to delete its rows.
 func (s *SQL) Schema() string { return s.schema }
 
-// AdmitTx admits f inside the caller's own transaction, and locks the mark until that
-// ends: the transaction's writes take effect if and only if f was not superseded at its
-// commit, and the mark is raised in the same step. It is the first statement of the
-// transaction. After a *RefusedError, a *ForeignError or any other error, the caller rolls
-// back. Transactions on one resource come one after another.
+// AdmitTx admits f inside the caller's own transaction, and locks the mark until the transaction
+// ends. The transaction's writes therefore take effect if and only if f is not superseded at its
+// commit. The commit raises the mark in the same step. Call AdmitTx as the first statement of the
+// transaction. After any error, the caller rolls back. Transactions on one resource run one after
+// another.
 func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
 	if err := check(resource, f); err != nil {
 		return err

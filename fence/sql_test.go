@@ -20,9 +20,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// database is one that the tests run on.
+// database is a database on which the tests run.
 type database struct {
-	dialect fence.Dialect
+	dialect driver.Dialect
 	open    func(t *testing.T) *sql.DB
 }
 
@@ -33,15 +33,15 @@ func databases() map[string]database {
 		}
 	}
 	return map[string]database{
-		"sqlite": {fence.SQLite, func(t *testing.T) *sql.DB {
+		"sqlite": {driver.SQLite, func(t *testing.T) *sql.DB {
 			return openDB(t, "sqlite", sqliteDSN(filepath.Join(t.TempDir(), "app.db")))
 		}},
-		"postgres": {fence.Postgres, open(servers.Postgres, "pgx")},
-		"mariadb":  {fence.MySQL, open(servers.MariaDB, "mysql")},
+		"postgres": {driver.Postgres, open(servers.Postgres, "pgx")},
+		"mariadb":  {driver.MySQL, open(servers.MariaDB, "mysql")},
 	}
 }
 
-// sqliteDSN is of a database whose transactions wait for each other from their
+// sqliteDSN returns the DSN of a database whose transactions wait for each other from their
 // beginning, as those of an application should.
 func sqliteDSN(path string) string {
 	return "file:" + path + "?_pragma=busy_timeout(10000)&_txlock=immediate"
@@ -79,11 +79,11 @@ func marks(t *testing.T, db *sql.DB, o fence.SQLOptions) *fence.SQL {
 }
 
 func sqliteMarks(t *testing.T) *fence.SQL {
-	return marks(t, databases()["sqlite"].open(t), fence.SQLOptions{Dialect: fence.SQLite})
+	return marks(t, databases()["sqlite"].open(t), fence.SQLOptions{Dialect: driver.SQLite})
 }
 
 // each runs a test on every database.
-func each(t *testing.T, test func(t *testing.T, dialect fence.Dialect, db *sql.DB)) {
+func each(t *testing.T, test func(t *testing.T, dialect driver.Dialect, db *sql.DB)) {
 	for name, d := range databases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,14 +94,14 @@ func each(t *testing.T, test func(t *testing.T, dialect fence.Dialect, db *sql.D
 
 func TestSQLStorage(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {
+	each(t, func(t *testing.T, dialect driver.Dialect, db *sql.DB) {
 		testAdmit(t, marks(t, db, fence.SQLOptions{Dialect: dialect}))
 	})
 }
 
 func TestAdmitTx(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {
+	each(t, func(t *testing.T, dialect driver.Dialect, db *sql.DB) {
 		ctx := t.Context()
 		var reported []*fence.RefusedError
 		s := marks(t, db, fence.SQLOptions{Dialect: dialect, Table: "fences", OnRefused: func(e *fence.RefusedError) {
@@ -182,7 +182,7 @@ func TestAdmitTx(t *testing.T) {
 
 func TestRows(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {
+	each(t, func(t *testing.T, dialect driver.Dialect, db *sql.DB) {
 		ctx := t.Context()
 		execute(t, db, "CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, state VARCHAR(100), fence BIGINT NOT "+
 			"NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT '')")
@@ -246,11 +246,11 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// TestRowsInsertedMeanwhile: an update that found no row is not taken for done, whatever
-// row came before the error was read.
+// TestRowsInsertedMeanwhile: an update that found no row is not reported as done, whatever row was
+// inserted before the error was read.
 func TestRowsInsertedMeanwhile(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, dialect fence.Dialect, db *sql.DB) {
+	each(t, func(t *testing.T, dialect driver.Dialect, db *sql.DB) {
 		execute(t, db, "CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, state VARCHAR(100), fence BIGINT NOT "+
 			"NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT '')")
 		rows := &fence.Rows{Dialect: dialect, Table: "orders", Key: "id", Fence: "fence", Holder: "fenced_by"}
@@ -291,8 +291,8 @@ func (q *beforeQuery) QueryRowContext(ctx context.Context, query string, args ..
 	return q.DB.QueryRowContext(ctx, query, args...)
 }
 
-func dialectText(d fence.Dialect, text string) string {
-	if d == fence.Postgres {
+func dialectText(d driver.Dialect, text string) string {
+	if d == driver.Postgres {
 		return strings.Replace(text, "?", "$1", 1)
 	}
 	return text
@@ -303,25 +303,25 @@ func TestSQLNames(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{`m"; DROP TABLE x; --`, "a b", "a.b.c", "1a", "a`", "", ".", strings.Repeat("a", 64)} {
 		if bad != "" { // the default
-			if _, err := fence.NewSQL(nil, fence.SQLOptions{Dialect: fence.SQLite, Table: bad}); !errors.Is(err,
+			if _, err := fence.NewSQL(nil, fence.SQLOptions{Dialect: driver.SQLite, Table: bad}); !errors.Is(err,
 				driver.ErrInvalid) {
 				t.Errorf("table %q: %v", bad, err)
 			}
 		}
 		for field := range 4 {
-			r := fence.Rows{Dialect: fence.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
+			r := fence.Rows{Dialect: driver.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
 			*[]*string{&r.Table, &r.Key, &r.Fence, &r.Holder}[field] = bad
 			if err := r.Update(t.Context(), noQuery{t}, lease("a", 1), 1, nil); !errors.Is(err, driver.ErrInvalid) {
 				t.Errorf("field %d as %q: %v", field, bad, err)
 			}
 		}
-		r := fence.Rows{Dialect: fence.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
+		r := fence.Rows{Dialect: driver.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
 		if err := r.Update(t.Context(), noQuery{t}, lease("a", 1), 1,
 			map[string]any{bad: 1}); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("column %q: %v", bad, err)
 		}
 	}
-	r := fence.Rows{Dialect: fence.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
+	r := fence.Rows{Dialect: driver.SQLite, Table: "t", Key: "id", Fence: "fence", Holder: "by"}
 	if err := r.Update(t.Context(), noQuery{t}, lease("a", 1), 1,
 		map[string]any{"fence": 1}); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("the fence's own column: %v", err)

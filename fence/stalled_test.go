@@ -81,8 +81,8 @@ func TestStalledRequest(t *testing.T) {
 	}
 }
 
-// stalling reads the whole body at /read, and answers 409 if it cannot; at /write it
-// answers without end. It says when it begins.
+// stalling reads the whole body at /read, and answers 409 if it cannot. At /write it answers
+// without end. It signals when it begins.
 func stalling(inside chan<- struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -17,7 +17,7 @@ func Format(f driver.Fence) string {
 
 // Parse reads the form that Format writes. The error matches driver.ErrInvalid.
 func Parse(s string) (driver.Fence, error) {
-	parts := strings.Split(s, "/")
+	parts := strings.SplitN(s, "/", 4)
 	if len(s) > 512 || len(parts) != 3 {
 		return driver.Fence{}, fmt.Errorf("tenure: %w: a fence is written shard/session/token", driver.ErrInvalid)
 	}
@@ -32,15 +32,14 @@ func Parse(s string) (driver.Fence, error) {
 
 type contextKey struct{}
 
-// NewContext returns a context that carries a fence to Transport and to the
-// interceptors of package fencegrpc. A handler calls it first with its lease's
-// fence.
+// NewContext returns a context that carries a fence to Transport and to the interceptors of package
+// fencegrpc. A handler first calls it with its lease's fence.
 func NewContext(ctx context.Context, f driver.Fence) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }
 
-// FromContext returns the fence that the context carries. In a request's handler
-// it is the one that the request was admitted with.
+// FromContext returns the fence that the context carries. In a request's handler, it is the fence
+// with which the request was admitted.
 func FromContext(ctx context.Context) (f driver.Fence, ok bool) {
 	f, ok = ctx.Value(contextKey{}).(driver.Fence)
 	return f, ok

@@ -32,10 +32,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// The zombie test: real processes elect a leader on SQLite, and write to a resource
-// outside of it. The leader is stopped with SIGSTOP, another takes over and writes,
-// the first is resumed and goes on with its write. A writer does not look at its
-// lease before it writes, as one stopped right after looking would not.
+// The zombie test: real processes elect a leader on SQLite, and write to a resource outside it. The
+// leader is stopped with SIGSTOP, and another takes over and writes. The first is resumed and
+// continues its write. A writer does not check its lease before it writes, like a writer that was
+// stopped right after the check.
 
 const (
 	writerArg = "tenure-fence-writer"
@@ -45,9 +45,9 @@ const (
 // write is one write to a resource: err matches driver.ErrFenced if it was refused.
 type write func(ctx context.Context, f driver.Fence) error
 
-// writer is the process: its arguments are the database of the election, the kind
-// of resource and where that is. It says "leads TOKEN" when it leads, and writes
-// once for each line that it reads, with the answer "accepted" or "refused".
+// writer is the process. Its arguments are the database of the election, the kind of the resource
+// and its address. It prints "leads TOKEN" when it leads, and writes once for each line that it
+// reads, with the answer "accepted" or "refused".
 func writer(args []string) int {
 	err := func() error {
 		if len(args) != 3 {
@@ -126,7 +126,7 @@ func openResource(kind, where string) (write, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := fence.NewSQL(db, fence.SQLOptions{Dialect: fence.SQLite})
+	s, err := fence.NewSQL(db, fence.SQLOptions{Dialect: driver.SQLite})
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func openResource(kind, where string) (write, error) {
 			return tx.Commit()
 		}, nil
 	case "sql protected row":
-		rows := &fence.Rows{Dialect: fence.SQLite, Table: "accounts", Key: "id", Fence: "fence", Holder: "fenced_by"}
+		rows := &fence.Rows{Dialect: driver.SQLite, Table: "accounts", Key: "id", Fence: "fence", Holder: "fenced_by"}
 		return func(ctx context.Context, f driver.Fence) error {
 			var n int
 			if err := db.QueryRowContext(ctx, "SELECT writes FROM accounts WHERE id = 1").Scan(&n); err != nil {
@@ -217,7 +217,7 @@ func serveResource(t *testing.T, kind string) resource {
 	}
 	path := filepath.Join(t.TempDir(), "app.db")
 	db := openDB(t, "sqlite", sqliteDSN(path))
-	marks(t, db, fence.SQLOptions{Dialect: fence.SQLite})
+	marks(t, db, fence.SQLOptions{Dialect: driver.SQLite})
 	execute(t, db, "CREATE TABLE accounts (id BIGINT PRIMARY KEY, writes BIGINT NOT NULL DEFAULT 0, fence BIGINT NOT "+
 		"NULL DEFAULT 0, fenced_by TEXT NOT NULL DEFAULT '')")
 	execute(t, db, "INSERT INTO accounts (id) VALUES (1)")
@@ -256,7 +256,7 @@ func TestZombie(t *testing.T) {
 			second := startWriter(t, election, c.kind, r.where)
 			second.expect("leads ")
 			second.write("accepted")
-			first.say() // arrives while it is stopped: it goes on with this write
+			first.say() // arrives while it is stopped: it continues with this write
 			if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
@@ -320,8 +320,8 @@ func startWriter(t *testing.T, args ...string) *process {
 	return p
 }
 
-// stop stops the process, but not inside a transaction of the election's own: one
-// that is stopped there keeps SQLite's lock, and nobody takes over until it goes on.
+// stop stops the process, but not inside a transaction of the election. There it would keep
+// SQLite's lock, and no other process could take over until it was resumed.
 func (p *process) stop(election string) {
 	p.t.Helper()
 	ample.Wait(p.t, "the process was inside a transaction whenever it was stopped", func() bool {

@@ -6,38 +6,38 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Applier is the application's side of a Tailer: it applies entries and remembers
-// how far it came. SQL, Stored and Memory make one of a function; an application
-// with another store implements it.
+// Applier is the application's side of a Tailer. It applies entries and remembers its positions.
+// NewSQL, Stored and Memory make an Applier from a function. An application with another store
+// implements Applier itself.
 //
-// The Tailer calls Apply from several goroutines, for different shards; for one
-// shard it calls one at a time, each after the former returned. Calls of Apply and
-// Restore for a shard never overlap. Both must return soon after ctx ended.
+// The Tailer calls Apply from several goroutines, for different shards. For one shard, calls of
+// Apply and Restore never overlap: each begins after the previous one has returned. Both must
+// return soon after ctx ends.
 type Applier interface {
-	// Load returns where each shard was left, and the identity of the store that
-	// the positions belong to, both empty at the very first start. It is called
-	// when Run begins, and after Apply answered ErrMoved. It is tried again after
-	// an error, but for one that matches core.ErrStoreChanged.
+	// Load returns the position of each shard, and the identity of the store that the positions
+	// belong to. At the very first start, both are empty. The Tailer calls Load when Run begins,
+	// and after Apply has returned ErrMoved. After an error, the Tailer tries again, unless the
+	// error matches core.ErrStoreChanged.
 	Load(ctx context.Context) (Checkpoint, error)
 
-	// Apply applies all entries of the batch and moves the shard's position to
-	// b.Last(), in this order or as one step. Entries are to be applied in their
-	// order. With nil, the batch does not come again in this process.
+	// Apply applies all entries of the batch in order and moves the shard's position to b.Last(),
+	// afterwards or in the same step. If Apply returns nil, the batch does not come again in this
+	// process.
 	//
-	// After an error the Tailer tries again with back-off, beginning at the same
-	// entry, perhaps with fewer or more behind it. So unless position and effect
-	// are one step, an entry may come again after an error or a crash, and the
-	// Applier must be idempotent by (shard, seq). An error that matches ErrMoved
-	// says that the shard's position is not b.From: the Tailer then asks Load.
+	// After an error, the Tailer tries again with back-off, from the same entry, perhaps with a
+	// batch of another size. If the position and the effect are not one step, an entry may come
+	// again after an error or a crash. The Applier must then be idempotent by (shard, seq). An
+	// error that matches ErrMoved says that the shard's position is not b.From. The Tailer then
+	// calls Load.
 	Apply(ctx context.Context, b Batch) error
 }
 
-// Restorer is an Applier that can begin in the middle. Without it a shard whose
-// log was trimmed ahead of the follower stays where it is, and says so.
+// Restorer is an Applier that can begin at a snapshot. If a shard's log was trimmed ahead of an
+// Applier that is not a Restorer, the shard stays at its position. The Tailer reports this.
 type Restorer interface {
 	Applier
-	// Restore replaces the whole state of the snapshot's shard, and moves its
-	// position from the one given to that of the snapshot. As Apply otherwise.
+	// Restore replaces the whole state of the snapshot's shard, and moves its position from the
+	// given one to the snapshot's. Otherwise, Restore is like Apply.
 	Restore(ctx context.Context, from Position, s *Snapshot) error
 }
 
@@ -50,14 +50,14 @@ type Checkpoint struct {
 // Batch is a contiguous part of one shard's log.
 type Batch struct {
 	Store   string       // the namespace's identity, core.Info.StoreID
-	From    Position     // where the shard is before the batch
-	Entries []core.Entry // at least one; the first has From.Seq+1. Not to be modified
+	From    Position     // the shard's position before the batch
+	Entries []core.Entry // at least one; the first has From.Seq+1. Do not modify them
 }
 
-// Shard is the name of the shard.
+// Shard returns the name of the shard.
 func (b Batch) Shard() string { return b.From.Shard }
 
-// Last is where the shard is after the batch.
+// Last returns the shard's position after the batch.
 func (b Batch) Last() Position {
 	e := &b.Entries[len(b.Entries)-1]
 	return Position{Shard: b.From.Shard, Seq: e.Seq, Token: e.Token}

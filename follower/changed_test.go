@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestStoreWentBack: T8, while following and over a restart, with the head behind
-// the position, and with a head that has caught up by other entries.
+// TestStoreWentBack: T8, while following and over a restart, with the head behind the position, and
+// with a head that other entries have brought up to it.
 func TestStoreWentBack(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -81,8 +81,8 @@ func TestStoreWentBack(t *testing.T) {
 	}
 }
 
-// TestStoreWentBackUnheard: T8, where the stream hangs, and other entries have been
-// appended before anything is asked again.
+// TestStoreWentBackUnheard: T8, if the stream hangs, and other entries have been appended before
+// the store is asked again.
 func TestStoreWentBackUnheard(t *testing.T) {
 	for name, c := range map[string]struct {
 		o     Options
@@ -100,7 +100,7 @@ func TestStoreWentBackUnheard(t *testing.T) {
 			back()
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			// The Tailer ends with ErrStoreChanged, which the test looks at below.
+			// The Tailer ends with ErrStoreChanged, which the test checks below.
 			if err := r.Sync(ctx, "s"); !errors.Is(err, core.ErrStopped) {
 				r.t.Errorf("Sync in a store that went back: %v, want ErrStopped", err)
 			}
@@ -197,8 +197,8 @@ func TestStoreWentBackUnheard(t *testing.T) {
 	}
 }
 
-// TestStreamOfBefore: entries that the stream brought and the store has lost since
-// are not applied after the entries that replaced them.
+// TestStreamOfBefore: entries that the stream brought and the store has lost since are not applied
+// after the entries that replaced them.
 func TestStreamOfBefore(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -243,7 +243,7 @@ func TestStreamOfBefore(t *testing.T) {
 	})
 }
 
-// TestStoreLostShard: a shard with a position that the store does not list at all.
+// TestStoreLostShard: the store does not list a shard that has a position.
 func TestStoreLostShard(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -363,8 +363,8 @@ func TestRefusedEntries(t *testing.T) {
 	}
 }
 
-// TestPositionMoved: where the Applier says that it is elsewhere, the Tailer asks
-// where, and goes on from there.
+// TestPositionMoved: if the Applier reports another position, the Tailer loads it, and continues
+// from there.
 func TestPositionMoved(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

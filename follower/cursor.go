@@ -8,39 +8,39 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
 const (
-	// firstLimit is how many entries a cursor takes at first, before it knows how
-	// large they are.
+	// firstLimit is the size of a cursor's first batch, before the sizes of entries are known.
 	firstLimit = 64
-	// batchBytes is the size of a batch above which the next has fewer entries.
+	// batchBytes is the size of a batch above which the next batch has fewer entries.
 	batchBytes = 1 << 20
-	// entryBytes is the cost of an entry beside its payload.
+	// entryBytes is the cost of an entry in addition to its payload.
 	entryBytes = 96
 )
 
-// cursor is one shard on its way to one Applier. While it is busy a goroutine works
-// for it; otherwise it costs nothing but its memory. Tailer.mu guards it.
+// cursor is the progress of one shard in one Applier. While it is busy, a goroutine works for
+// it. Otherwise, it costs only its memory. Tailer.mu guards it.
 type cursor struct {
 	f *followed
 	s *shard
 
 	pos   Position // applied
 	taken core.Seq // applied, or in the batch that is being applied
-	// buf is a contiguous run of entries that came by the stream, somewhere after
-	// taken. Entries missing before it are read.
+	// buf is a contiguous run of entries that came from the stream after taken. Entries missing
+	// before it are read.
 	buf   []core.Entry
-	bytes int // of buf
+	bytes int // size of buf
 
 	limit   int  // entries of the next batch
-	busy    bool // its goroutine lives
-	verify  bool // the entry at pos, if any, is to be compared before anything is applied
-	suspect bool // its head was seen behind pos: verify at once
+	busy    bool // its goroutine runs
+	verify  bool // compare the entry at pos, if any, before anything is applied
+	suspect bool // its head was seen behind pos: verify immediately
 	err     error
 }
 
-// due reports whether there is something to do.
+// due reports whether the cursor has work.
 func (l *cursor) due() bool {
 	return l.suspect || l.s.head > l.pos.Seq || l.ready()
 }
@@ -88,7 +88,7 @@ func (t *Tailer) skip(l *cursor, seq core.Seq) {
 	t.cut(l, n)
 }
 
-// start starts a goroutine for the cursor if there is something to do.
+// start starts a goroutine for the cursor if the cursor is due.
 func (t *Tailer) start(l *cursor) {
 	if t.phase != running || l.busy || !l.due() {
 		return
@@ -97,7 +97,7 @@ func (t *Tailer) start(l *cursor) {
 	t.all.Go(func() { t.work(t.ctx, l) })
 }
 
-// work advances a cursor until there is nothing more to do.
+// work advances a cursor until it has nothing more to do.
 func (t *Tailer) work(ctx context.Context, l *cursor) {
 	for attempt := 0; ; {
 		select {
@@ -106,7 +106,8 @@ func (t *Tailer) work(ctx context.Context, l *cursor) {
 			t.rest(l)
 			return
 		}
-		more, err := t.advance(ctx, l)
+		var more bool
+		err := goexit.Call(func() (err error) { more, err = t.advance(ctx, l); return err })
 		<-l.f.slots
 		switch {
 		case ctx.Err() != nil:
@@ -147,7 +148,7 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	l.err = err
 	l.taken = l.pos.Seq
 	l.verify = true // the store may be another one when it answers again
-	l.limit = 1     // so that only the entry which fails is held back
+	l.limit = 1     // so that only the failing entry is held back
 	if errors.Is(err, ErrOrder) {
 		t.cut(l, len(l.buf)) // the entries that came with it are read again
 	}
@@ -156,8 +157,8 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	t.report(Failure{Applier: l.f.name, From: from, Attempt: attempt, Err: err})
 }
 
-// reload asks the Applier for the shard's position, and returns by how much it is
-// ahead of the known one.
+// reload loads the shard's position from the Applier, and returns how far it is ahead of the known
+// position.
 func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	saved, err := t.positions(ctx, l.f)
 	if errors.Is(err, core.ErrStoreChanged) {
@@ -190,8 +191,8 @@ func (t *Tailer) moveTo(l *cursor, p Position) {
 	l.s.changed.wake()
 }
 
-// advance applies the next batch. more is false when there was nothing to do, and
-// the cursor is not busy any more.
+// advance applies the next batch. more is false if there was nothing to do; the cursor is then no
+// longer busy.
 func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) {
 	b, more, err := t.next(ctx, l)
 	if _, trimmed := errors.AsType[*core.TrimmedError](err); trimmed {
@@ -243,7 +244,7 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 		t.mu.Unlock()
 		return b, true, inOrder(b)
 	}
-	l.verify, l.suspect = false, false // set again while this reads, they ask for another
+	l.verify, l.suspect = false, false // if they are set again during this read, they request another read
 	t.mu.Unlock()
 
 	page, err := t.read(ctx, l, b.From, limit, verify)
@@ -259,8 +260,8 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 	b.Entries = page.Entries
 	t.learn(l.s, page.Head.Seq, time.Now())
 	if len(b.Entries) == 0 {
-		// The head known before may be older than the store's loss of entries: it
-		// counts only if it changed since the read began.
+		// The known head may be older than the store's loss of entries. It counts only if it
+		// changed since the read began.
 		if l.s.head == head {
 			l.s.lower(page.Head.Seq)
 		}
@@ -271,8 +272,8 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 	return b, true, nil
 }
 
-// read reads the entries after a position, in order. With verify it reads the entry
-// at the position as well, which must be the applied one.
+// read reads the entries after a position, in order. If verify is set, it also reads the entry at
+// the position, which must be the applied one.
 func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, verify bool) (*core.LogPage, error) {
 	overlap := 0
 	if verify {
@@ -280,7 +281,7 @@ func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, 
 	}
 	page, err := t.readLog(ctx, l.s.id, from.Seq-core.Seq(overlap), limit+overlap)
 	if trimmed, ok := errors.AsType[*core.TrimmedError](err); ok && verify && trimmed.Oldest <= from.Seq+1 {
-		// Nothing is missing; there is only nothing left to compare with.
+		// Nothing is missing; there is only no entry left to compare with.
 		overlap = 0
 		page, err = t.readLog(ctx, l.s.id, from.Seq, limit)
 	}
@@ -322,7 +323,7 @@ func inOrder(b Batch) error {
 	return nil
 }
 
-// readLog reads a page, when its turn has come.
+// readLog reads a page, after waiting for its turn.
 func (t *Tailer) readLog(ctx context.Context, id core.ShardID, after core.Seq, limit int) (*core.LogPage, error) {
 	select {
 	case t.reads <- struct{}{}:

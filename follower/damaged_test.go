@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestDamagedLog: a log that cannot be read is logged in a rhythm, though it is tried
-// again more often, and the follower goes on when it is mended.
+// TestDamagedLog: a log that cannot be read is logged at growing intervals, although it is tried
+// again more often. When it is mended, the follower continues.
 func TestDamagedLog(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

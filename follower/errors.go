@@ -14,7 +14,7 @@ var (
 	ErrOrder = errors.New("log out of order")
 	// ErrStale: the projection lags. See StaleError.
 	ErrStale = errors.New("stale")
-	// ErrCorrupt: a position file or a snapshot is damaged. Nothing of it was used.
+	// ErrCorrupt: a position file or a snapshot is damaged. No part of it was used.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrNoSnapshot: entries were trimmed, and no snapshot covers them.
 	ErrNoSnapshot = errors.New("no snapshot covers the trimmed entries")
@@ -22,11 +22,11 @@ var (
 	ErrStuck = errors.New("applier stuck")
 )
 
-// StoreChangedError says that the store is not the one that the position belongs
-// to, or not as it was (T8). It matches core.ErrStoreChanged.
+// StoreChangedError says that the position belongs to another store, or that the store lost
+// entries (T8). It matches core.ErrStoreChanged.
 type StoreChangedError struct {
 	Applier  string
-	Position Position // of the Applier; the zero value if the whole store is another one
+	Position Position // of the Applier; zero if the whole store was replaced
 	Found    string   // the store's state instead
 }
 
@@ -40,12 +40,11 @@ func (e *StoreChangedError) Error() string {
 		e.Applier, e.Position.Shard, e.Position.Seq, e.Position.Token, e.Found)
 }
 
-// Is makes a StoreChangedError match core.ErrStoreChanged.
+// Is reports whether target is core.ErrStoreChanged.
 func (e *StoreChangedError) Is(target error) bool { return target == core.ErrStoreChanged }
 
-// OrderError is an entry that does not follow the one before it: its number is not
-// the next, or its token is lower (L1, T2). It is not applied, and matches
-// ErrOrder.
+// OrderError is an entry that does not follow the entry before it: its number is not the next, or
+// its token is lower (L1, T2). It is not applied. It matches ErrOrder.
 type OrderError struct {
 	After Position // the entry before
 	Got   Position
@@ -60,5 +59,5 @@ func (e *OrderError) Error() string {
 		e.After.Shard, e.Got.Seq, e.Got.Token, e.After.Token)
 }
 
-// Is makes an OrderError match ErrOrder.
+// Is reports whether target is ErrOrder.
 func (e *OrderError) Is(target error) bool { return target == ErrOrder }

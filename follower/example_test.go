@@ -81,3 +81,31 @@ func Example() {
 	// stopped: <nil>
 	// stale: true
 }
+
+// Run follows shards until its context ends.
+func ExampleRun() {
+	ctx, stop := context.WithCancel(context.Background())
+	b, err := memory.Open(ctx, memory.New(), "bank", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer b.Close()
+	err = core.RunSingleton(ctx, b, "account-1", func(ctx context.Context, lease *core.Lease) error {
+		_, err := lease.Append(ctx, []byte("deposit"))
+		return err
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	apply := func(_ context.Context, batch follower.Batch) error {
+		for _, e := range batch.Entries {
+			fmt.Printf("%s: %s\n", batch.Shard(), e.Payload)
+		}
+		stop()
+		return nil
+	}
+	fmt.Println(follower.Run(ctx, b, "ledger", follower.Memory(apply, nil), "account-*"))
+	// Output:
+	// account-1: deposit
+	// <nil>
+}

@@ -19,13 +19,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxFile bounds the bytes read of a position file: some 400,000 shards.
+// maxFile is the largest size of a position file, in bytes. It suffices for about 400,000
+// shards.
 const maxFile = 64 << 20
 
-// File keeps positions in one small text file with a checksum. Each Save writes the
-// file anew, under another name, syncs it, renames it, and syncs the folder, so a
-// crash leaves the old positions or the new. Positions that arrive during a write
-// go into the next. Safe for concurrent use, by one process.
+// File keeps positions in one small text file with a checksum. Each Save writes a new file under
+// another name, syncs it, renames it, and syncs the folder. So a crash leaves either the old
+// positions or the new. Positions that arrive during a write go into the next one. A File is safe
+// for concurrent use, but only by one process.
 type File struct {
 	path string
 
@@ -40,13 +41,13 @@ type File struct {
 
 var _ Positions = (*File)(nil)
 
-// NewFile returns the positions in the file at path, which need not exist yet; its
-// folder must. It does no I/O.
+// NewFile returns the positions in the file at path, which need not exist yet. Its folder must
+// exist. NewFile does no I/O.
 func NewFile(path string) *File { return &File{path: path} }
 
-// Load reads the file the first time, and afterwards returns the positions saved
-// since. A damaged one is ErrCorrupt: put a copy back, or delete it to have
-// everything applied again.
+// The first call of Load reads the file. Later calls return the positions saved since. If the file
+// is damaged, the error matches ErrCorrupt. Restore a copy, or delete the file to have everything
+// applied again.
 func (f *File) Load(context.Context) (Checkpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,10 +118,11 @@ func readFile(path string) (Checkpoint, error) {
 	return cp, nil
 }
 
-// writeFile replaces the file so that a crash leaves the old content or the new.
+// writeFile replaces the file so that a crash leaves either the old content or the new.
 func writeFile(path string, data []byte) (err error) {
 	temp := path + ".new"
-	// A former process may have left one; a file that another user put there is not written to.
+	// An earlier process may have left this file. Never write to a file that another user put
+	// there.
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -138,7 +140,7 @@ func writeFile(path string, data []byte) (err error) {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	if runtime.GOOS == "windows" { // which has no way to sync a folder
+	if runtime.GOOS == "windows" { // Windows cannot sync a folder
 		return nil
 	}
 	folder, err := os.Open(filepath.Dir(path))
@@ -153,8 +155,8 @@ const (
 	fileTail = "crc32c "
 )
 
-// encodeFile writes the store's identity and one position per line, by shard, and
-// a checksum of all that.
+// encodeFile writes the store's identity, one position per line in the order of shards, and a
+// checksum of everything.
 func encodeFile(cp Checkpoint) []byte {
 	slices.SortFunc(cp.Positions, func(a, b Position) int { return strings.Compare(a.Shard, b.Shard) })
 	var b bytes.Buffer
@@ -166,7 +168,7 @@ func encodeFile(cp Checkpoint) []byte {
 	return b.Bytes()
 }
 
-// decodeFile reads the output of encodeFile, and nothing else.
+// decodeFile reads only the output of encodeFile.
 func decodeFile(data []byte) (Checkpoint, error) {
 	if len(data) > maxFile {
 		return Checkpoint{}, fmt.Errorf("it has more than %d bytes", maxFile)

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestFile: saved positions are loaded, by many at once, and nothing else is.
+// TestFile: positions saved by many goroutines are loaded, and nothing else.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions")
@@ -54,8 +54,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestFileLoadsBesideSave: a load for one shard does not undo a save under way for
-// another.
+// TestFileLoadsBesideSave: a load for one shard does not undo a save in progress for another.
 func TestFileLoadsBesideSave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "positions")
@@ -121,8 +120,8 @@ func TestFileDamage(t *testing.T) {
 	}
 }
 
-// TestFileIsPrivate: nobody else can read the file, and a link that another user
-// puts at the temporary path is not followed.
+// TestFileIsPrivate: other users cannot read the file, and a link that another user puts at the
+// temporary path is not followed.
 func TestFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -150,8 +149,7 @@ func TestFileIsPrivate(t *testing.T) {
 	}
 }
 
-// TestFileFails: a save that does not reach the disk is an error, and the file
-// stays as it was.
+// TestFileFails: a save that does not reach the disk is an error, and the file does not change.
 func TestFileFails(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "gone")

@@ -11,17 +11,17 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Fresh reports whether a read of the shard may be served from its projection: nil
-// if Lag.Time is at most bound, else *StaleError with the lag. It asks nobody, and
-// costs a map look-up. With a bound of 0 everything that is known must have been
-// applied. An error that matches core.ErrInvalid says that nobody follows the
-// shard.
+// Fresh reports whether a read of the shard may be served from its projection. If Lag.Time is at
+// most bound, it returns nil. Otherwise, it returns a *StaleError with the lag. It makes no call
+// to the store: it only looks up a map. With a bound of 0, every known entry must have been
+// applied. If no Applier follows the shard, the error matches core.ErrInvalid.
 //
-// Where the stream hangs in silence, or the process or machine was stopped, it vouches
-// for at most 2 * Options.Pulse after the last proof that everything was heard; the age
-// of an older proof counts as lag, also of entries that the next proof shows and that
-// are not applied yet. Proofs are made while Fresh is asked, at least once
-// in Options.Resync, so the first answer after a pause may be that it is stale.
+// A stream that hangs gives no sign of that, nor does a process or machine that was stopped. So
+// Fresh relies for at most 2 * Options.Pulse on the last proof that all news was heard. The age
+// of an older proof counts as lag; it also counts for entries that the next proof shows, until
+// they are applied. The Tailer makes proofs while Fresh is called at least once in
+// Options.Resync. After a pause, the first answer may therefore be that the projection is
+// stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	lag, err := t.ShardLag(shard)
 	if err != nil {
@@ -47,10 +47,10 @@ func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	return &StaleError{Bound: bound, Lag: lag}
 }
 
-// WaitFor waits until every Applier that follows the shard has applied entry seq:
-// after one's own write, its number makes a read from the projection see it. The
-// error is ctx's, with the lag as *StaleError, or matches core.ErrStopped after
-// Run, or core.ErrInvalid if nobody follows the shard. Before Run it waits.
+// WaitFor waits until every Applier that follows the shard has applied entry seq. A caller that
+// has waited for its own write can read it from the projection. If ctx ends, the error matches
+// that of ctx, and is also a *StaleError with the lag. After Run, it matches core.ErrStopped. If
+// no Applier follows the shard, it matches core.ErrInvalid. Before Run, WaitFor waits.
 func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -89,9 +89,9 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 	}
 }
 
-// Sync asks the store for the shard's head and waits until it is applied. A later
-// read of the projection is at least as new as any write acknowledged before the
-// call. Otherwise as WaitFor.
+// Sync asks the store for the shard's head, and waits until that entry is applied. A later read
+// of the projection is at least as new as any write acknowledged before the call. Otherwise,
+// Sync is like WaitFor.
 func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -117,8 +117,8 @@ func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	return t.WaitFor(ctx, shard, page.Head.Seq)
 }
 
-// ShardLag is how far the shard's projection is behind. The error matches
-// core.ErrInvalid if nobody follows the shard.
+// ShardLag returns the lag of the shard's projection. If no Applier follows the shard, the error
+// matches core.ErrInvalid.
 func (t *Tailer) ShardLag(shard string) (Lag, error) {
 	if err := core.CheckShard(shard); err != nil {
 		return Lag{}, err
@@ -133,7 +133,7 @@ func (t *Tailer) ShardLag(shard string) (Lag, error) {
 	return t.lag(s, time.Now()), nil
 }
 
-// Lags is the lag of every shard that is followed and has a log, by name.
+// Lags returns the lag of every followed shard that has a log, in the order of names.
 func (t *Tailer) Lags() []Lag {
 	now := time.Now()
 	t.mu.Lock()
@@ -146,8 +146,8 @@ func (t *Tailer) Lags() []Lag {
 	return lags
 }
 
-// Lag is the total: Entries, Applied and Head are sums over all shards, Time is the
-// longest, and Applier and Err are of the shard that is furthest behind in time.
+// Lag returns the total lag. Entries, Applied and Head are sums over all shards. Time is the
+// longest. Applier and Err are those of the shard that is furthest behind in time.
 func (t *Tailer) Lag() Lag {
 	now := time.Now()
 	t.mu.Lock()
@@ -165,8 +165,8 @@ func (t *Tailer) Lag() Lag {
 	return total
 }
 
-// Position is the shard's position in the Applier of that name; Seq 0 means none. A
-// batch that Apply is still applying does not count.
+// Position returns the shard's position in the Applier of that name; a Seq of 0 means none. A batch
+// that is still being applied does not count.
 func (t *Tailer) Position(applier, shard string) Position {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,8 +187,8 @@ func (t *Tailer) followedShard(shard string) (*shard, error) {
 	return nil, fmt.Errorf("tenure: %w: nobody follows shard %q", core.ErrInvalid, shard)
 }
 
-// forget drops state kept only because a caller asked for the shard: the names may
-// come from outside.
+// forget drops state that exists only because a caller asked for the shard, because names may come
+// from outside.
 func (t *Tailer) forget(s *shard) {
 	if s.waiting > 0 || s.head > 0 {
 		return
@@ -201,7 +201,7 @@ func (t *Tailer) forget(s *shard) {
 	delete(t.shards, s.id)
 }
 
-// silence is since when new entries may be unknown, 0 while the stream works.
+// silence returns the time for which new entries may be unknown, 0 while the stream works.
 func (t *Tailer) silence(now time.Time) time.Duration {
 	if t.deaf() == nil {
 		return 0

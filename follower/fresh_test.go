@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// freshAgain asks, which has the heads read anew, and asks once more.
+// freshAgain calls Fresh, which causes a read of the heads, and calls it once more.
 func (r *follow) freshAgain(shard string, bound time.Duration) error {
 	_ = r.Fresh(shard, bound)
 	time.Sleep(time.Millisecond)
 	return r.Fresh(shard, bound)
 }
 
-// TestFreshOnSilence: a store that is silent without an error, stream and reads, is
-// noticed within two pulses, and vouched for again once it answers.
+// TestFreshOnSilence: if a store is silent without an error, in the stream and in reads, Fresh
+// notices within two pulses, and reports fresh again once the store answers.
 func TestFreshOnSilence(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -89,8 +89,8 @@ func TestPulseFindsWhatTheStreamMissed(t *testing.T) {
 	})
 }
 
-// TestFreshAfterAStop: a process that was stopped, or whose machine slept, does not
-// vouch for entries that it received before.
+// TestFreshAfterAStop: a process that was stopped, or whose machine slept, does not report fresh by
+// entries that it received before.
 func TestFreshAfterAStop(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -119,8 +119,8 @@ func TestFreshAfterAStop(t *testing.T) {
 	})
 }
 
-// TestFreshAfterAGap: entries that were written while the process was stopped are as old as the
-// last proof before it, although they are heard of only now.
+// TestFreshAfterAGap: entries that were written while the process was stopped count as old as the
+// last proof before it, although they arrive only now.
 func TestFreshAfterAGap(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

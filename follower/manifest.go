@@ -8,31 +8,32 @@ import (
 	"regexp"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 const (
 	manifestKey     = "_snapshot/manifest"
 	manifestVersion = 2
-	// maxManifest bounds the bytes decoded of a record, which anybody with the
-	// right to write to the store may have put there.
+	// maxManifest is the largest size of a record that is decoded, in bytes. Any writer of the
+	// store may have written the record.
 	maxManifest = 4 << 10
 	maxChunks   = 1 << 20
 )
 
-// manifest says which snapshot counts. At most one of Next and Gone is there.
+// manifest names the snapshot that counts. At most one of Next and Gone is set.
 type manifest struct {
 	Version int   `json:"version"`
 	Current *part `json:"current,omitempty"`
-	// Next is being written, and may become the current one.
+	// Next is being written, and may become Current.
 	Next *part `json:"next,omitempty"`
-	// Gone may exist in whole or in part, and never becomes the current one: only a
-	// part that the stored manifest names so is removed.
+	// Gone may exist in whole or in part, and never becomes Current. Only a part that the stored
+	// manifest names as Gone or Next is removed.
 	Gone *part `json:"gone,omitempty"`
 
 	stored core.Version // of the item; core.Absent without one
 }
 
-// part is one snapshot, whole or not.
+// part is one snapshot, complete or not.
 type part struct {
 	Name   string     `json:"name"` // token of the lease that wrote it, Seq, and 16 random hex digits
 	Seq    core.Seq   `json:"seq"`
@@ -65,8 +66,8 @@ func readManifest(get getter) (*manifest, error) {
 	return m, nil
 }
 
-// commit writes the manifest if the stored one is still what this one was made from, with
-// other operations in the same step. Else the error is *core.ConflictError.
+// commit writes the manifest, with other operations in the same step. If the stored manifest is no
+// longer the one from which this one was made, the error is *core.ConflictError.
 func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.Op) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -80,7 +81,8 @@ func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.O
 		m.stored = done.Versions[0]
 		return nil
 	}
-	// The reply was lost. No other write can follow: each has a condition that does not hold now.
+	// The reply was lost. No other write can follow, because each has a condition that no longer
+	// holds.
 	item, err := lease.Get(ctx, manifestKey)
 	if err != nil {
 		return err
@@ -93,11 +95,8 @@ func (m *manifest) commit(ctx context.Context, lease *core.Lease, more ...core.O
 }
 
 func decodeManifest(text []byte) (*manifest, error) {
-	if len(text) > maxManifest {
-		return nil, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(text))
-	}
 	m := new(manifest)
-	if err := json.Unmarshal(text, m); err != nil {
+	if err := boundjson.Unmarshal(text, maxManifest, 64, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if m.Version != manifestVersion {
@@ -112,8 +111,8 @@ func decodeManifest(text []byte) (*manifest, error) {
 	return m, nil
 }
 
-// valid rejects stored values that this package cannot have written, before they
-// reach keys, names and loops.
+// valid reports whether this package can have written the values. It is called before they are
+// used in keys, names and loops.
 func (p *part) valid() bool {
 	return regexp.MustCompile(`^[0-9]{1,19}-[0-9]{1,19}-[0-9a-f]{16}$`).MatchString(p.Name) &&
 		p.Seq > 0 && p.Token > 0 && p.Bytes >= 0 && p.Chunks >= 0 && p.Chunks <= maxChunks && (!p.Blob || p.Chunks == 0)

@@ -9,9 +9,14 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// mutants are the follower with one rule taken out, and the test that must fail
-// then.
+// mutants are the follower with one rule removed, each with the test that must then fail.
 var mutants = []mutate.Mutant{
+	{Name: "an Applier that ends its goroutine is the shard's last", Killer: "TestGoexit", Edits: []mutate.Edit{
+		{File: "cursor.go", In: "Tailer.work", Old: "err := goexit.Call(func() (err error) { more, err = t.advance(ctx, l); return err })",
+			New: "var err error\n\t\tmore, err = t.advance(ctx, l)"}}},
+	{Name: "Load that ends its goroutine ends the follower", Killer: "TestGoexit", Edits: []mutate.Edit{
+		{File: "tailer.go", In: "Tailer.positions", Old: "err := goexit.Call(func() (err error) { cp, err = f.applier.Load(ctx); return err })",
+			New: "var err error\n\tcp, err = f.applier.Load(ctx)"}}},
 	{Name: "T1: a gap in a page is not noticed", Killer: "TestRefusedEntries/gap", Edits: []mutate.Edit{
 		{File: "cursor.go", In: "inOrder", Old: "got.Seq != at.Seq+1 || got.Token < at.Token", New: "got.Token < at.Token"}}},
 	{Name: "T2: a lower token is applied", Killer: "TestRefusedEntries/lower_token", Edits: []mutate.Edit{
@@ -97,7 +102,7 @@ var mutants = []mutate.Mutant{
 		{File: "file.go", In: "decodeFile", Old: "if !bytes.Equal(encodeFile(cp), data) {", New: "if false {"}}},
 }
 
-// TestMutants takes each rule out.
+// TestMutants removes each rule.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, true, mutants)
 }

@@ -21,11 +21,10 @@ var (
 	seed  = flag.Int("seed", 0, "the one run of TestRandom to play again")
 )
 
-// TestRandom follows through a store whose stream loses, doubles and withholds
-// entries and starts anew, whose calls fail, whose logs are trimmed behind
-// snapshots, with an Applier that fails, and over restarts: the applied entries are
-// a prefix of each log at every instant, and all of it once the faults are over
-// (T4, T6, T7).
+// TestRandom follows through a store with random faults. Its stream loses, doubles and withholds
+// entries and starts again, calls fail, and logs are trimmed behind snapshots. The Applier fails,
+// too, and the follower restarts. The applied entries are a prefix of each log at every instant,
+// and all of it once the faults are over (T4, T6, T7).
 func TestRandom(t *testing.T) {
 	from, to := 1, *seeds
 	if *seed > 0 {
@@ -52,9 +51,9 @@ type chaos struct {
 
 var errFault = errors.New("fault")
 
-// hit is true in one of n calls while there are faults. Tailer's goroutines run one at a time as
-// far as the backend and the application lock, but in no fixed order: a seed fixes the owner's
-// schedule, not everything.
+// hit returns true in one of n calls while there are faults. Tailer's goroutines run one at a time
+// inside the backend and the application, but in no fixed order. So a seed fixes only the owner's
+// schedule.
 func (c *chaos) hit(n int) bool { return c.faults.Load() && rand.IntN(n) == 0 }
 
 func (c *chaos) run() {
@@ -112,7 +111,7 @@ func (c *chaos) start() {
 		Stored(&c.saved, c.app.apply, c.app.restore))
 }
 
-// snapshot writes one as a Snapshotter does, in one commit, and trims behind it.
+// snapshot writes a snapshot as a Snapshotter does, in one commit, and trims behind it.
 func (c *chaos) snapshot(s driver.ShardID) {
 	head := c.owner.head[s]
 	if head.Seq < head.Oldest+5 || head.Seq < 5 {

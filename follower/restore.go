@@ -11,10 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// snapshotCalls is how many times as long as a call reading a snapshot may take.
+// snapshotCalls is the time limit for reading a snapshot, in units of CallTimeout.
 const snapshotCalls = 30
 
-// restore puts a snapshot in place of the trimmed entries (L3, T6).
+// restore restores a snapshot instead of the trimmed entries (L3, T6).
 func (t *Tailer) restore(ctx context.Context, l *cursor, why error) error {
 	trimmed, _ := errors.AsType[*core.TrimmedError](why)
 	t.mu.Lock()

@@ -7,14 +7,14 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// shard is the state known of one shard's log, and the cursors that follow it.
+// shard is the known state of one shard's log, and the cursors that follow it.
 // Tailer.mu guards it.
 type shard struct {
 	id       core.ShardID
 	head     core.Seq // last entry known
 	arrivals []arrival
 	cursors  []*cursor
-	waiting  int    // callers of WaitFor
+	waiting  int    // calls of WaitFor
 	changed  signal // a cursor advanced
 	sweep    uint64 // the last reading of all heads that listed it
 
@@ -22,22 +22,22 @@ type shard struct {
 	missedSince instant
 }
 
-// arrival says when entries became known: those up to through, and after the arrival
-// before, not earlier than at.
+// arrival records when entries became known: the entries after the previous arrival, up to
+// through, were not written before at.
 type arrival struct {
 	through core.Seq
 	at      time.Time
 }
 
 const (
-	// maxArrivals bounds the arrivals of a shard. Beyond, two neighbors become one, which
-	// makes the lag of some entries look older than it is.
+	// maxArrivals limits the arrivals of a shard. Above this limit, two neighbours are merged,
+	// which makes the lag of some entries look older than it is.
 	maxArrivals = 16
-	// arrivalEvery is how close two arrivals may be.
+	// arrivalEvery is the shortest time between two arrivals.
 	arrivalEvery = time.Millisecond / 8
 )
 
-// shard returns the state of a shard, nil if no Applier follows it.
+// shard returns the state of a shard, or nil if no Applier follows it.
 func (t *Tailer) shard(id core.ShardID) *shard {
 	if s := t.shards[id]; s != nil {
 		return s
@@ -56,7 +56,7 @@ func (t *Tailer) shard(id core.ShardID) *shard {
 	return s
 }
 
-// learn takes in that the log has an entry seq, not written before at.
+// learn records that the log has an entry seq, not written before at.
 func (s *shard) learn(seq core.Seq, at time.Time) {
 	if seq <= s.head {
 		return
@@ -77,7 +77,7 @@ func (s *shard) learn(seq core.Seq, at time.Time) {
 	s.arrivals = append(s.arrivals, arrival{through: seq, at: at})
 }
 
-// merge makes one arrival of the two that are closest in time.
+// merge merges the two arrivals that are closest in time.
 func (s *shard) merge() {
 	k := 1
 	for i := range s.arrivals[1:] {
@@ -89,7 +89,7 @@ func (s *shard) merge() {
 	s.arrivals = slices.Delete(s.arrivals, k, k+1)
 }
 
-// applied is the last entry that all have applied.
+// applied returns the last entry that all Appliers have applied.
 func (s *shard) applied() core.Seq {
 	least := s.head
 	for _, l := range s.cursors {
@@ -98,7 +98,7 @@ func (s *shard) applied() core.Seq {
 	return least
 }
 
-// miss takes in that entries known now may have been written at any time since.
+// miss records that entries known now may have been written at any time since.
 func (s *shard) miss(since instant) {
 	if s.missed <= s.applied() {
 		s.missedSince = since
@@ -106,7 +106,7 @@ func (s *shard) miss(since instant) {
 	s.missed = s.head
 }
 
-// prune forgets when entries became known that all have applied.
+// prune forgets the arrivals of entries that all Appliers have applied.
 func (s *shard) prune() {
 	least := s.applied()
 	n := 0
@@ -120,7 +120,7 @@ func (s *shard) prune() {
 	}
 }
 
-// lower takes in that the log ends at an earlier entry than was known.
+// lower records that the log ends at an earlier entry than was known.
 func (s *shard) lower(head core.Seq) {
 	s.head, s.missed = head, min(s.missed, head)
 	for i := range s.arrivals {
@@ -129,11 +129,12 @@ func (s *shard) lower(head core.Seq) {
 	s.prune()
 }
 
-// reopen forgets the ages of the entries known so far: a position went back behind
-// those that the arrivals cover.
+// reopen forgets the ages of the entries known so far, because a position went back behind the
+// entries that the arrivals cover.
 func (s *shard) reopen() { s.arrivals = append(s.arrivals[:0], arrival{through: s.head}) }
 
-// age is the time for which the oldest entry after pos has been known; 0 without one.
+// age returns the time for which the oldest entry after pos has been known, or 0 if there is no
+// such entry.
 func (s *shard) age(pos core.Seq, now time.Time) time.Duration {
 	for _, m := range s.arrivals {
 		if m.through > pos {

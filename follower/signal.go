@@ -1,7 +1,6 @@
 package follower
 
-// signal wakes the goroutines that wait for a change. It belongs to a mutex, under
-// which both methods are called.
+// signal wakes the goroutines that wait for a change. Both methods are called under one mutex.
 type signal struct{ ch chan struct{} }
 
 // wait returns a channel that the next wake closes.

@@ -11,57 +11,51 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Snapshot is a shard's whole state after an entry of its log.
+// Snapshot is the whole state of a shard after some entry of its log.
 type Snapshot struct {
 	Position
 	Store string // the namespace's identity
 	State []byte // as the owner wrote it
 }
 
-// Blobs is a place for large snapshots, such as an object store or a folder that
-// all processes see; it belongs to one namespace. Safe for concurrent use. A name
-// is a shard's name, "/", and digits, lower-case letters and "-". It is written,
-// with one content, then read, then deleted, and is not used again: each attempt to
-// write a snapshot has its own name, so that a Put or Delete that takes effect
-// late, after its error, damages nothing. Such a Put may leave a blob behind.
+// Blobs is a store for large snapshots, such as an object store or a folder that all processes see.
+// It belongs to one namespace, and is safe for concurrent use. A name is a shard's name, "/", and
+// digits, lower-case letters and "-". A blob is written once, read, and deleted. Its name is never
+// used again. Each attempt to write a snapshot has its own name, so a Put or Delete that takes
+// effect late, after its error, damages nothing. Such a Put may leave a blob behind.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
 	Delete(ctx context.Context, name string) error // nil if it does not exist
 }
 
-// SnapshotOptions are the choices of NewSnapshotter; nil and the zero value are the
-// defaults.
+// SnapshotOptions are the options of NewSnapshotter. Nil and the zero value mean the defaults.
 type SnapshotOptions struct {
-	// Blobs is where states are kept. Nil, the default: in the coordination store,
-	// as items of the shard under the fence.
+	// Blobs is where states are kept. Default: the coordination store, as items of the shard under
+	// the fence.
 	Blobs Blobs
-	// Keep is how many entries before the snapshot stay in the log, so that a
-	// follower which is no further behind needs no snapshot. Default 1000; negative
-	// for none.
+	// Keep is the number of entries before the snapshot that stay in the log. A follower that is no
+	// further behind needs no snapshot. Default 1000; negative for none.
 	Keep int
-	// MaxBytes bounds a state, written or read. Default 64 MiB. Coordination stores
-	// are made for less: etcd has some 2 GiB for everything.
+	// MaxBytes limits a state, written or read. Default 64 MiB. Coordination stores are made for
+	// less data: etcd holds about 2 GiB in total.
 	MaxBytes int
-	// ChunkBytes is the size of the items that a state in the coordination store is
-	// cut into, at least 1 KiB. Default 256 KiB, which every store takes in one
-	// write.
+	// ChunkBytes is the size of the items into which a state in the coordination store is cut, at
+	// least 1 KiB. Default 256 KiB, which every store accepts in one write.
 	ChunkBytes int
 }
 
-// Snapshotter writes and reads snapshots of shards and trims their logs. It keeps
-// nothing, and is safe for concurrent use. Owners and followers of a shard need
-// the same Blobs.
+// Snapshotter writes and reads snapshots of shards and trims their logs. It keeps no state, and is
+// safe for concurrent use. Owners and followers of a shard need the same Blobs.
 //
-// A snapshot is written beside the one before, then named in a manifest by one
-// fenced commit that also trims the log, and only then the one before is removed.
-// The manifest changes only from the version that was read, and nothing is removed
-// that it does not name as gone. So a crash at any step, and a commit that takes
-// effect after its caller gave up, leave a whole snapshot and every entry after it
-// (T7), and the next Write removes the remains. The items are below "_snapshot/".
+// Write writes a snapshot next to the previous one. One fenced commit then names it in a manifest
+// and trims the log. Only then is the previous snapshot removed. The manifest changes only from the
+// version that was read, and only parts that it names as gone or unfinished are removed. So after a
+// crash at any step, or a commit that takes effect late, a whole snapshot and every entry after it
+// remain (T7). The next Write removes what is left over. The items are below "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
-// NewSnapshotter returns a Snapshotter. Nil options work; the error matches
+// NewSnapshotter returns a Snapshotter. A nil o means the defaults. The error matches
 // core.ErrInvalid.
 func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	s := &Snapshotter{}
@@ -77,12 +71,12 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	return s, nil
 }
 
-// Read returns a shard's snapshot, nil without an error if it has none. One that
-// is damaged, or above MaxBytes, matches ErrCorrupt. A new owner that continues
-// from a snapshot reads it so before it reads the log after it.
+// Read returns a shard's snapshot, or nil without an error if it has none. If the snapshot is
+// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues
+// from a snapshot calls Read, and then reads the log after the snapshot.
 func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
 	get := func(key string) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), key) }
-	// While this reads, the owner may write the next one and remove this.
+	// During the read, the owner may write the next snapshot and remove this one.
 	for former := ""; ; {
 		m, err := readManifest(get)
 		if err != nil {
@@ -103,7 +97,7 @@ func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*
 	}
 }
 
-// state reads the snapshot that a part of the manifest names, and compares its checksum.
+// state reads a part that the manifest names, and compares its checksum.
 func (s *Snapshotter) state(ctx context.Context, get getter, shard string, p *part) ([]byte, error) {
 	if p.Bytes > int64(s.o.MaxBytes) {
 		return nil, fmt.Errorf("%w: it has %d bytes: raise MaxBytes above %d if that is right", ErrCorrupt, p.Bytes,
@@ -143,13 +137,13 @@ func sum(state []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Write writes a snapshot of the lease's shard, state being everything that the
-// entries up to seq make, and trims the log behind it. The handler of the lease
-// calls it, one call at a time, with lease.Context() or a child of it. An older
-// snapshot than the one there is, and an entry beyond the log, are
-// core.ErrInvalid, an entry that was trimmed is core.ErrTrimmed, and a state above
-// MaxBytes core.ErrTooLarge. Otherwise the errors are those of Lease.Commit, or of
-// Blobs, and the call may be repeated, also while the outcome of a commit is unknown.
+// Write writes a snapshot of the lease's shard and trims the log behind it. state is the whole
+// state after the entries up to seq. The lease's handler makes one call at a time, with
+// lease.Context() or a child of it. If there is a newer snapshot, or seq is beyond the log, the
+// error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed. If state is
+// larger than MaxBytes, it matches core.ErrTooLarge. Otherwise, the errors are those of
+// Lease.Commit or of Blobs. The caller may repeat the call, even while the outcome of a commit is
+// unknown.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if err := s.write(ctx, lease, seq, state); err != nil {
 		return errtext.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
@@ -169,20 +163,20 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	return s.put(ctx, lease, m, seq, state)
 }
 
-// tidy removes what an earlier Write left: what it had begun to write, and the snapshot that
-// its own has replaced.
+// tidy removes what is left of an earlier Write: an unfinished snapshot, or the snapshot that
+// it replaced.
 func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, error) {
 	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
 	if err != nil {
 		return nil, err
 	}
-	if m.Next != nil { // nothing in flight can make it the current one, since the lease waited for that
+	if m.Next != nil { // nothing in flight can make it current, since the lease waited for that
 		m.Next, m.Gone = nil, m.Next
 	}
 	return m, s.removeGone(ctx, lease, m)
 }
 
-// put writes the snapshot, beside the current one.
+// put writes the snapshot next to the current one.
 func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, seq core.Seq, state []byte) error {
 	if m.Current != nil && seq <= m.Current.Seq {
 		if seq < m.Current.Seq {
@@ -225,8 +219,8 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 	return s.removeGone(ctx, lease, m)
 }
 
-// trim removes the log behind the snapshot of seq, if there is something to
-// remove.
+// trim returns the operation that removes the log behind the snapshot of seq, if there is anything
+// to remove.
 func (s *Snapshotter) trim(lease *core.Lease, seq core.Seq) []core.Op {
 	through := seq - core.Seq(max(0, s.o.Keep))
 	if through < max(1, lease.Head().Oldest) {

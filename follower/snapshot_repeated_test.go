@@ -20,7 +20,7 @@ import (
 var tenth = flag.Int("tenth", -1, "which tenth of its points TestSnapshotRepeated plays, 0 to 9; "+
 	"-1: all, or with -short one at random")
 
-// fate is what becomes of one step of a Write: a commit, or a call of Blobs.
+// fate is the outcome of one step of a Write: a commit, or a call of Blobs.
 type fate int
 
 const (
@@ -29,14 +29,14 @@ const (
 	dropped             // it takes no effect, and fails after its caller gave up
 )
 
-// impatience is how long the first Write is waited for, and slowness how long its late step
+// impatience is how long the test waits for the first Write, and slowness how long its late step
 // takes.
 const impatience, slowness = 50 * time.Millisecond, 100 * time.Millisecond
 
 var errGone = errors.New("gone")
 
-// repeated is a Write that is given up at one of its steps and then repeated, by a process
-// that dies at one of the steps of that.
+// repeated is a Write that is given up at one of its steps and then repeated, by a process that
+// dies at one of the steps of the second.
 type repeated struct {
 	*world
 	raw       driver.Backend // reads past what happens to the process
@@ -182,10 +182,10 @@ func (r *repeated) run() (first, second int, err error) {
 	return first, second, owned
 }
 
-// TestSnapshotRepeated: a Write is given up with any of its steps in flight, which takes
-// effect later, at once or never, and is repeated under the same lease, of the same entry
-// or a later one, and the process dies at any step of that. At every instant there is a
-// whole snapshot, and every entry after it; and the next owner's Write leaves no remains.
+// TestSnapshotRepeated: a Write is given up with any of its steps in flight, which takes effect
+// later, at once or never. It is repeated under the same lease, of the same entry or a later one,
+// and the process dies at any step of that. At every instant there is a whole snapshot, and every
+// entry after it. The next owner's Write leaves no remains.
 func TestSnapshotRepeated(t *testing.T) {
 	from := *tenth
 	if from < 0 && testing.Short() {
@@ -223,8 +223,8 @@ func TestSnapshotRepeated(t *testing.T) {
 	}
 }
 
-// repeat plays every step of the first Write with every death of the second; or, if from is not
-// negative, every tenth of them from that one on.
+// repeat plays every step of the first Write with every death of the second. If from is not
+// negative, it plays every tenth of them from that one on.
 func repeat(t *testing.T, from int, prepare func(w *world) *repeated) {
 	cases, last, damaged := 0, 0, 0
 	play := func(at, dies int) (first, second int) {
@@ -282,7 +282,7 @@ func (r *repeated) next() {
 		r.Errorf("the next owner's Write: %v", err)
 	}
 	r.whole()
-	items, err := r.raw.List(r.Context(), "s", "_snapshot/", 0)
+	items, err := r.raw.List(r.Context(), "s", "_snapshot/", 0, 0)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func (r *repeated) next() {
 		}
 		return
 	}
-	// What is put late, after its deletion, is left.
+	// A blob that is put late, after its deletion, stays.
 	r.blobs.mu.Lock()
 	defer r.blobs.mu.Unlock()
 	if n := len(r.blobs.data); len(items) != 1 || n != 1 && (r.fate != late || n > 2) {

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// doomed ends the commits of a process after some: the store is never reached by the
-// next, or its reply is lost.
+// doomed ends the commits of a process after some: the next never reaches the store, or its reply
+// is lost.
 type doomed struct {
 	mu      sync.Mutex
 	left    int
@@ -43,8 +43,7 @@ func (d *doomed) around(ctx context.Context, c *intercept.Call, proceed func(con
 	return errors.New("gone")
 }
 
-// lead runs f as the owner of shard s, and returns its error once it was given
-// back or lost.
+// lead runs f as the owner of shard s, and returns f's error once the shard was given back or lost.
 func lead(w *world, b driver.Backend, f func(lease *core.Lease) error) error {
 	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: time.Second})
 	if err != nil {
@@ -73,9 +72,8 @@ func appendTo(lease *core.Lease, n int) error {
 	return nil
 }
 
-// TestSnapshotCrash: whichever commit of writing a snapshot is the owner's last, a
-// new follower gets the whole state, a lagging one too, and the next owner's
-// snapshot leaves nothing of the former ones (T7).
+// TestSnapshotCrash: whichever commit of writing a snapshot is the owner's last, new and lagging
+// followers get the whole state. The next owner's snapshot leaves nothing of the former ones (T7).
 func TestSnapshotCrash(t *testing.T) {
 	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, ChunkBytes: 1 << 10})
 	if err != nil {
@@ -136,7 +134,7 @@ func TestSnapshotCrash(t *testing.T) {
 						w.Fatal(err)
 					}
 					check(50)
-					items, err := w.open().List(w.Context(), "s", "_snapshot/", 0)
+					items, err := w.open().List(w.Context(), "s", "_snapshot/", 0, 0)
 					if err != nil || len(items) != 4 {
 						w.Errorf("%d items are left, %v, want the manifest and three chunks", len(items), err)
 					}
@@ -153,8 +151,8 @@ func TestSnapshotCrash(t *testing.T) {
 	}
 }
 
-// TestSnapshotKeeps as many entries as it should, refuses an entry out of order,
-// and can be repeated.
+// TestSnapshotKeeps checks that a snapshot keeps the stated number of entries, refuses an entry out
+// of order, and can be repeated.
 func TestSnapshotKeeps(t *testing.T) {
 	bubble(t, func(w *world) {
 		s, err := NewSnapshotter(&SnapshotOptions{Keep: 7, MaxBytes: 4000})
@@ -241,7 +239,7 @@ func (b *blobs) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// TestSnapshotBlobs: large states elsewhere, of which nothing is left over either.
+// TestSnapshotBlobs: large states elsewhere, of which nothing remains either.
 func TestSnapshotBlobs(t *testing.T) {
 	bubble(t, func(w *world) {
 		place := &blobs{data: make(map[string][]byte)}
@@ -298,8 +296,8 @@ func TestSnapshotBlobs(t *testing.T) {
 	})
 }
 
-// TestTrimmedAhead: without a snapshot, or without a way to restore one, nothing is
-// skipped; a snapshot that comes later is used.
+// TestTrimmedAhead: without a snapshot, or without a way to restore one, nothing is skipped. A
+// later snapshot is used.
 func TestTrimmedAhead(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -342,8 +340,8 @@ func TestTrimmedAhead(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfLowerToken: one that an earlier owner wrote than that of the last
-// entry that was applied is of another history, and is not restored (T2).
+// TestSnapshotOfLowerToken: a snapshot with a lower token than the last applied entry is of another
+// history, and is not restored (T2).
 func TestSnapshotOfLowerToken(t *testing.T) {
 	bubble(t, func(w *world) {
 		s, err := NewSnapshotter(&SnapshotOptions{Keep: -1})

@@ -10,39 +10,28 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Dialect is how a database wants its statements.
-type Dialect uint8
-
-// The dialects of SQL.
-const (
-	SQLite Dialect = iota + 1
-	Postgres
-	MySQL // and MariaDB
-)
-
-// SQLApplyFunc applies the entries of a batch inside a transaction, which the
-// caller commits. See Applier for its goroutines.
+// SQLApplyFunc applies the entries of a batch inside a transaction, which the caller commits. See
+// Applier for its goroutines.
 type SQLApplyFunc func(ctx context.Context, tx *sql.Tx, b Batch) error
 
-// SQLOptions are the choices of NewSQL; nil and the zero value are the defaults.
+// SQLOptions are the options of NewSQL. Nil and the zero value mean the defaults.
 type SQLOptions struct {
-	// Table is the table of positions. Default "tenure_positions"; letters, digits
-	// and "_", at most 63 bytes, with one "." after a schema's name. It is quoted, so
+	// Table is the name of the table of positions: letters, digits and "_", at most 63 bytes. A
+	// schema's name and a "." may precede it. Default "tenure_positions". It is quoted, so
 	// PostgreSQL distinguishes upper and lower case in it.
 	Table string
-	// Restore replaces the whole state of the snapshot's shard inside a
-	// transaction. Without it a shard whose log was trimmed ahead of the follower
-	// stays where it is.
+	// Restore replaces the whole state of the snapshot's shard inside a transaction. Without it,
+	// a shard whose log was trimmed ahead of the follower stays at its position.
 	Restore func(ctx context.Context, tx *sql.Tx, s *Snapshot) error
 }
 
-// SQL is an Applier whose effects and positions are in one database of the
-// application's and are committed in one transaction, so each effect happens
-// exactly once. The position is moved first, from exactly where the batch begins:
-// of two processes that follow under one name each entry is applied by one only.
-// Safe for concurrent use.
+// SQL is an Applier whose effects and positions are in one database of the application. One
+// transaction commits both, so each effect happens exactly once. It moves the position first, from
+// exactly where the batch begins. So if two processes follow under one name, only one of them
+// applies each entry. An SQL is safe for concurrent use.
 type SQL struct {
 	db    *sql.DB
 	name  string
@@ -54,18 +43,21 @@ type SQL struct {
 
 var _ Restorer = (*SQL)(nil)
 
-// NewSQL returns an Applier on db, which stays the caller's. The name distinguishes
-// several followers in one database and must stay the same over restarts; it is a
-// label as core.CheckShard describes. It does no I/O: see Create. Nil options work;
-// the error matches core.ErrInvalid.
-func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
+// NewSQL returns an Applier on db, which the caller closes. The name distinguishes several
+// followers in one database, and must stay the same across restarts. It is a label as
+// core.CheckShard describes. NewSQL does no I/O: see Create. Nil options mean the defaults. The
+// error matches core.ErrInvalid.
+func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
 	if o != nil {
 		s.o = *o
 	}
 	def(&s.o.Table, "tenure_positions")
-	if d < SQLite || d > MySQL {
-		return nil, fmt.Errorf("tenure: %w: dialect %d does not exist", core.ErrInvalid, d)
+	switch d {
+	case driver.SQLite, driver.Postgres, driver.MySQL:
+	default:
+		return nil, fmt.Errorf("tenure: %w: dialect %q: use %q, %q or %q", core.ErrInvalid, d, driver.SQLite, driver.Postgres,
+			driver.MySQL)
 	}
 	if db == nil || apply == nil {
 		return nil, fmt.Errorf("tenure: %w: follower %q needs a database and a function", core.ErrInvalid, name)
@@ -76,9 +68,9 @@ func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOption
 	if len(s.o.Table) > 127 || !regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`).MatchString(s.o.Table) {
 		return nil, fmt.Errorf("tenure: %w: table %.80q: use letters, digits and \"_\"", core.ErrInvalid, s.o.Table)
 	}
-	// Names are compared byte by byte, which MySQL does not do by itself.
+	// Names are compared byte by byte, which is not MySQL's default.
 	name128 := "VARCHAR(128) NOT NULL"
-	if d == MySQL {
+	if d == driver.MySQL {
 		name128 = "VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL"
 	}
 	s.create = s.text(d, "CREATE TABLE IF NOT EXISTS {positions} (follower "+name128+", shard "+name128+", store "+
@@ -93,24 +85,24 @@ func NewSQL(db *sql.DB, d Dialect, name string, apply SQLApplyFunc, o *SQLOption
 }
 
 // text puts the table's name and the dialect's placeholders into a statement.
-func (s *SQL) text(d Dialect, stmt string) string {
-	if d == Postgres {
+func (s *SQL) text(d driver.Dialect, stmt string) string {
+	if d == driver.Postgres {
 		for i := 1; strings.Contains(stmt, "?"); i++ {
 			stmt = strings.Replace(stmt, "?", fmt.Sprintf("$%d", i), 1)
 		}
 	}
 	quote := `"`
-	if d == MySQL {
+	if d == driver.MySQL {
 		quote = "`"
 	}
 	return strings.ReplaceAll(stmt, "{positions}", quote+strings.ReplaceAll(s.o.Table, ".", quote+"."+quote)+quote)
 }
 
-// Schema is the statement that makes the table of positions, for migrations by
-// another role. Run time needs the rights to select, insert and update.
+// Schema returns the statement that creates the table of positions, for migrations that run under
+// another role. The role at run time needs the rights to select, insert and update.
 func (s *SQL) Schema() string { return s.create }
 
-// Create makes the table of positions unless it is there.
+// Create creates the table of positions if it does not exist.
 func (s *SQL) Create(ctx context.Context) error {
 	if _, err := s.db.ExecContext(ctx, s.create); err != nil {
 		return fmt.Errorf("tenure: creating the table of positions: %w", err)
@@ -160,16 +152,16 @@ func (s *SQL) Restore(ctx context.Context, from Position, snap *Snapshot) error 
 	return s.in(ctx, snap.Store, from, snap.Position, func(tx *sql.Tx) error { return s.o.Restore(ctx, tx, snap) })
 }
 
-// in does effect in a transaction that moves the position. A lost reply to the
-// commit is an error like any other: the batch is tried again, finds the position
-// moved, and Load returns it.
+// in runs effect in a transaction that moves the position. A lost reply to the commit is an error
+// like any other. The Tailer tries the batch again, finds the position moved, and gets it from
+// Load.
 func (s *SQL) in(ctx context.Context, store string, from, to Position, effect func(*sql.Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if err = s.move(ctx, tx, store, from, to); err == nil {
-		err = effect(tx)
+		err = goexit.Call(func() error { return effect(tx) })
 	}
 	if err == nil {
 		return tx.Commit()

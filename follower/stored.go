@@ -10,24 +10,24 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Positions is where Stored keeps each shard's position: a File, or a store of the
-// application. Safe for concurrent use.
+// Positions is where Stored keeps each shard's position: a File, or a store of the application.
+// It must be safe for concurrent use.
 type Positions interface {
 	// Load returns the last position saved for each shard.
 	Load(ctx context.Context) (Checkpoint, error)
-	// Save makes a position durable before it returns nil. The store is
-	// Batch.Store. Calls for one shard come one after the other.
+	// Save makes a position durable before it returns nil. store is Batch.Store. Calls for one
+	// shard never overlap.
 	Save(ctx context.Context, store string, p Position) error
 }
 
-// Stored returns an Applier that applies a batch and then saves the position.
-// After a crash, or an error, entries may come again. restore may be nil.
+// Stored returns an Applier that applies a batch and then saves the position. After a crash or
+// an error, entries may come again. The argument restore may be nil.
 func Stored(p Positions, apply ApplyFunc, restore RestoreFunc) Restorer {
 	return &stored{positions: p, apply: apply, restore: restore}
 }
 
-// Memory is Stored with positions that end with it: the first Run on it begins
-// with the first entry of each shard, or with a snapshot, and the next goes on.
+// Memory is like Stored, but keeps the positions in memory. The first Run begins with the first
+// entry of each shard, or with a snapshot. The next Run continues from there. The argument
 // restore may be nil.
 func Memory(apply ApplyFunc, restore RestoreFunc) Restorer {
 	return Stored(&inMemory{at: make(map[string]Position)}, apply, restore)
@@ -65,7 +65,7 @@ func errNoRestore(snap *Snapshot) error {
 		"Applier a RestoreFunc", core.ErrUnsupported, snap.Position)
 }
 
-// inMemory is Positions in the process's memory.
+// inMemory keeps positions in the process's memory.
 type inMemory struct {
 	mu    sync.Mutex
 	store string

@@ -11,18 +11,18 @@ import (
 	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// tailMax is about how many entries one page of the stream has.
+// tailMax is the approximate number of entries in one page of the stream.
 const tailMax = 1024
 
-// stream is the process's one TailLog stream. It announces entries and brings some
-// that cursors may keep; cursors read the rest.
+// stream runs the process's one TailLog stream. It announces entries and brings some that cursors
+// may keep; cursors read the rest.
 func (t *Tailer) stream(ctx context.Context) {
 	var cursor driver.Cursor
 	for attempt := 0; ctx.Err() == nil; {
 		err := error(nil)
 		if attempt > 0 {
-			// The next call may wait for long without reporting the missed entries,
-			// or whether it works.
+			// The next call may wait long, and report neither the missed entries nor whether it
+			// works.
 			err = t.readHeads(ctx, true)
 		}
 		var page *driver.TailPage
@@ -54,7 +54,7 @@ func (t *Tailer) stream(ctx context.Context) {
 	}
 }
 
-// resync reads all heads from time to time, which finds entries that the stream missed.
+// resync reads all heads every Resync, which finds entries that the stream missed.
 func (t *Tailer) resync(ctx context.Context) {
 	pause := t.o.Resync
 	for attempt := 0; wait(ctx, pause); {
@@ -74,9 +74,9 @@ func (t *Tailer) resync(ctx context.Context) {
 	}
 }
 
-// pulse reads all heads while Fresh is asked: a stream that hangs, and a process that
-// was stopped, do not know it by themselves. Failures are for resync to report; here
-// they are no proof.
+// pulse reads all heads while Fresh is called, because neither a stream that hangs nor a process
+// that was stopped notices it. It ignores failures, which prove nothing, and which resync
+// reports.
 func (t *Tailer) pulse(ctx context.Context) {
 	for {
 		select {
@@ -96,32 +96,32 @@ func (t *Tailer) pulse(ctx context.Context) {
 	}
 }
 
-// instant is a time without its monotonic part beside it, since the monotonic clock
-// stops while the machine sleeps.
+// instant is a time on the monotonic clock and on the wall clock, since the monotonic clock stops
+// while the machine sleeps.
 type instant struct{ mono, wall time.Time }
 
 func instantOf(at time.Time) instant { return instant{mono: at, wall: at.Round(0)} }
 
-// age is by the clock that says more: where the wall clock was set forward a proof is
-// older than it is, which costs another.
+// age returns the larger age of the two clocks. If the wall clock was set forward, a proof looks
+// older than it is, which costs another proof.
 func (i instant) age(now time.Time) time.Duration {
 	return max(now.Sub(i.mono), now.Round(0).Sub(i.wall))
 }
 
-// readHeads reads all heads; with anew the stream failed before.
-func (t *Tailer) readHeads(ctx context.Context, anew bool) error {
+// readHeads reads all heads. The parameter afresh reports whether the stream failed before.
+func (t *Tailer) readHeads(ctx context.Context, afresh bool) error {
 	call, cancel := context.WithTimeout(ctx, t.o.CallTimeout)
 	defer cancel()
 	sent := time.Now()
 	page, err := t.b.TailLog(call, "", tailMax)
 	if err == nil {
-		t.heads(page.Heads, sent, anew)
+		t.heads(page.Heads, sent, afresh)
 	}
 	return err
 }
 
-// unheard takes in that the stream, or the reading of heads, failed, and waits
-// before it is tried again. It is false if that is for good.
+// unheard records that the stream, or the reading of heads, failed, and waits before the next
+// attempt. It returns false if no attempt may follow.
 func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int) bool {
 	if errors.Is(err, core.ErrStoreChanged) || errors.Is(err, core.ErrClosed) {
 		t.halt(err)
@@ -135,9 +135,9 @@ func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int
 	return t.backOff(ctx, attempt)
 }
 
-// doubt has every cursor compare the entry at its position before it applies
-// anything more: a store that could not be heard may come back with another history
-// (T8), which lacks the entries that the stream brought before.
+// doubt has every cursor compare the entry at its position before it applies more entries. A store
+// that was out of reach may come back with another history (T8), which lacks the entries that the
+// stream brought before.
 func (t *Tailer) doubt() {
 	for _, s := range t.shards {
 		for _, l := range s.cursors {
@@ -147,7 +147,7 @@ func (t *Tailer) doubt() {
 	}
 }
 
-// reset takes in that the stream begins anew.
+// reset records that the stream begins again.
 func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	t.heads(heads, sent, true)
 	if h := t.o.Hooks.OnReset; h != nil {
@@ -155,14 +155,14 @@ func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	}
 }
 
-// heads takes in every shard's head; with anew nothing connects them to earlier
-// news. A shard whose head is behind a position, or missing, is looked at once
-// more: the page may be older than the log that its cursor has read meanwhile.
-func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
+// heads records every shard's head. The parameter afresh reports that nothing connects them to
+// earlier news. If a shard's head is behind a position, or missing, its cursors verify it once
+// more. The page may be older than the log that they have read since.
+func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if anew || t.deaf() != nil {
+	if afresh || t.deaf() != nil {
 		t.doubt()
 	}
 	t.sweep++
@@ -173,7 +173,7 @@ func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
 			continue
 		}
 		s.sweep = t.sweep
-		news := h.Head.Seq > s.head // that the stream did not bring: it may hang
+		news := h.Head.Seq > s.head // the stream did not bring it, so it may hang
 		t.learn(s, h.Head.Seq, now)
 		if gap {
 			s.miss(t.proven)
@@ -205,12 +205,12 @@ func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, anew bool) {
 		t.proven = instantOf(sent)
 	}
 	t.blind = nil
-	if anew {
-		t.broken = nil // else the stream may wait yet before it tries again
+	if afresh {
+		t.broken = nil // otherwise the stream may wait before it tries again
 	}
 }
 
-// deaf is why not everything is heard; nil if it is.
+// deaf returns the reason why some news may be missing, or nil.
 func (t *Tailer) deaf() error {
 	if t.broken != nil {
 		return t.broken
@@ -218,8 +218,8 @@ func (t *Tailer) deaf() error {
 	return t.blind
 }
 
-// learn takes in that a shard's log has an entry seq. Where nothing was heard for a
-// while, or ever, it may be as old as that.
+// learn records that a shard's log has an entry seq. After a time without news, or before the first
+// news, the entry may be as old as that time.
 func (t *Tailer) learn(s *shard, seq core.Seq, now time.Time) {
 	if t.deaf() != nil || !t.known {
 		now = t.sure
@@ -227,7 +227,7 @@ func (t *Tailer) learn(s *shard, seq core.Seq, now time.Time) {
 	s.learn(seq, now)
 }
 
-// entries takes in a page of the stream.
+// entries records a page of the stream.
 func (t *Tailer) entries(entries []core.Entry) {
 	now := time.Now()
 	t.mu.Lock()
@@ -249,7 +249,7 @@ func (t *Tailer) entries(entries []core.Entry) {
 	t.sure, t.broken, t.blind = now, nil, nil
 }
 
-// report reports a failure to the hook, and in a rhythm to the log (D1).
+// report passes a failure to the hook and, at growing intervals, to the log (D1).
 func (t *Tailer) report(f Failure) {
 	if h := t.o.Hooks.OnError; h != nil {
 		h(f)
@@ -262,7 +262,7 @@ func (t *Tailer) report(f Failure) {
 	}
 }
 
-// worked logs that what failed attempt times works again, and returns 0.
+// worked logs that a call works again after attempt failures, and returns 0.
 func (t *Tailer) worked(applier, shard string, attempt int) int {
 	if attempt == 0 {
 		return 0

@@ -13,19 +13,20 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/rhythm"
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// Tailer reads the decision logs of a namespace for one process and hands them to
-// Appliers. All methods are safe for concurrent use.
+// Tailer reads the decision logs of a namespace for one process and passes them to Appliers. All
+// methods are safe for concurrent use.
 type Tailer struct {
 	b     core.Backend
 	store string // the namespace's identity
 	o     *Options
 	pace  pacer
-	draw  func(n int64) int64 // from 0 to n-1, at random
-	reads chan struct{}       // a slot for each read under way
+	draw  func(n int64) int64 // returns a random number from 0 to n-1
+	reads chan struct{}       // a slot for each read in progress
 
 	all   sync.WaitGroup // every goroutine of Run
 	lines rhythm.Rhythm  // of failures, by Applier and shard
@@ -41,9 +42,9 @@ type Tailer struct {
 	sweep    uint64
 
 	known  bool      // the heads were read once
-	sure   time.Time // everything acknowledged before was heard of
-	proven instant   // when a reading of all heads was sent that succeeded, the latest
-	asked  time.Time // when Fresh was asked, the latest
+	sure   time.Time // all entries acknowledged before it are known
+	proven instant   // when the latest successful reading of all heads was sent
+	asked  time.Time // the latest call of Fresh
 	broken error     // why the stream fails; nil while it works
 	blind  error     // why reading the heads fails
 	ended  chan struct{}
@@ -63,11 +64,11 @@ type followed struct {
 	name     string
 	applier  Applier
 	patterns []string
-	slots    chan struct{} // one for each Apply under way
+	slots    chan struct{} // one for each Apply in progress
 }
 
-// NewTailer returns a Tailer on b, which stays the caller's, to be closed after
-// Run returned. It checks the options and does no I/O. Nil options work.
+// NewTailer returns a Tailer on b, which the caller closes after Run has returned. It checks
+// the options and does no I/O. Nil options mean the defaults.
 func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	if b == nil {
 		return nil, fmt.Errorf("tenure: %w: the backend is nil: open one first", core.ErrInvalid)
@@ -92,12 +93,24 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	}, nil
 }
 
-// Follow has an Applier follow shards, before Run is called. A shard is given by
-// its name, or several by a prefix and "*"; "*" alone stands for all but reserved
-// ones, which are to be named. Several Appliers may follow one shard, each at its
-// own pace. The name, which must differ from the others' and is a label as
-// core.CheckShard describes, stands in errors and hooks. The error matches
-// core.ErrInvalid.
+// Run follows shards with one Applier until ctx ends. It uses a Tailer with default options:
+// see Tailer.Follow and Tailer.Run.
+func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...string) error {
+	t, err := NewTailer(b, nil)
+	if err != nil {
+		return err
+	}
+	if err := t.Follow(name, a, shards...); err != nil {
+		return err
+	}
+	return t.Run(ctx)
+}
+
+// Follow has an Applier follow shards. Call it before Run. Each element of shards is a name, or a
+// prefix and "*" for several shards. A "*" alone stands for all shards except reserved ones, which
+// must be named. Several Appliers may follow one shard, each at its own pace. The name appears in
+// errors and hooks. It must differ from the names of the other Appliers, and is a label as
+// core.CheckShard describes. The error matches core.ErrInvalid.
 func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 	if err := driver.CheckNode(name); err != nil {
 		return err
@@ -142,17 +155,16 @@ func (f *followed) wants(s core.ShardID) bool {
 	return false
 }
 
-// Run follows until ctx ends and then returns nil; Appliers are asked to stop by
-// their context and joined. No failure of the store or of an Applier ends it
-// before, but for:
+// Run follows the shards until ctx ends, and then returns nil. It ends the contexts of Appliers
+// and waits for them. Only these failures of the store or of an Applier end it earlier:
 //
-//   - *StoreChangedError, or another error that matches core.ErrStoreChanged:
-//     applied entries are not in the store any more (T8). Every later Run fails the
-//     same way, until an operator intervenes.
+//   - *StoreChangedError, or another error that matches core.ErrStoreChanged: applied entries are
+//     no longer in the store (T8). Every later Run fails the same way, until an operator
+//     intervenes.
 //   - core.ErrClosed: the backend was closed.
 //
-// The error matches ErrStuck when an Applier did not return within
-// Options.DrainBudget; its goroutine is left behind. Run is called once.
+// If an Applier did not return within Options.DrainBudget, the error matches ErrStuck, and the
+// Applier's goroutine is left behind. Run is called once.
 func (t *Tailer) Run(ctx context.Context) error {
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -217,7 +229,7 @@ func (t *Tailer) stuck() error {
 		"return when its context ends", ErrStuck)
 }
 
-// load asks each Applier where it is.
+// load loads the positions of each Applier.
 func (t *Tailer) load(ctx context.Context) bool {
 	for _, f := range t.followed {
 		for attempt := 1; ; attempt++ {
@@ -241,8 +253,8 @@ func (t *Tailer) load(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// resume sets out from the positions. Every shard that has one gets its place, so
-// that a shard which the store lost is missed.
+// resume begins at the positions. Every shard with a position gets a cursor, so that a shard which
+// the store lost is noticed.
 func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -258,9 +270,10 @@ func (t *Tailer) resume(f *followed, saved map[core.ShardID]Position) {
 	}
 }
 
-// positions is a checked Load.
+// positions returns the checked result of Load.
 func (t *Tailer) positions(ctx context.Context, f *followed) (map[core.ShardID]Position, error) {
-	cp, err := f.applier.Load(ctx)
+	var cp Checkpoint
+	err := goexit.Call(func() (err error) { cp, err = f.applier.Load(ctx); return err })
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestOneStream: an idle follower asks the store for nothing but the blocked call
-// and the heads.
+// TestOneStream: an idle follower makes no calls except the blocked one and reads of the heads.
 func TestOneStream(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -95,8 +94,8 @@ func TestOneStream(t *testing.T) {
 	})
 }
 
-// TestFailingEntry: an entry that cannot be applied is tried again with back-off
-// and never skipped, the entries before it are applied, and others go on.
+// TestFailingEntry: an entry that cannot be applied is tried again with back-off and never skipped.
+// The entries before it are applied, and other shards continue.
 func TestFailingEntry(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -137,8 +136,8 @@ func TestFailingEntry(t *testing.T) {
 	})
 }
 
-// TestBlockedShard: a blocked one holds up no other shard, and the entries that
-// wait for it are bounded.
+// TestBlockedShard: a blocked shard delays no other shard, and the number of entries that wait for
+// it is limited.
 func TestBlockedShard(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -177,8 +176,8 @@ func TestBlockedShard(t *testing.T) {
 	})
 }
 
-// TestStreamIsOnlyAHint: entries that the stream lost, doubled or mixed up, and a
-// stream that fell silent, cost time and nothing else.
+// TestStreamIsOnlyAHint: entries that the stream lost, doubled or mixed up, and a stream that fell
+// silent, cost only time.
 func TestStreamIsOnlyAHint(t *testing.T) {
 	for name, tail := range map[string]func(n int, e []driver.Entry) []driver.Entry{
 		"every third lost": func(n int, e []driver.Entry) []driver.Entry {
@@ -224,7 +223,7 @@ func TestStreamIsOnlyAHint(t *testing.T) {
 	}
 }
 
-// TestBrokenStream: Fresh does not vouch for entries that the stream cannot know of.
+// TestBrokenStream: Fresh does not report fresh while the stream may miss entries.
 func TestBrokenStream(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -243,7 +242,7 @@ func TestBrokenStream(t *testing.T) {
 			w.Errorf("Fresh says %v", err)
 		}
 		b.setDown(down)
-		synctest.Wait() // else the stream may yet bring the entry
+		synctest.Wait() // otherwise the stream may still bring the entry
 		o.append("s", 1)
 		time.Sleep(2 * time.Second) // less than two pulses: only the stream's end says so
 		if err := r.Fresh("s", time.Second); !errors.Is(err, ErrStale) {
@@ -268,8 +267,8 @@ func TestBrokenStream(t *testing.T) {
 	})
 }
 
-// TestFreshIsHonest: entries that were there before the start, or came while the
-// store was not heard, do not count as news, until they are applied.
+// TestFreshIsHonest: entries from before the start, or from a time without contact to the store, do
+// not count as new until they are applied.
 func TestFreshIsHonest(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -294,7 +293,7 @@ func TestFreshIsHonest(t *testing.T) {
 		r.until("s", 10)
 
 		b.setDown(errors.New("connection refused"))
-		synctest.Wait() // else the stream may yet bring them
+		synctest.Wait() // otherwise the stream may still bring them
 		o.append("s", 5)
 		time.Sleep(20 * time.Second)
 		b.setDown(nil)
@@ -312,8 +311,8 @@ func TestFreshIsHonest(t *testing.T) {
 	})
 }
 
-// TestHeadsAreNoStream: while the stream waits to be tried again, the reading of
-// heads does not make it work.
+// TestHeadsAreNoStream: while the stream waits for its next attempt, a reading of heads does not
+// count as a working stream.
 func TestHeadsAreNoStream(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -352,7 +351,7 @@ func TestHeadsAreNoStream(t *testing.T) {
 	})
 }
 
-// TestHeadTooHigh: a head that the log does not have is no lag for ever.
+// TestHeadTooHigh: a head that the log does not have causes no lasting lag.
 func TestHeadTooHigh(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -378,8 +377,8 @@ func TestHeadTooHigh(t *testing.T) {
 	})
 }
 
-// TestArrivals: the age of unapplied entries is never too small, and an old entry
-// makes no other older than it needs to.
+// TestArrivals: the age of unapplied entries is never too small, and an old entry makes no other
+// older than necessary.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return time.Unix(1e6, 0).Add(d) }
@@ -403,7 +402,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestLagInTime counts from when the oldest unapplied entry became known.
+// TestLagInTime: lag counts from when the oldest unapplied entry became known.
 func TestLagInTime(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -447,7 +446,7 @@ func TestLagInTime(t *testing.T) {
 	})
 }
 
-// TestWaitForAndSync: the caller's own writes, and everybody's.
+// TestWaitForAndSync: the caller's own writes, and all writes.
 func TestWaitForAndSync(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -562,7 +561,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestClosedBackend ends Run.
+// TestClosedBackend: a closed backend ends Run.
 func TestClosedBackend(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()

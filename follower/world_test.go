@@ -112,8 +112,8 @@ func (o *owner) commit(shard driver.ShardID, ops ...driver.Op) driver.Seq {
 	return r[0].Head.Seq
 }
 
-// application is an Applier's application: it records applied entries, and fails the
-// test on one out of order.
+// application is an Applier's application. It records applied entries, and fails the test on an
+// entry out of order.
 type application struct {
 	t       testing.TB
 	mu      sync.Mutex
@@ -166,7 +166,7 @@ func (l *application) restore(_ context.Context, s *Snapshot) error {
 	return nil
 }
 
-// stateAfter is a state of three chunks.
+// stateAfter returns a state of three chunks.
 func stateAfter(seq core.Seq) []byte {
 	return fmt.Appendf(nil, "state after %d%s", seq, strings.Repeat(".", 2500))
 }
@@ -187,7 +187,7 @@ func (l *application) onApply(f func(b Batch) error) {
 	l.fail = f
 }
 
-// follow is a Tailer whose Run is under way.
+// follow is a Tailer whose Run is in progress.
 type follow struct {
 	*Tailer
 	t    testing.TB

@@ -48,3 +48,21 @@ func Example() {
 	// one at a time
 	// a greater token each time: true
 }
+
+// Do locks a name for one call of a function.
+func ExampleDo() {
+	ctx := context.Background()
+	b, err := memory.Open(ctx, memory.New(), "billing", nil)
+	if err != nil {
+		panic(err)
+	}
+	defer b.Close()
+	err = lock.Do(ctx, b, "invoice-123", func(ctx context.Context, k *lock.Lock) error {
+		fmt.Println("holds", k.Name(), ctx.Err())
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// holds invoice-123 <nil>
+	// <nil>
+}

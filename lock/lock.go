@@ -2,25 +2,29 @@ package lock
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// MaxName bounds the name of a lock, in bytes.
+// MaxName is the longest name of a lock, in bytes.
 const MaxName = driver.MaxNameLen - len(driver.LockPrefix)
 
-// ErrHeld is the error of TryLock while somebody else holds the lock. That of a Lock whose
-// context ended meanwhile matches it as well.
-var ErrHeld = errors.New("the lock is held")
+// ErrHeld is the error of TryLock while another caller holds the lock. If the context of Lock ends
+// while another caller holds the lock, Lock's error also matches ErrHeld.
+var ErrHeld error = errtext.NotApplied("the lock is held")
 
-// How long a process takes a lock again and again before it leaves it to others once, and for
-// how long, at least. The latter is RankDelay's default where the store pushes changes.
+// A process that has taken a lock almost continuously for turn leaves it to others once, for at
+// least pause. On a polled store, it pauses for at least two poll periods.
 const (
 	turn  = 100 * time.Millisecond
 	pause = 20 * time.Millisecond
@@ -29,42 +33,46 @@ const (
 // Locks takes locks for one member. All methods are safe for concurrent use.
 type Locks struct {
 	e    *core.Elector
-	stop context.CancelFunc // of New
+	stop context.CancelFunc // set by New
+	log  *slog.Logger       // set by New; nil: slog.Default
 	ran  chan error         // with Run's error
 
 	mu    sync.Mutex
 	names map[string]*name
-	used  map[string]streak // of names that were unlocked here not long ago; at most maxUsed
+	used  map[string]streak // names that were unlocked here recently; at most maxUsed
 	pause time.Duration
 }
 
-// maxUsed bounds the names of which it is remembered for how long they were locked here.
+// maxNamed is the largest number of locks that a log line names.
+const maxNamed = 5
+
+// maxUsed is the largest number of names in Locks.used.
 const maxUsed = 1024
 
-// streak is for how long this process has taken a lock again and again.
+// streak is the period during which this process has taken a lock almost continuously.
 type streak struct{ since, last time.Time }
 
-// name is a lock that somebody here holds or wants.
+// name is a lock that a caller in this process holds or wants.
 type name struct {
 	waiting []*waiter
 	holder  *Lock
-	wanted  bool // the elector contends for it, or somebody is about to have it do so
+	wanted  bool // the elector contends for it, or a caller is about to contend
 }
 
 // waiter is a call that waits for a lock.
 type waiter struct {
 	granted chan *Lock    // has room for one
-	turn    chan struct{} // has room for one: this call is to contend
+	turn    chan struct{} // has room for one: this call must contend
 }
 
-// Open makes Locks of an Elector, which joins with the first call that locks, and has to run
-// meanwhile. It may serve shards of its own besides.
+// Open returns Locks that use an Elector, which joins at the first call that locks. The Elector
+// must run while the Locks are used, and may also serve shards.
 func Open(e *core.Elector) *Locks {
 	return &Locks{e: e, names: make(map[string]*name), used: make(map[string]streak), pause: pause}
 }
 
-// New is Open with an Elector of its own, which runs until Close. A nil o is the zero Options.
-// b stays the caller's to close, after Close.
+// New returns Locks with their own Elector, which runs until Close. A nil o means the zero Options.
+// The caller closes b after Close.
 func New(b core.Backend, o *core.Options) (*Locks, error) {
 	e, err := core.NewElector(b, o)
 	if err != nil {
@@ -73,26 +81,101 @@ func New(b core.Backend, o *core.Options) (*Locks, error) {
 	l := Open(e)
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop, l.ran = stop, make(chan error, 1)
+	if o != nil {
+		l.log = o.Logger
+	}
 	go func() { l.ran <- e.Run(ctx) }()
 	return l, nil
 }
 
-// Close ends what New began: the locks that are still held are given back once they are
-// unlocked, which it waits for up to Options.DrainBudget. The error is Run's. After Open, and
-// when it is called again, it does nothing.
+// Close ends the Elector that New began. It logs the names of held locks, and waits up to
+// Options.DrainBudget until they are unlocked and given back. If they are not unlocked in time, the
+// error names one of them. Close returns Run's error. After Open, and on a second call, Close does
+// nothing.
 func (l *Locks) Close() error {
 	if l.stop == nil {
 		return nil
 	}
+	if names := l.held(); len(names) > 0 {
+		log := l.log
+		if log == nil {
+			log = slog.Default()
+		}
+		log.Info("tenure: closing waits until locks are unlocked", slog.Int("count", len(names)),
+			slog.Any("locks", names[:min(len(names), maxNamed)]))
+	}
 	l.stop()
 	err := <-l.ran
 	l.ran <- nil
+	if names := l.held(); errors.Is(err, core.ErrStuck) && len(names) > 0 {
+		err = fmt.Errorf("tenure: lock %q, of %d, was not unlocked in time: unlock before Close, or raise DrainBudget: %w", names[0],
+			len(names), err)
+	}
 	return err
 }
 
-// Lock is a lock that is held, with the lease under which it is: its fence and token go with
-// every write that matters, and its context ends when the lock may have been lost. All methods
-// are safe for concurrent use.
+// held returns the sorted names of the locks that are held here.
+func (l *Locks) held() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var names []string
+	for called, n := range l.names {
+		if n.holder != nil {
+			names = append(names, called)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Do takes one lock for one call of fn, with its own Locks. Each call costs a session in the store,
+// so a process that takes many locks should use Locks.Do. The errors are those of New, Locks.Do and
+// Close.
+func Do(ctx context.Context, b core.Backend, name string, fn func(context.Context, *Lock) error) (err error) {
+	l, err := New(b, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return l.Do(ctx, name, fn)
+}
+
+// Do locks a name, calls fn, and unlocks the name when fn has returned, has panicked, or has ended
+// its goroutine. fn's context ends with ctx, or when the lock may have been lost. The error is that
+// of Lock, or the errors of fn and Unlock, joined: it matches core.ErrLost if the lock was lost
+// while fn ran.
+func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *Lock) error) (err error) {
+	k, err := l.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.Unlock(ctx)) }()
+	held, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	lease := k.Context()
+	defer context.AfterFunc(lease, func() { end(context.Cause(lease)) })()
+	return fn(held, k)
+}
+
+// Name returns the name of a lock for any string, and a different name for each string. A legal
+// name that does not begin with "_" stays as it is. The name for any other string is "_h.", the
+// first 80 bytes with "-" for each illegal byte, and 128 bits of the string's SHA-256.
+func Name(s string) string {
+	if s != "" && s[0] != '_' && driver.CheckShard(driver.ShardID(driver.LockPrefix+s)) == nil {
+		return s
+	}
+	begin := []byte(s[:min(len(s), 80)])
+	for i, c := range begin {
+		if driver.CheckShard(driver.ShardID([]byte{'x', c})) != nil {
+			begin[i] = '-'
+		}
+	}
+	sum := sha256.Sum256([]byte(s))
+	return fmt.Sprintf("_h.%s.%x", begin, sum[:16])
+}
+
+// Lock is a held lock with its lease. Pass its fence or token with every write that matters. Its
+// context ends when the lock may have been lost. All methods are safe for concurrent use.
 type Lock struct {
 	*core.Lease
 	l    *Locks
@@ -101,32 +184,33 @@ type Lock struct {
 	once sync.Once
 }
 
-// Name is the lock's name, as it was given to Lock.
+// Name returns the lock's name, as it was given to Locks.Lock.
 func (k *Lock) Name() string { return k.name }
 
-// Lock waits until this member holds the lock, and the calls of this process that asked
-// before have had it. Waiting costs the store nothing but the views that each member has. A
-// caller that holds the lock already waits for itself.
+// Lock waits until this member holds the lock and it is this call's turn. Calls in one process get
+// the lock in order. Waiting costs the store only the views that each member reads. A caller that
+// locks a name that it already holds waits for itself.
 //
-// A name has letters, digits, ".", "_" and "-", at most MaxName bytes. Another one matches
-// core.ErrInvalid, before anything is sent. Otherwise the error is ctx's cause, and matches
-// ErrHeld if somebody is known to hold the lock; or it matches core.ErrStopped after the end of the
-// Elector's Run. The lock lasts until Unlock, unless the lease is lost: see core.Lease.Err.
+// A name consists of letters, digits, ".", "_" and "-", at most MaxName bytes. [Name] converts any
+// string to such a name. For an invalid name, the error matches core.ErrInvalid, and nothing is
+// sent. If ctx ends, the error is its cause, and matches ErrHeld if another caller is known to hold
+// the lock. After the end of the Elector's Run, the error matches core.ErrStopped. The lock lasts
+// until Unlock, unless the lease is lost: see core.Lease.Err.
 func (l *Locks) Lock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, false)
 }
 
-// TryLock is Lock, but does not wait for others: if one is known to hold the lock, here or
-// elsewhere, or waits for it here, the error matches ErrHeld. A lock that was unlocked elsewhere a
-// moment ago may still count as held. Otherwise it asks the store, once, and longer only while that
-// does not answer.
+// TryLock is like Lock, but does not wait for other callers. If another caller is known to hold the
+// lock, or waits for it in this process, the error matches ErrHeld. A lock that was unlocked
+// elsewhere a moment ago may still count as held. Otherwise, TryLock asks the store once, and waits
+// for its answer.
 func (l *Locks) TryLock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, true)
 }
 
 func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error) {
 	shard := driver.LockPrefix + called
-	if called == "" { // what else a name may not be the Elector refuses
+	if called == "" { // the Elector refuses all other invalid names
 		return nil, fmt.Errorf("tenure: %w: the lock's name is empty", core.ErrInvalid)
 	}
 	if err := ctx.Err(); err != nil {
@@ -134,7 +218,7 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 	}
 	w := &waiter{granted: make(chan *Lock, 1), turn: make(chan struct{}, 1)}
 	if !l.enter(called, w, try) {
-		return nil, held(called)
+		return nil, isHeld(called)
 	}
 	for {
 		select {
@@ -147,10 +231,10 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 			if !try {
 				continue
 			}
-			if mine, err := l.e.WaitOwner(ctx, shard); err != nil {
+			if mine, err := l.e.Internal(seam.Key{}).WaitOwner(ctx, shard); err != nil {
 				return l.leave(ctx, called, shard, w, false, l.waited(called, err))
 			} else if !mine {
-				return l.leave(ctx, called, shard, w, false, held(called))
+				return l.leave(ctx, called, shard, w, false, isHeld(called))
 			}
 		case <-l.e.Done():
 			return l.leave(ctx, called, shard, w, false, l.waited(called, core.ErrStopped))
@@ -160,7 +244,8 @@ func (l *Locks) lock(ctx context.Context, called string, try bool) (*Lock, error
 	}
 }
 
-// enter puts a call in the queue of a name; false if it is not to wait, and would.
+// enter puts a call in a name's queue. If try is set and the call would have to wait, enter returns
+// false.
 func (l *Locks) enter(called string, w *waiter, try bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +261,8 @@ func (l *Locks) enter(called string, w *waiter, try bool) bool {
 	return true
 }
 
-// next has the first that waits contend, unless the lock is held or contended for. l.mu is held.
+// next makes the first waiter contend if the lock is neither held nor contended for. The caller
+// holds l.mu.
 func (l *Locks) next(n *name) {
 	if !n.wanted && len(n.waiting) > 0 {
 		n.wanted = true
@@ -184,7 +270,8 @@ func (l *Locks) next(n *name) {
 	}
 }
 
-// contend asks for the lock, after a pause if this process has had it all the time of late.
+// contend contends for the lock. If this process has recently held it almost continuously, it
+// pauses first.
 func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	l.mu.Lock()
 	s, now := l.used[called], time.Now()
@@ -204,7 +291,7 @@ func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	}
 	l.used[called] = s
 	l.mu.Unlock()
-	if wait > 0 && len(l.e.Heartbeats()) > 0 { // somebody else may wait
+	if wait > 0 && len(l.e.Heartbeats()) > 0 { // another member may wait
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {
@@ -216,23 +303,24 @@ func (l *Locks) contend(ctx context.Context, called, shard string) error {
 	return l.e.Contend(func(ctx context.Context, lease *core.Lease) error { return l.serve(ctx, called, lease) }, shard)
 }
 
-// leave takes a call out of the queue that will not have the lock. With turn it was to contend,
-// and did not.
+// leave removes from the queue a call that will not get the lock. turn means that the call did not
+// use its turn to contend.
 func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn bool, cause error) (*Lock, error) {
 	l.mu.Lock()
 	n := l.names[called]
 	n.waiting = slices.DeleteFunc(n.waiting, func(x *waiter) bool { return x == w })
 	select {
-	case k := <-w.granted: // in the same moment
+	case k := <-w.granted: // it was granted at the same moment
 		l.mu.Unlock()
-		return nil, errors.Join(cause, k.Unlock(context.WithoutCancel(ctx)))
+		_ = k.Unlock(over(ctx)) // the release reaches the store later
+		return nil, cause
 	default:
 	}
 	if turn = turn || len(w.turn) > 0; turn || n.holder == nil && n.wanted && len(n.waiting) == 0 {
 		if !turn {
-			l.mu.Unlock()
-			l.withdraw(shard)
-			l.mu.Lock()
+			// l.mu is held, so no caller is granted the lock that this call takes back. A release
+			// that has not been sent yet is not an error.
+			_ = l.e.Withdraw(over(ctx), shard)
 		}
 		n.wanted = false
 		l.next(n)
@@ -242,22 +330,22 @@ func (l *Locks) leave(ctx context.Context, called, shard string, w *waiter, turn
 	return nil, cause
 }
 
-// withdraw ends the contention and does not wait.
-func (l *Locks) withdraw(shard string) {
-	ctx, cancel := context.WithCancel(context.Background())
+// over returns a child of ctx that has already ended, so that calls with it do not wait.
+func over(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	_ = l.e.Withdraw(ctx, shard) // that it is not given back yet
+	return ctx
 }
 
-// forget removes a name that nobody here holds or wants. l.mu is held.
+// forget removes a name that no caller here holds or wants. The caller holds l.mu.
 func (l *Locks) forget(called string, n *name) {
 	if n.holder == nil && !n.wanted && len(n.waiting) == 0 {
 		delete(l.names, called)
 	}
 }
 
-// serve is the handler of a lock's lease: it gives the lock to the first that waits, and
-// returns once that one has unlocked it.
+// serve is the handler of a lock's lease. It gives the lock to the first waiter, and returns once
+// that waiter has unlocked it.
 func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) error {
 	l.mu.Lock()
 	n := l.names[called]
@@ -276,12 +364,12 @@ func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) err
 	return nil
 }
 
-// Unlock gives the lock back and waits until the store has it; ctx bounds the wait only. It
-// is called once the work under the lock has ended, also where the lock was lost: no other call
-// of this process has the lock before.
+// Unlock gives the lock back and waits until the store has it; ctx limits the wait only. Call it
+// once the work under the lock has ended, even if the lock was lost. Until then, no other call in
+// this process gets the lock.
 //
-// The error matches core.ErrLost if the lock was lost before: somebody else may have had it
-// meanwhile. Else it is ctx's. A second call does nothing.
+// If the lock was lost earlier, the error matches core.ErrLost: another process may have held it
+// since. Otherwise, the error is ctx's. A second call does nothing.
 func (k *Lock) Unlock(ctx context.Context) error {
 	var err error
 	k.once.Do(func() {
@@ -307,13 +395,11 @@ func (k *Lock) Unlock(ctx context.Context) error {
 	return err
 }
 
-func held(called string) error { return fmt.Errorf("tenure: lock %q: %w", called, ErrHeld) }
+func isHeld(called string) error { return fmt.Errorf("tenure: lock %q: %w", called, ErrHeld) }
 
-// waited is the error of a call that was not granted the lock, and says what it waited for.
+// waited returns the error of a call that was not granted the lock.
 func (l *Locks) waited(called string, err error) error {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, unknown := l.e.WaitOwner(now, driver.LockPrefix+called)
+	_, unknown := l.e.Internal(seam.Key{}).WaitOwner(over(context.Background()), driver.LockPrefix+called)
 	switch {
 	case errors.Is(err, core.ErrStopped):
 		return fmt.Errorf("tenure: lock %q: %w", called, err)

@@ -1,10 +1,13 @@
 package lock
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,13 +15,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// TestLock: one at a time has the lock, here and elsewhere, each with a greater token, and
-// those of one process in the order in which they came.
+// TestLock: one caller at a time has the lock, here and elsewhere, each with a greater token.
+// Callers of one process get it in order of arrival.
 func TestLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -52,7 +56,7 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestFence: what is committed under a lock that was given back is refused.
+// TestFence: a commit under a lock that was given back is refused.
 func TestFence(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -78,7 +82,7 @@ func TestFence(t *testing.T) {
 	})
 }
 
-// TestTryLock: it waits for nobody.
+// TestTryLock: it does not wait for others.
 func TestTryLock(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -104,7 +108,7 @@ func TestTryLock(t *testing.T) {
 	})
 }
 
-// TestGivenUp: a call whose context ends is out of the way of those behind it.
+// TestGivenUp: a call whose context ends does not delay the calls behind it.
 func TestGivenUp(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -121,7 +125,7 @@ func TestGivenUp(t *testing.T) {
 		_ = late
 		a.unlock(k)
 		b.unlock(<-had)
-		// The last that waits gives up: nobody here contends any more.
+		// The last waiter gives up: no call here contends any longer.
 		k = a.lock("z")
 		ctx, stop := context.WithCancel(w.Context())
 		_, failed = b.waits(ctx, "z")
@@ -142,7 +146,7 @@ func TestGivenUp(t *testing.T) {
 	})
 }
 
-// TestStoreAway: who waits for a store that does not answer is told so.
+// TestStoreAway: if a caller waits for a store that does not answer, its error says so.
 func TestStoreAway(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -164,7 +168,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// TestGivenUpInTurn: a call that is to contend and gives up before leaves that to the next.
+// TestGivenUpInTurn: if a call gives up before it contends, the next call contends.
 func TestGivenUpInTurn(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, _ := w.process("a"), w.process("b")
@@ -182,26 +186,242 @@ func TestGivenUpInTurn(t *testing.T) {
 	})
 }
 
-// TestGivenUpAndGranted: a call that is granted the lock as it gives up unlocks it.
+// TestGivenUpAndGranted: a call that is granted the lock as it gives up unlocks it, and does not
+// wait until the release has reached the store.
 func TestGivenUpAndGranted(t *testing.T) {
 	bubble(t, func(w *world) {
-		a := w.process("a")
+		a, b := w.process("a"), w.process("b")
 		k := a.lock("x")
 		both := &waiter{granted: make(chan *Lock, 1), turn: make(chan struct{}, 1)}
 		both.granted <- k
-		if k, err := a.leave(w.Context(), "x", driver.LockPrefix+"x", both, false, errors.New("enough")); k != nil || err == nil {
+		a.link.Cut()
+		began, cause := time.Now(), errors.New("enough")
+		if k, err := a.leave(w.Context(), "x", driver.LockPrefix+"x", both, false, cause); k != nil || !errors.Is(err, cause) {
 			w.Errorf("it has %v, %v", k, err)
 		}
-		k, err := a.TryLock(w.Context(), "x")
-		if err != nil {
-			w.Fatal(err)
+		if took := time.Since(began); took > 0 {
+			w.Errorf("it waited for %v", took)
+		}
+		a.link.Heal()
+		b.unlock(b.lock("x"))
+		a.unlock(a.lock("x"))
+		if k.Err() == nil {
+			w.Error("the lease is kept")
+		}
+	})
+}
+
+// asked is a context that calls f when a goroutine begins to wait for its end.
+type asked struct {
+	context.Context
+	f atomic.Pointer[func()]
+}
+
+func (a *asked) Done() <-chan struct{} {
+	if f := a.f.Load(); f != nil {
+		(*f)()
+	}
+	return a.Context.Done()
+}
+
+// TestNobodyComesBetween: a call that gives up withdraws the process's claim. In between, no other
+// call of the process is granted the lock, which it would then lose.
+func TestNobodyComesBetween(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.process("a"), w.process("b")
+		kb := b.lock("x")
+		inner, cancel := context.WithCancel(w.Context())
+		ctx := &asked{Context: inner}
+		_, failed := a.waits(ctx, "x")
+		looked, second := 0, make(chan *Lock, 1)
+		f := func() { // as it withdraws
+			if looked++; looked > 1 || !a.mu.TryLock() {
+				return // the others stay outside
+			}
+			a.mu.Unlock()
+			go func() { second <- a.lock("x") }()
+			time.Sleep(time.Millisecond)
+			b.unlock(kb)
+			time.Sleep(time.Second)
+		}
+		ctx.f.Store(&f)
+		cancel()
+		<-failed
+		if looked == 0 {
+			w.Fatal("the call did not withdraw")
+		}
+		if len(second) > 0 {
+			k := <-second
+			time.Sleep(2 * time.Minute)
+			w.Errorf("another call was granted the lock in between, and after two minutes it is %v", k.Err())
+			_ = k.Unlock(w.Context())
+			return
+		}
+		had, _ := a.waits(w.Context(), "x")
+		b.unlock(kb)
+		k := <-had
+		time.Sleep(2 * time.Minute)
+		if k.Err() != nil {
+			w.Errorf("the lock was lost: %v", k.Err())
 		}
 		a.unlock(k)
 	})
 }
 
-// TestLostAndKept: while a lock that was lost is not unlocked, its work may go on, and nobody
-// else in the process has the lock (S11).
+// TestWatchdog: the holder of a lock need not report progress to the Elector's watchdog.
+func TestWatchdog(t *testing.T) {
+	bubble(t, func(w *world) {
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		e, err := core.NewElector(b, &core.Options{Node: "a", TTL: ttl, LockDir: "none", Watchdog: 5 * ttl, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			w.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ran := make(chan error, 1)
+		go func() { ran <- e.Run(ctx) }()
+		var stalled atomic.Bool
+		err = e.Contend(func(ctx context.Context, _ *core.Lease) error {
+			<-ctx.Done()
+			stalled.Store(stalled.Load() || errors.Is(context.Cause(ctx), core.ErrStalled))
+			return nil
+		}, "watched")
+		if err != nil {
+			w.Fatal(err)
+		}
+		k, err := Open(e).Lock(w.Context(), "x")
+		if err != nil {
+			w.Fatal(err)
+		}
+		time.Sleep(time.Minute + ttl/2) // not as the watchdog looks
+		if k.Err() != nil || !stalled.Load() {
+			w.Errorf("the lock is lost: %v; a handler was ended by the watchdog: %v", k.Err(), stalled.Load())
+		}
+		if err := k.Unlock(w.Context()); err != nil {
+			w.Error(err)
+		}
+		cancel()
+		if err := errors.Join(<-ran, b.Close()); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// TestDo: fn runs under the lock, which is unlocked however fn ends. Of a lost lock both fn's context and the
+// error say so.
+func TestDo(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, failed := w.process("a"), errors.New("failed")
+		var tokens []core.Token
+		held := func(_ context.Context, k *Lock) error {
+			tokens = append(tokens, k.Token())
+			if _, err := a.TryLock(w.Context(), k.Name()); !errors.Is(err, ErrHeld) {
+				w.Errorf("while fn runs: %v", err)
+			}
+			return failed
+		}
+		if err := a.Do(w.Context(), "x", held); !errors.Is(err, failed) || errors.Is(err, core.ErrLost) {
+			w.Errorf("got %v", err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = a.Do(w.Context(), "x", func(context.Context, *Lock) error { panic("fn") })
+		}()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = a.Do(w.Context(), "x", func(context.Context, *Lock) error { runtime.Goexit(); return nil })
+		}()
+		<-ended
+		bounded, done := context.WithTimeout(w.Context(), 10*ttl)
+		defer done()
+		if err := a.Do(bounded, "x", held); !errors.Is(err, failed) || len(tokens) != 2 || tokens[1] <= tokens[0] {
+			w.Errorf("got %v, with tokens %v", err, tokens)
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		err := a.Do(ctx, "x", func(ctx context.Context, _ *Lock) error { cancel(); <-ctx.Done(); return nil })
+		if !errors.Is(err, context.Canceled) || errors.Is(err, core.ErrLost) {
+			w.Errorf("the caller's context ended: %v", err)
+		}
+		err = a.Do(w.Context(), "x", func(ctx context.Context, _ *Lock) error {
+			a.link.Cut()
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * ttl):
+			}
+			a.link.Heal()
+			if cause := context.Cause(ctx); !errors.Is(cause, core.ErrLost) {
+				w.Errorf("fn's context ended: %v", cause)
+			}
+			return nil
+		})
+		if !errors.Is(err, core.ErrLost) {
+			w.Errorf("the lock was lost: %v", err)
+		}
+		if err := a.Do(w.Context(), "", held); !errors.Is(err, core.ErrInvalid) || len(tokens) != 2 {
+			w.Errorf("no name: %v", err)
+		}
+	})
+}
+
+// TestDoOnce: Do of the package joins for one call, and leaves.
+func TestDoOnce(t *testing.T) {
+	bubble(t, func(w *world) {
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer b.Close()
+		var token core.Token
+		if err := Do(w.Context(), b, "x", func(_ context.Context, k *Lock) error { token = k.Token(); return nil }); err != nil || token == 0 {
+			w.Errorf("got token %d, %v", token, err)
+		}
+		if err := Do(w.Context(), nil, "x", nil); !errors.Is(err, core.ErrInvalid) {
+			w.Errorf("without a backend: %v", err)
+		}
+		v, err := b.Observe(w.Context(), driver.ObserveQuery{})
+		if err != nil || len(v.Members) != 0 {
+			w.Errorf("members are left: %+v, %v", v, err)
+		}
+	})
+}
+
+// TestName: each string has its own name, which is legal.
+func TestName(t *testing.T) {
+	for in, want := range map[string]string{
+		"invoice-123": "invoice-123", "-": "-", "...": "...", "Invoice-123": "Invoice-123",
+		"a b/c":                        "_h.a-b-c.539138d518391ec4fc557ce35c37ead2",
+		"":                             "_h..e3b0c44298fc1c149afbf4c8996fb924",
+		"_probe":                       "_h._probe.",
+		"ä\xff":                        "_h.---.",
+		strings.Repeat("x", MaxName):   strings.Repeat("x", MaxName),
+		strings.Repeat("x", MaxName+1): "_h." + strings.Repeat("x", 80) + ".",
+	} {
+		if got := Name(in); got != want && (!strings.HasPrefix(got, want) || want[len(want)-1] != '.' || len(got) != len(want)+32) {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// FuzzName: the name of any string is legal, and no other string's.
+func FuzzName(f *testing.F) {
+	f.Add("a b", "a/b")
+	f.Add("a b", Name("a b"))
+	f.Add(strings.Repeat("x", 200)+"1", strings.Repeat("x", 200)+"2")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if err := driver.CheckShard(driver.ShardID(driver.LockPrefix + Name(a))); err != nil || Name(a) == "" || Name(a) == "_probe" {
+			t.Errorf("%q: %q, %v", a, Name(a), err)
+		}
+		if (Name(a) == Name(b)) != (a == b) {
+			t.Errorf("%q and %q: %q and %q", a, b, Name(a), Name(b))
+		}
+	})
+}
+
+// TestLostAndKept: while a lost lock is not unlocked, its work may continue, and no other caller in
+// the process gets the lock (S11).
 func TestLostAndKept(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -221,7 +441,8 @@ func TestLostAndKept(t *testing.T) {
 	})
 }
 
-// TestHolderDies: another has the lock after the TTL, and who lost it is told so by Unlock.
+// TestHolderDies: another process has the lock after the TTL, and Unlock tells the former holder
+// so.
 func TestHolderDies(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -252,8 +473,8 @@ func TestHolderDies(t *testing.T) {
 	})
 }
 
-// TestStop: the end of Run is told to those that wait, and a lock that is held is given back
-// once it is unlocked.
+// TestStop: calls that wait get an error when Run ends, and a held lock is given back once it is
+// unlocked.
 func TestStop(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.process("a"), w.process("b")
@@ -288,14 +509,50 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestNames: a name that is no shard's is refused before anything is sent.
+// TestCloseSays: Close names the locks that it waits for, and those that were not unlocked in time.
+func TestCloseSays(t *testing.T) {
+	bubble(t, func(w *world) {
+		b, err := memory.Open(w.Context(), w.store, "test", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		var log bytes.Buffer
+		l, err := New(b, &core.Options{Node: "a", TTL: ttl, LockDir: "none", DrainBudget: ttl, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			w.Fatal(err)
+		}
+		for i := range 7 {
+			if _, err := l.Lock(w.Context(), fmt.Sprint("order-", i)); err != nil {
+				w.Fatal(err)
+			}
+		}
+		err = l.Close()
+		for _, want := range []string{"closing waits", "count=7", "order-0 order-1 order-2 order-3 order-4]"} {
+			if !strings.Contains(log.String(), want) {
+				w.Errorf("the log has no %q:\n%s", want, log.String())
+			}
+		}
+		if !errors.Is(err, core.ErrStuck) || !strings.Contains(err.Error(), `lock "order-0", of 7, was not unlocked in time`) {
+			w.Error(err)
+		}
+		for _, n := range l.names {
+			_ = n.holder.Unlock(w.Context())
+		}
+		if err := b.Close(); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// TestNames: an illegal name is refused before anything is sent.
 func TestNames(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
 		before := w.store.Counts().Writes
-		for _, name := range []string{"", "a b", "a/b", "ä", "x\n", strings.Repeat("x", MaxName+1)} {
-			if _, err := a.Lock(w.Context(), name); !errors.Is(err, core.ErrInvalid) {
-				w.Errorf("%q: %v", name, err)
+		for name, want := range map[string]string{"": "is empty", "a b": `lock "a b" has ' ' at byte 1:`, "a/b": "at byte 1:", "ä": "at byte 0:", "x\n": "at byte 1:",
+			strings.Repeat("x", MaxName+1): `"... has 123 bytes: the limit is 122`, "_probe": `lock "_probe" is Tenure's own`} {
+			if _, err := a.Lock(w.Context(), name); !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), driver.LockPrefix) {
+				w.Errorf("%q: %v, want %q", name, err, want)
 			}
 		}
 		if n := w.store.Counts().Writes - before; n > 0 {
@@ -305,7 +562,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestWaitingIsFree: those of one process that wait cost the store nothing.
+// TestWaitingIsFree: waiting calls of one process cost the store nothing.
 func TestWaitingIsFree(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.process("a")
@@ -332,8 +589,8 @@ func TestWaitingIsFree(t *testing.T) {
 	})
 }
 
-// TestFair: a process that takes a lock again and again leaves it to others for 20 ms after 100 ms.
-// A process that always sees last that it is free takes it in such a pause.
+// TestFair: a process that has held a lock almost continuously for 100 ms leaves it to others for
+// 20 ms. A process that always sees last that the lock is free takes it in such a pause.
 func TestFair(t *testing.T) {
 	bubble(t, func(w *world) {
 		ps := []*process{w.process("a"), w.process("b"), w.process("c")}
@@ -377,7 +634,7 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestFleet: beside members that do not want it a lock moves as soon as it was given back.
+// TestFleet: beside members that do not want it, a lock moves as soon as it was given back.
 func TestFleet(t *testing.T) {
 	bubble(t, func(w *world) {
 		var ps []*process
@@ -399,7 +656,7 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// TestNothingIsLeft: names that were used once leave nothing, neither in the store nor here.
+// TestNothingIsLeft: names that were used once leave nothing in the store or in memory.
 func TestNothingIsLeft(t *testing.T) {
 	names := share.Of(t, "names", 5000, 1500)
 	bubble(t, func(w *world) {
@@ -419,8 +676,8 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// TestChaos: whoever waits gives up, tries, cuts its connection or stops, at random, and no
-// two have the lock at a time.
+// TestChaos: callers give up, try, lose their connection or stop, at random, and no two have the
+// lock at a time.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(share.Of(t, "seeds", 8, 2)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -37,7 +37,7 @@ type process struct {
 	late atomic.Int64 // how late, in nanoseconds, it sees what changed
 }
 
-// lateViews is a store that tells late what changed.
+// lateViews is a store whose changes are seen late.
 type lateViews struct {
 	kv.Store
 	by *atomic.Int64
@@ -50,7 +50,7 @@ func (s lateViews) Watch(ctx context.Context, prefixes []string, after kv.Rev, f
 	})
 }
 
-// process starts one, which has joined and closes with the test.
+// process starts a process, which has joined and closes with the test.
 func (w *world) process(node string) *process {
 	w.Helper()
 	p := &process{w: w, link: &kvfault.Link{}}

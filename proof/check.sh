@@ -4,8 +4,8 @@
 #
 #   check.sh short      under 4 minutes on 2 cores
 #   check.sh full       larger configurations and the shortest counterexamples as well, within 25
-#                       minutes and 12 GiB; their pictures must be those of docs/proof
-#   check.sh pictures   writes docs/proof: a picture of each shortest counterexample
+#                       minutes and 12 GiB; their pictures must be those of docs/internals/proof
+#   check.sh pictures   writes docs/internals/proof: a picture of each shortest counterexample
 #
 # It fails unless every search with all rules ends without an error, and every rule that is taken
 # out leads to a counterexample. It works in a temporary folder, two searches at a time. TRAILS=folder
@@ -22,7 +22,7 @@ for tool in spin cc; do
 	}
 done
 proof=$PWD
-page=$proof/../docs/proof.md
+page=$proof/../docs/internals/proof.md
 [ "$mode" = short ] && limit=${limit:-90} || limit=${limit:-700}
 memory=${memory:-5500}
 
@@ -164,8 +164,8 @@ breaks() { # breaks RULE NAME [MACRO...]: a counterexample without the rule, or 
 	esac
 	if [ "$mode" = short ]; then
 		printf '%-9s %-10s %4d steps: %s\n' "$rule" "$name" "$(wc -l <model.pml.trail)" "$shown"
-		grep -qF "<title>$(title "$rule")</title>" "$proof/../docs/proof/$rule.svg" ||
-			printf '%-9s FAILED: docs/proof/%s.svg has another title than its row of docs/proof.md: make proof-pictures\n' "$rule" "$rule"
+		grep -qF "<title>$(title "$rule")</title>" "$proof/../docs/internals/proof/$rule.svg" ||
+			printf '%-9s FAILED: docs/internals/proof/%s.svg has another title than its row of docs/internals/proof.md: make proof-pictures\n' "$rule" "$rule"
 		return
 	fi
 	# shellcheck disable=SC2086 # macros are several words
@@ -278,13 +278,13 @@ breaks update callers
 END
 case $mode in
 pictures)
-	mkdir -p ../docs/proof
-	rm -f ../docs/proof/*.svg
-	cp "$work"/pictures/*.svg ../docs/proof
+	mkdir -p ../docs/internals/proof
+	rm -f ../docs/internals/proof/*.svg
+	cp "$work"/pictures/*.svg ../docs/internals/proof
 	;;
 full)
-	diff -r "$work/pictures" ../docs/proof >"$work/said" || {
-		echo "FAILED: the pictures in docs/proof are others: make proof-pictures"
+	diff -r "$work/pictures" ../docs/internals/proof >"$work/said" || {
+		echo "FAILED: the pictures in docs/internals/proof are others: make proof-pictures"
 		grep -E '^(Only|diff)' "$work/said"
 		failed=1
 	}

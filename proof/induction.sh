@@ -2,7 +2,7 @@
 # Proves the invariants of fence.smt2 and trust.smt2 by induction, with Z3 (Debian package z3): each
 # holds in the first state, and no step leads from all of them to a state without it. Then it takes
 # out each rule, and shows a run from the first state that breaks a property. Fails unless every
-# answer is the one that the files name. docs/proof.md explains it.
+# answer is the one that the files name. docs/internals/proof.md explains it.
 # Usage: induction.sh [FILE [RULE...]], for one file, and for these of its rules.
 set -euo pipefail
 cd "$(dirname "$0")"

@@ -1,6 +1,6 @@
 /*
  * The lease protocol of Tenure, for the model checker SPIN. It is written from the rules in
- * core/driver/doc.go, internal/fsm/doc.go and docs/rules.md, not from the code. docs/proof.md says
+ * core/driver/doc.go, internal/fsm/doc.go and docs/internals/rules.md, not from the code. docs/internals/proof.md says
  * what it shows. check.sh runs it: one CONFIGURATION at a time, with all rules, and then with one
  * rule taken out by a macro NO_<rule>, such as -DNO_M2.
  *
@@ -22,7 +22,7 @@
  *             and answers wait until it has what they tell
  *   LOCKS     with GIVING or COMMITS: the shard is a lock, whose record goes when it is free: R2
  *
- * BUG_<name> puts in a fault that was found in the code by hand: docs/bugs-found.md has their stories.
+ * BUG_<name> puts in a fault that was found in the code by hand: docs/internals/bugs-found.md has their stories.
  */
 
 #if defined(LEASE) || defined(PREEMPT) || defined(OUTAGE) || defined(TAKEOVER)

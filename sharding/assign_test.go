@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// leastMoves is the lower bound, written down plainly: try every choice of who
-// gets a ceiling, and count what each member has too much, and what nobody has.
+// leastMoves returns the lower bound, computed plainly: it tries every assignment of the ceilings,
+// and counts the excess of each member, and the shards without an owner.
 func leastMoves(c *Cluster) int {
 	total, orphans := int64(0), 0
 	have := make([]int, len(c.Members))
@@ -50,8 +50,8 @@ func leastMoves(c *Cluster) int {
 	return least
 }
 
-// randomCluster is a cluster after joins, leaves and changes of weight: owners at
-// random, some members empty, some shards with nobody.
+// randomCluster returns a cluster after joins, leaves and changes of weight: owners at random, some
+// members empty, some shards without an owner.
 func randomCluster(rng *rand.Rand, weighted bool) *Cluster {
 	c := &Cluster{}
 	for i := range 1 + rng.IntN(8) {
@@ -72,8 +72,7 @@ func randomCluster(rng *rand.Rand, weighted bool) *Cluster {
 	return c
 }
 
-// checkPlan checks that a plan is whole and within its shares, and agrees with
-// what it says about itself.
+// checkPlan checks that a plan is complete and within its shares, and that its parts agree.
 func checkPlan(t *testing.T, c *Cluster, p *Plan) {
 	t.Helper()
 	have := make([]int, len(c.Members))
@@ -99,8 +98,8 @@ func checkPlan(t *testing.T, c *Cluster, p *Plan) {
 	}
 }
 
-// TestBalanceMovesTheLeast: 10,000 random cases each, and chains of joins, leaves
-// and changes of weight from plan to plan.
+// TestBalanceMovesTheLeast: 10,000 random cases each, and chains of joins, leaves and changes of
+// weight from plan to plan.
 func TestBalanceMovesTheLeast(t *testing.T) {
 	t.Parallel()
 	for _, weighted := range []bool{false, true} {
@@ -140,7 +139,7 @@ func extremes(n []int) (lo, hi int) {
 	return lo, hi
 }
 
-// carryOut are the shards after a plan.
+// carryOut returns the shards after a plan.
 func carryOut(c *Cluster, p *Plan, number int64) []Shard {
 	out := append([]Shard(nil), c.Shards...)
 	for _, m := range p.Moves {
@@ -172,7 +171,7 @@ func change(rng *rand.Rand, c *Cluster, weighted bool) *Cluster {
 	return out
 }
 
-// even is a balanced cluster.
+// even returns a balanced cluster.
 func even(members, shards int) *Cluster {
 	c := &Cluster{}
 	for i := range members {
@@ -186,8 +185,8 @@ func even(members, shards int) *Cluster {
 	return c
 }
 
-// A member that returns gets back what it had, so that a rolling restart moves no
-// shard more than twice.
+// A member that returns gets its former shards back, so that a rolling restart moves no shard more
+// than twice.
 func TestRestartMovesTwice(t *testing.T) {
 	t.Parallel()
 	c := even(5, 1000)
@@ -246,7 +245,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		}
 	}
 
-	// All drained: nothing is left without an owner.
+	// All drained: no shard is left without an owner.
 	c = even(3, 10)
 	for i := range c.Members {
 		c.Members[i].Drain = true
@@ -320,7 +319,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Replicas of one thing are in as many zones as there are.
+// Replicas of one thing are in as many zones as possible.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -396,7 +395,7 @@ func TestBalanceByLoad(t *testing.T) {
 			t.Fatalf("%d moves after a small change", len(q.Moves))
 		}
 	}
-	// One hot shard: what is beside it goes, and it does not go back and forth.
+	// One hot shard: the shards beside it move, and it does not move back and forth.
 	c := even(4, 40)
 	for s := range c.Shards {
 		c.Shards[s].Load = 1
@@ -440,7 +439,7 @@ func TestPlanningTime(t *testing.T) {
 	}
 }
 
-// change2 takes one member out.
+// change2 removes one member.
 func change2(c *Cluster, i int32) *Cluster {
 	out := &Cluster{Members: append(append([]Member(nil), c.Members[:i]...), c.Members[i+1:]...), Shards: append([]Shard(nil), c.Shards...)}
 	for s := range out.Shards {

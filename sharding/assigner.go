@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// assign is the handler of the assigner's shard: it plans while it holds the
-// lease. It takes up where the former assigner's complete plans end.
+// assign is the handler of the assigner's shard. It plans while it holds the lease, and continues
+// from the last complete plan of the previous assigner.
 func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	j := &journal{read: bounded(lease.ReadLog), table: &assignments{}, newest: m.form}
 	for wait := retry; ; wait = longer(wait) {
@@ -28,8 +29,8 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	if err := j.blind(m.o.Keyspace); err != nil {
 		m.refused.Store(time.Now().Add(time.Minute).UnixNano()) // before it returns, so that reconcile does not contend
 		signal(m.wake)
-		if !m.blind.Load() { // else follow says so
-			m.o.OnError(err)
+		if !m.blind.Load() { // otherwise follow reports it
+			m.trying(err)
 		}
 		return nil
 	}
@@ -52,13 +53,13 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			lease.Progress()
 		}
 		v := m.e.View()
-		if v.Rules == nil && time.Since(began) < callTimeout { // a drained node would get shards
+		if v.Rules == nil && time.Since(began) < callTimeout { // without them a drained node would get shards
 			m.untilNext(ctx, lease, v, true)
 			continue
 		}
 		j.form = m.formFor(v)
 		again := p.obey(v, time.Now())
-		p.wall = began.Add(time.Since(began)) // also when the clock is set
+		p.wall = began.Add(time.Since(began)) // not affected if the clock is set
 		var settled []string
 		settled, p.untaken = m.settled(ctx, j.table, round)
 		lease.Progress()
@@ -73,7 +74,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 			if err := j.write(lease.Context(), lease, out.change, size); err != nil {
 				return err
 			}
-			tellQuarantine(out, j.table)
+			tellQuarantine(m.o.Logger, out, j.table)
 			if m.o.OnPlan != nil {
 				m.o.OnPlan(out)
 			}
@@ -84,7 +85,7 @@ func (m *Manager) assign(ctx context.Context, lease *core.Lease) error {
 	return nil
 }
 
-// formFor is the highest form of plans that every member with a Manager reads.
+// formFor returns the highest form of plans that every member with a Manager reads.
 func (m *Manager) formFor(v *core.View) byte {
 	form := m.form
 	for i := range v.Members {
@@ -95,16 +96,17 @@ func (m *Manager) formFor(v *core.View) byte {
 	return form
 }
 
-// formOf is the newest form of plans that a member reads, by its mark; 0 without one.
+// formOf returns the newest form of plans that a member reads, according to its mark, or 0 if it
+// has no mark.
 func formOf(m *core.Member) byte {
 	n, _ := strconv.ParseUint(m.Meta[mark.Key], 10, 8)
 	return byte(n)
 }
 
-// settled are the givers of the splits and merges that are complete: every taker has noted its
-// range. If some takers refused theirs, these are returned instead. Each round begins with another
-// change, and reads the rest in later rounds if it takes longer than an interval.
-func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers, refused []string) {
+// settled returns the givers of complete splits and merges. In these, every taker has noted its
+// range. If some takers refused a range, it returns them instead. Each round begins with another
+// change. If the reads take longer than an interval, later rounds read the rest.
+func (m *Manager) settled(ctx context.Context, t *assignments, round int) (givers []string, refused []untaken) {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
 	for i := range t.changes {
@@ -125,9 +127,8 @@ func (m *Manager) settled(ctx context.Context, t *assignments, round int) (giver
 	return givers, refused
 }
 
-// untilNext waits until there is reason to plan again: half an interval at the
-// least, and half an interval from when something changed, so that changes which
-// come together make one plan.
+// untilNext waits until there is a reason to plan again. It waits at least half an interval, and
+// half an interval after a change, so that simultaneous changes make one plan.
 func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View, again bool) {
 	half := max(m.o.Interval/2, time.Millisecond/2)
 	if !pause(ctx, half) {
@@ -135,7 +136,7 @@ func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View
 	}
 	lease.Progress()
 	for !again && ctx.Err() == nil {
-		// In steps, so that a watchdog sees that this goes on.
+		// It waits in steps, so that a watchdog sees progress.
 		limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 		_, err := m.e.WaitView(limited, v)
 		cancel()
@@ -147,7 +148,7 @@ func (m *Manager) untilNext(ctx context.Context, lease *core.Lease, v *core.View
 	pause(ctx, half)
 }
 
-// pause waits for d; false if ctx ended before.
+// pause waits for d. It returns false if ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -162,7 +163,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (m *Manager) askLoads(ctx context.Context, last map[string]float64) map[string]float64 {
 	limited, cancel := context.WithTimeout(ctx, m.o.Interval)
 	defer cancel()
-	loads, err := m.o.Loads(limited)
+	var loads map[string]float64
+	err := goexit.Call(func() (err error) { loads, err = m.o.Loads(limited); return err })
 	if m.tried("ask for the loads", err); err != nil {
 		return last
 	}

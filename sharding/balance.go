@@ -5,56 +5,63 @@ import (
 	"slices"
 )
 
-// Balance is the assigner: it weighs how even the members are against what moves. The zero
-// value is ready for use, and is the default.
+// Balance is the default Assigner. It weighs an even load against the number of moves. The zero
+// value is ready for use.
 //
-// While no loads are known, or all are about the same, it balances counts: every member gets
-// the floor or the ceiling of its weighted share. Without rules it makes exactly the fewest
-// moves that lead there; with them the balance is as good as moves of single shards make it.
+// While no loads are known, or all loads are about the same, it balances counts. Every member gets
+// the floor or the ceiling of its weighted share. Without rules, it makes the fewest moves that
+// lead there. With rules, the balance is as good as moves of single shards can make it.
 //
-// With loads it lowers the highest share of any member's capacity. A member's fair share is the
-// part of all load that its capacity has in that of all members; its goal is that, or its
-// hottest key or whole shard if that alone is more, since nothing divides it. A member is
-// relieved when it is above High times its share, down to Low, by as little load as possible;
-// one below half its share is filled. Of a Keyspace's ranges it splits those that are hot,
-// gives a hot key a range of its own, and merges cold neighbours.
+// With loads, it lowers the highest share of any member's capacity. A member's fair share of all
+// load is in proportion to its capacity. Its goal is that share. If its hottest key or whole shard
+// has more load, which cannot be divided, that load is the goal. If a member is above High times
+// its share, Balance relieves it down to Low, by as little load as possible. It gives load to a
+// member that is below half its share. In a Keyspace, it splits hot ranges, gives a hot key its
+// own range, and merges cold neighbours.
 //
-// What moves for balance's sake is bounded by MovesPerMinute. The bound is half of all load where
-// a member is new, or above its capacity, or half a share above its goal with more to be moved
-// than MovesPerMinute allows in 90 s; and for a minute after that. Orphans, drains and rules are
-// not counted.
+// MovesPerMinute limits moves that balance the members. The limit is half of all load if a member
+// is new or above its capacity. The same applies if a member is half a share above its goal and
+// MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer. Orphans,
+// drains and rules do not count.
 type Balance struct {
-	Rules Rules
-	// High and Low are multiples of a member's share of the load: relief begins above High and
-	// ends at Low. Defaults 1.1 and 1.04; High at least Low, both at least 1.
-	High, Low float64
-	// MovesPerMinute is the part of all load that moves in a minute for balance's sake, or one
-	// shard if that is more and cannot be divided. Default 0.02. See Cluster.Moved.
-	MovesPerMinute float64
-	// Budget is how many shards one plan moves for balance's sake; 0: all. The next plan goes on.
-	Budget int
-	// Reserve is the part of Member.Capacity that is kept for load to come, as far as the
-	// members have that much. Default 0.2; negative: none.
-	Reserve float64
-	// SplitAbove is the load, as a part of the mean member's share, above which a range is
-	// split, into ranges of at most half of that. Default 0.3.
-	SplitAbove float64
-	// MinShards and MaxShards bound the number of ranges: below, the hottest are split; above,
-	// the coldest are merged. Defaults: as many as the Keyspace began with, and 16 for each
-	// member more. They hold as far as MaxCuts and the keys allow.
-	MinShards, MaxShards int
+	// Rules restrict ownership.
+	Rules Rules `yaml:"rules"`
+	// High is a multiple of a member's share of the load, above which Balance relieves the member.
+	// Default 1.1; at least Low.
+	High float64 `yaml:"high"`
+	// Low is the multiple of the share down to which Balance relieves it. Default 1.04; at least 1.
+	Low float64 `yaml:"low"`
+	// MovesPerMinute is the part of all load that moves in a minute to balance the members. A
+	// single shard with more load, which cannot be divided, may move. Default 0.02. See
+	// Cluster.Moved.
+	MovesPerMinute float64 `yaml:"moves_per_minute"`
+	// Budget is the number of shards that one plan moves to balance the members; 0: no limit. The
+	// next plan continues.
+	Budget int `yaml:"budget"`
+	// Reserve is the part of Member.Capacity that is kept for future load, if the members have as
+	// much. Default 0.2; negative: none.
+	Reserve float64 `yaml:"reserve"`
+	// SplitAbove is the load, as a part of the mean member's share, above which a range is split,
+	// into ranges of at most half of SplitAbove. Default 0.3.
+	SplitAbove float64 `yaml:"split_above"`
+	// MinShards is the least number of ranges: below it the hottest are split, if they can be.
+	// Default: the number with which the Keyspace began.
+	MinShards int `yaml:"min_shards"`
+	// MaxShards is the largest number of ranges: above it the coldest are merged. Default: MinShards
+	// and 16 for each member.
+	MaxShards int `yaml:"max_shards"`
 }
 
 var _ Assigner = Balance{}
 
 const (
-	// A member above this multiple of its share is relieved by the larger bound, if the other one
-	// would take more than that many minutes.
+	// If a member is above urgent times its share, the larger limit applies. It does not apply if
+	// MovesPerMinute would relieve the member within patience minutes.
 	urgent, patience = 1.5, 1.5
-	// urgentMoves is the larger bound, as a part of all load in a minute.
+	// urgentMoves is the larger limit, as a part of all load in a minute.
 	urgentMoves = 0.5
-	// alike is how many times the least load of a shard the greatest may be for all to count
-	// as the same.
+	// alike is a ratio of the greatest load of a shard to the least. Up to it, all loads count as
+	// the same.
 	alike = 1.25
 )
 
@@ -82,6 +89,30 @@ func (a Balance) resolve(c *Cluster, members int) Balance {
 	}
 	a.MaxShards = max(a.MaxShards, a.MinShards)
 	return a
+}
+
+// check returns an error if a value is not one that the comments allow.
+func (a Balance) check() error {
+	for _, x := range []struct {
+		name string
+		v    float64
+	}{
+		{"High", a.High}, {"Low", a.Low}, {"MovesPerMinute", a.MovesPerMinute}, {"SplitAbove", a.SplitAbove},
+		{"Budget", float64(a.Budget)}, {"MinShards", float64(a.MinShards)}, {"MaxShards", float64(a.MaxShards)},
+	} {
+		if !(x.v >= 0) || math.IsInf(x.v, 0) {
+			return optErr("Balance.%s %v is no number of 0 or more: leave it 0 for its default", x.name, x.v)
+		}
+	}
+	switch {
+	case a.Low != 0 && a.Low < 1 || a.High != 0 && a.High < max(a.Low, 1):
+		return optErr("Balance.Low %v, Balance.High %v: use at least 1 for both, and no Low above High", a.Low, a.High)
+	case a.MaxShards != 0 && a.MaxShards < a.MinShards:
+		return optErr("Balance.MinShards %d is above Balance.MaxShards %d: lower it", a.MinShards, a.MaxShards)
+	case math.IsNaN(a.Reserve) || a.Reserve > 1:
+		return optErr("Balance.Reserve %v is above 1: use a part such as 0.2", a.Reserve)
+	}
+	return a.Rules.check()
 }
 
 // Plan implements Assigner.
@@ -136,7 +167,7 @@ func (l *loads) byRules(limit float64) {
 	d, share := l.d, l.share
 	d.grant(func(int32) float64 { return 1 }, func(m int32) float64 { return float64(share[m]) }, 0)
 	d.place(func(_, m int32) float64 { return float64(d.have[m]-share[m]) / float64(max(share[m], 1)) }, func(int32, int32) {})
-	// Shards bound to a zone are shared out among its members first; then others make room.
+	// Shards bound to a zone are first shared among its members. Then other shards make room.
 	bound := make([]int, len(share))
 	for s, o := range d.owner {
 		if d.rules.bound(int32(s)) {
@@ -193,7 +224,7 @@ func (l *loads) byLoad() {
 	l.fill(limit)
 }
 
-// relieve takes load from members above High until they are at Low: the hottest first.
+// relieve moves load from members above High until they are at Low, the hottest member first.
 func (l *loads) relieve(limit float64) {
 	var hot []int32
 	for m := range l.of {
@@ -224,9 +255,9 @@ func (l *loads) relieve(limit float64) {
 	}
 }
 
-// fill gives members that are new, or below half their share, what those with the highest shares
-// can spare. It leaves half of MovesPerMinute to relief. Where a few keys have so much of the load that
-// nobody else has a whole share, the share is that of the rest.
+// fill gives load from the members with the highest shares to members that are new or below half
+// their share. It leaves half of MovesPerMinute to relief. If a few keys have so much of the load
+// that no other member has a whole share, the share is computed without that load.
 func (l *loads) fill(limit float64) {
 	l.fillTo(l.total/l.caps, limit)
 	l.fillTo(l.divisible(), limit)
@@ -263,8 +294,9 @@ func (l *loads) fillTo(part, limit float64) {
 // trifle is the part of the mean member's share below which a shard's load is not worth a move.
 const trifle = 1e-4
 
-// step moves one shard from a member to another, or to the one whose share is the lowest then: the
-// largest of at most want that fits, or else the smallest above, if it helps.
+// step moves one shard from a member to another, or to the member whose share is then the lowest.
+// It takes the largest shard of at most want that fits, or otherwise the smallest above, if it
+// helps.
 func (l *loads) step(from, to int32, want, limit float64) bool {
 	coldest := to
 	if to == None {
@@ -292,12 +324,12 @@ func (l *loads) step(from, to int32, want, limit float64) bool {
 	return false
 }
 
-// maxTries bounds how many shards of a member step looks at, of each kind, where rules or a
-// budget forbid the first.
+// maxTries limits the shards of a member that step tries, of each kind, if rules or a budget forbid
+// the first.
 const maxTries = 32
 
-// try moves the shard at a place of a member's list, if it helps. One larger than wanted must
-// lower the higher share of the two members by half of what the giver loses at least.
+// try moves the shard at a place of a member's list, if it helps. If it is larger than wanted, it
+// must lower the higher share of the two members by at least half of the giver's loss.
 func (l *loads) try(from, to int32, at int, limit float64, larger bool) bool {
 	d, s, why := l.d, l.lists[from][at], Loaded
 	x := l.shard[s]

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// loadedCluster is a cluster of any kind: some shards with ranges, and loads over three orders of
-// magnitude, some of them not known.
+// loadedCluster returns a cluster of any kind: some shards with ranges, and loads over three orders
+// of magnitude, some of them unknown.
 func loadedCluster(rng *rand.Rand) *Cluster {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	c := &Cluster{Frozen: one(20), Urgent: one(4), Begun: rng.IntN(20)}
@@ -94,7 +95,7 @@ func randomParts(rng *rand.Rand, r Range, load float64) []Part {
 	return parts
 }
 
-// facts are what a test needs to know of a cluster, worked out plainly.
+// facts are the properties of a cluster that a test needs, computed plainly.
 type facts struct {
 	load  []float64
 	total float64
@@ -110,7 +111,7 @@ func factsOf(c *Cluster) *facts {
 	return &facts{l.shard, l.total, d.fits, l.cap, open}
 }
 
-// highest is the highest share of any member's capacity, of those that may own shards.
+// highest returns the highest share of capacity of any member that may own shards.
 func (f *facts) highest(owner []int32) float64 {
 	of, worst := make([]float64, len(f.cap)), 0.0
 	for s, o := range owner {
@@ -255,7 +256,7 @@ func cmpOr(a, b float64) float64 {
 	return b
 }
 
-// checkRanges checks the bounds of the number of ranges, and that what is hot is split.
+// checkRanges checks the limits of the number of ranges, and that hot ranges are split.
 func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving map[int32]bool, seen map[string]int) {
 	members := 0
 	for i := range c.Members {
@@ -296,7 +297,7 @@ func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving 
 	for _, x := range p.Splits {
 		for _, part := range c.Shards[x.Shard].Parts {
 			ends := part.Range.From == c.Shards[x.Shard].Range.From || slices.Contains(x.At, part.Range.From)
-			if part.Range.one() && part.Load > 0.3*mean && now < most-MaxCuts {
+			if part.Range.one() && part.Load > 0.3*mean && now < most-keyspace.MaxCuts {
 				if seen["isolated"]++; !ends || !slices.Contains(x.At, part.Range.To) && part.Range.To != c.Shards[x.Shard].Range.To {
 					t.Errorf("the key %v with %v of %v has no range: %x", part.Range, part.Load, mean, x.At)
 				}
@@ -305,7 +306,7 @@ func checkRanges(t *testing.T, c *Cluster, a Balance, p *Plan, f *facts, moving 
 	}
 }
 
-// Nothing is to be planned for nobody, or of nothing.
+// A plan for no members, or of no shards, is empty.
 func TestBalanceOfNothing(t *testing.T) {
 	t.Parallel()
 	c := even(2, 4)
@@ -319,8 +320,8 @@ func TestBalanceOfNothing(t *testing.T) {
 	}
 }
 
-// With loads that are known and about the same, too, no more moves than must, in as many plans as
-// the bound of a minute makes of it.
+// Also with known loads that are about the same, no more moves than necessary are made, in as many
+// plans as the limit of a minute requires.
 func TestEvenLoadsMoveTheLeast(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(8, 2))
@@ -344,8 +345,8 @@ func TestEvenLoadsMoveTheLeast(t *testing.T) {
 	}
 }
 
-// A member that joins has its share at once, also with loads, and no member is left with more
-// than a tenth above its own.
+// A member that joins has its share at once, also with loads, and no member is left with more than
+// a tenth above its own share.
 func TestJoinWithLoads(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(9, 2))
@@ -385,8 +386,8 @@ func TestJoinWithLoads(t *testing.T) {
 	}
 }
 
-// Capacity is in the unit of the load: the highest share of any is lowered, and the reserve is
-// kept free where there is room elsewhere.
+// Capacity is in the unit of the load: the highest share of any member is lowered, and the reserve
+// is kept free if there is room elsewhere.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	c := even(3, 60)
@@ -434,7 +435,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// A heavy shard that nothing divides goes where its share is least, if that is worth its load.
+// A heavy shard that cannot be divided moves to the member where its share is least, if that is
+// worth its load.
 func TestHeavyShardToLargeMember(t *testing.T) {
 	t.Parallel()
 	c := even(2, 2)
@@ -446,8 +448,8 @@ func TestHeavyShardToLargeMember(t *testing.T) {
 	}
 }
 
-// A preference of a zone is kept within its members' shares, and for no more; the plan says for
-// which shards it is not.
+// A preference of a zone is kept within its members' shares only. The plan lists the shards outside
+// their zone.
 func TestPreferZone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 7))
@@ -494,7 +496,7 @@ func TestPreferZone(t *testing.T) {
 	}
 }
 
-// The heirs of a member are in its zone, unless that would give one twice its share.
+// The heirs of a member are in its zone, unless that would give one of them twice its share.
 func TestHeirsInTheZone(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 5))
@@ -515,8 +517,8 @@ func TestHeirsInTheZone(t *testing.T) {
 			}
 		}
 	}
-	// A zone of two, one of whom has 60 shards and dies, beside eight members elsewhere with 30 each:
-	// the one that is left gets as many as bring it to twice its share.
+	// A zone has two members. One of them has 60 shards and dies; eight members elsewhere have 30
+	// each. The other member gets shards up to twice its share.
 	c := even(10, 330)
 	owner := make([]int32, len(c.Shards))
 	for i := range c.Members {
@@ -538,7 +540,7 @@ func TestHeirsInTheZone(t *testing.T) {
 	}
 }
 
-// BenchmarkBalance is one plan of 100,000 ranges on 100 members, of which some are hot.
+// BenchmarkBalance makes one plan of 100,000 ranges on 100 members, of which some are hot.
 func BenchmarkBalance(b *testing.B) {
 	c := largeCluster()
 	b.ReportAllocs()
@@ -566,7 +568,8 @@ func largeCluster() *Cluster {
 	return c
 }
 
-// compute is work of a fixed size, which takes usual at most on a quiet machine without the race detector.
+// compute does work of a fixed size, which takes at most usual on a quiet machine without the race
+// detector.
 func compute() {
 	m := make(map[int]int)
 	for i := range 50_000 {
@@ -590,7 +593,7 @@ func TestBalanceTime(t *testing.T) {
 	g.AtMost("planning", best, time.Second) // the budget is 50 ms
 }
 
-// A range without load whose parts are narrow is cut in the end, too.
+// A range without load whose parts are narrow is also cut at last.
 func TestCutsWithoutLoad(t *testing.T) {
 	t.Parallel()
 	s := Shard{Range: Range{0, 1 << 60}}
@@ -602,8 +605,8 @@ func TestCutsWithoutLoad(t *testing.T) {
 	}
 }
 
-// A shard that nothing divides goes to a member with the capacity for it, though a small one has the
-// lowest share of its own.
+// A shard that cannot be divided moves to a member with the capacity for it, even if a small member
+// has the lowest share.
 func TestLargeShardToALargeMember(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{Begun: 1}
@@ -635,7 +638,8 @@ func TestLargeShardToALargeMember(t *testing.T) {
 	}
 }
 
-// A new member is filled although one key has so much of the load that all others are far below the mean.
+// A new member is filled even if one key has so much of the load that all others are far below the
+// mean.
 func TestNewMemberBesideAHotKey(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{Begun: 1}

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/tenuretest"
 )
 
-// held are the shards that plans put into quarantine, and how often. No base trimmed the log.
+// held returns the shards that plans put into quarantine, and how often. No base trimmed the log.
 func held(t testing.TB, b core.Backend) map[string]int {
 	t.Helper()
 	out, table, parts := map[string]int{}, &assignments{}, assembly{}
@@ -48,8 +48,8 @@ func held(t testing.TB, b core.Backend) map[string]int {
 	}
 }
 
-// While members are cut off the store, or paused, for longer than their TTL, and go on in the same
-// process, no shard is in quarantine, neither then nor later, and each has an owner at the end.
+// Members are cut off from the store, or paused, for longer than their TTL, and continue in the
+// same process. No shard is in quarantine during that or later, and each has an owner at the end.
 func TestNoQuarantineWithoutADeath(t *testing.T) {
 	t.Parallel()
 	seeds := share.Of(t, "seeds", 20, 1)
@@ -86,7 +86,7 @@ func calm(t *testing.T, w *tenuretest.World, shards int) {
 			delete(serves, l.Shard())
 			mu.Unlock()
 			return nil
-		}, &Options{Shards: []string{fmt.Sprintf("s-000..%03d", shards-1)}, Interval: interval, OnError: func(error) {}})
+		}, &Options{Shards: []string{fmt.Sprintf("s-000..%03d", shards-1)}, Interval: interval, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ type three struct {
 }
 
 func newThree(w *world, shards int) *three {
-	p := &poison{world: w, shard: "s-002", felled: make(chan *member, 10)}
+	p := &poison{world: w, shard: "s-002", doomed: make(chan *member, 10)}
 	x := &three{p, fmt.Sprintf("s-000..%03d", shards-1)}
 	p.options = func(o *Options) { o.Shards = []string{x.name} }
 	for i := range 3 {
@@ -175,8 +175,8 @@ func TestNoQuarantineOfRollingKills(t *testing.T) {
 	}
 }
 
-// Of three members' shards one kills its owners: that one is in quarantine, before the 33rd death,
-// and no other one, then and while its owners die on.
+// One of three members' shards kills its owners. It is in quarantine before the 33rd death, and no
+// other shard is, then or while its owners continue to die.
 func TestQuarantineOfThree(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{4, 16, 200} {
@@ -193,7 +193,7 @@ func TestQuarantineOfThree(t *testing.T) {
 					died := 1
 					for end := time.Now().Add(4 * time.Minute); time.Now().Before(end) && len(x.held()) == 0; {
 						select {
-						case m := <-x.felled:
+						case m := <-x.doomed:
 							time.Sleep(ttl / 50)
 							if m.e.Lease(x.shard) == nil {
 								continue // it was moved on while another one was killed
@@ -300,8 +300,8 @@ func (s *stage) deaths(shard string) int {
 	return 0
 }
 
-// A process that is a member again did not die: before the TTL is over that death leads to nothing,
-// and later it ends the quarantine that it led to.
+// If a process is a member again, it did not die. Before the TTL is over that death has no effect,
+// and later it ends the quarantine that it caused.
 func TestDeathIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 20, 20)
@@ -333,8 +333,8 @@ func TestDeathIsTakenBack(t *testing.T) {
 	}
 }
 
-// A session that was planned a shard and never had its lease, as that of a join nobody waited for, did
-// not die of it.
+// A session that got a shard from a plan and never had its lease, as after a join without a reply,
+// did not die of it.
 func TestDeathWithoutALease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 2, 4)
@@ -356,7 +356,8 @@ func TestDeathWithoutALease(t *testing.T) {
 	}
 }
 
-// The assigner's successor counts the death of the assigner itself, though others have its shards by then.
+// The assigner's successor counts the death of the assigner itself, although others have its shards
+// by then.
 func TestDeathOfTheAssigner(t *testing.T) {
 	bubble(t, func(w *world) {
 		for i := range 3 {
@@ -379,7 +380,7 @@ func TestDeathOfTheAssigner(t *testing.T) {
 	})
 }
 
-// A quarantine, and deaths, that an assigner noted whose clock was a day ahead last no longer than any.
+// If an assigner's clock was a day ahead, its quarantines and deaths last no longer than any.
 func TestClockAhead(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 20, 20)
@@ -402,8 +403,8 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// Half of few shards are served in any case: those that are held and those that are due count together, and
-// above the bound all are freed.
+// Half of few shards are served in any case. Held and due shards count together, and above the
+// limit all are freed.
 func TestBoundOfQuarantine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ held, due, want int }{{0, 2, 2}, {1, 1, 2}, {0, 3, 0}, {1, 2, 0}, {2, 1, 0}} {
@@ -434,7 +435,8 @@ func TestBoundOfQuarantine(t *testing.T) {
 	}
 }
 
-// The beginning and the end of a quarantine are lines at Warn. It sets slog.Default, so no test runs beside it.
+// The beginning and the end of a quarantine are lines at Warn. The test sets slog.Default, so no
+// test runs beside it.
 func TestQuarantineIsLogged(t *testing.T) {
 	var log lines
 	before := slog.Default()
@@ -449,7 +451,7 @@ func TestQuarantineIsLogged(t *testing.T) {
 				break
 			}
 		}
-		p.fell(10 * ttl)
+		p.crashOwners(10 * ttl)
 		p.setFatal(false)
 		time.Sleep(time.Minute)
 		for _, want := range []string{"tenure: sharding: shard in quarantine", "tenure: sharding: shard out of quarantine"} {
@@ -460,7 +462,7 @@ func TestQuarantineIsLogged(t *testing.T) {
 	})
 }
 
-// Shards that all died together are balanced: it is not the shards.
+// Shards that all died together are balanced, because they are not the cause.
 func TestBalanceAfterDeathsOfAll(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 1, 4)

@@ -7,22 +7,22 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// None is the owner of a shard that nobody owns.
+// None is the owner of a shard that no member owns.
 const None = -1
 
-// Cluster is what an Assigner decides on: who could own what, and who does.
+// Cluster is the input of an Assigner: the members, the shards and their owners.
 type Cluster struct {
 	Members []Member // in the order of their IDs, so that all compute the same plan
 	Shards  []Shard
-	Rules   Rules // operators': they come before the Assigner's
-	// Frozen, by an operator: nothing is moved but shards whose owner is gone, or leaves.
+	Rules   Rules // of operators; they take precedence over the Assigner's
+	// Frozen is set by an operator: only shards whose owner is gone or is leaving are moved.
 	Frozen bool
-	// Moved is the load that was moved for balance's sake in the last minute: the sum of
-	// Plan.Moved of the plans made in it.
+	// Moved is the load that was moved in the last minute to balance the members: the sum of
+	// Plan.Moved over the plans of that minute.
 	Moved float64
-	// Urgent: a plan of the last minute had Plan.Urgent.
+	// Urgent reports whether Plan.Urgent was set in a plan of the last minute.
 	Urgent bool
-	// Begun is how many ranges the Keyspace began with; 0: not known.
+	// Begun is the number of ranges with which the Keyspace began, or 0 if it is unknown.
 	Begun int
 }
 
@@ -31,28 +31,31 @@ type Member struct {
 	ID     core.SessionID
 	Node   string // label, by which rules name it
 	Zone   string // for Rules.Spread; empty is a zone, too
-	Weight int32  // capacity, relative to the others'; 0: nothing, unless nobody has more
-	// Capacity is how much load it can take, in the unit of Shard.Load; 0: as its weight says.
+	Weight int32  // capacity, relative to the others'; 0: no shards, unless no member has more
+	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, it is
+	// derived from the member's weight.
 	Capacity float64
 	Drain    bool // keeps nothing and gets nothing
 	Full     bool // keeps what it has within its share, and gets nothing
-	// Ineligible is why the member is not eligible, where it drains for that alone.
+	// Ineligible says why the member is not eligible, if it drains only because of that.
 	Ineligible string
 }
 
-// Shard is a shard and its owner at present.
+// Shard is a shard and its current owner.
 type Shard struct {
 	Name  string
 	Owner int32   // index of a member, or None
-	Moved int64   // number of the plan that gave it to its owner: the latest go first
-	Load  float64 // in any unit, at least 0; 0 where it is not known
-	Fixed bool    // not to be moved for balance's sake now: it was not long ago
-	// Range is that of a shard of a Keyspace, and empty for others.
+	Moved int64   // number of the plan that gave it to its owner: later ones move first
+	Load  float64 // in any unit, at least 0; 0 if it is unknown
+	Fixed bool    // not to be moved to balance the members now, because it moved recently
+	// Range is the shard's range in a Keyspace. It is empty for other shards.
 	Range Range
-	// Busy: a split or a merge of it is not complete, so it is not split or merged.
+	// Busy reports whether the shard is being split or merged, so that it is not split or
+	// merged again.
 	Busy bool
-	// Parts says where in the range the load lies, in the order of hashes, by its owner's last
-	// report. A key with much of the load has a part of its own, one hash wide. Nil: not known.
+	// Parts says where in the range the load lies, in the order of hashes, according to the
+	// owner's last report. A key with much of the load has its own part, one hash wide. Nil
+	// means unknown.
 	Parts []Part
 }
 
@@ -62,26 +65,26 @@ type Part struct {
 	Load  float64
 }
 
-// Assigner decides who should own what. Plan is a pure function: the same Cluster
+// Assigner decides which member should own each shard. Plan is a pure function: the same Cluster
 // gives the same Plan on every member. It does not modify the Cluster.
 type Assigner interface {
 	Plan(*Cluster) *Plan
 }
 
-// Reason says why a shard was moved.
+// Reason is the reason why a shard was moved.
 type Reason uint8
 
 // The reasons.
 const (
-	Orphaned   Reason = iota + 1 // nobody owned it
+	Orphaned   Reason = iota + 1 // no member owned it
 	Drained                      // its owner is drained
-	Ruled                        // a rule forbids its owner, or names another
-	Shared                       // its owner had more than its share, the new one less
+	Ruled                        // a rule forbids its owner, or names another member
+	Shared                       // its owner had more than its share, and the new owner less
 	Loaded                       // its owner had more load than its share
-	TakenOver                    // its new owner took it without a plan, when its owner was gone
+	TakenOver                    // its new owner took it without a plan, after its owner was gone
 	Barred                       // its owner is not eligible: core.Options.Eligible
-	SplitOff                     // the shard it was split from has this owner
-	Unprepared                   // it stays: the member that was to get it could not prepare it
+	SplitOff                     // its owner owned the shard from which it was split
+	Unprepared                   // it stays, because the member that was to get it could not prepare it
 )
 
 var reasonNames = [...]string{
@@ -107,40 +110,40 @@ type Move struct {
 
 // Plan is the outcome of an Assigner.
 type Plan struct {
-	Owner []int32 // by shard: index of a member; None only if nobody can own anything
-	Moves []Move  // what differs from the Cluster, by shard
-	Share []int   // by member: how many shards it should have
-	// Splits and Merges change the ranges, each of its shards at most once.
+	Owner []int32 // by shard: index of a member; None only if no member can own anything
+	Moves []Move  // the differences from the Cluster, by shard
+	Share []int   // by member: the number of shards that it should have
+	// Splits and Merges change the ranges. Each shard takes part in at most one of them.
 	Splits []Split
 	Merges []Merge
-	// Moved is the load that is moved for balance's sake, by Moves or Merges.
+	// Moved is the load that Moves or Merges move to balance the members.
 	Moved float64
-	// Urgent: a member had far too much load, or was new, so that more may move than otherwise.
+	// Urgent reports that more load than usual may move, because a member had far too much load
+	// or was new.
 	Urgent bool
-	// Elsewhere are the shards that are not in the zone that Rules.Prefer names, ascending.
+	// Elsewhere lists, in ascending order, the shards outside the zone that Rules.Prefer names
+	// for them.
 	Elsewhere []int32
-	// Unfinished: a budget or a cooldown kept something from being moved now.
+	// Unfinished reports whether a budget or a cooldown prevented moves in this plan.
 	Unfinished bool
 }
 
-// Split divides a shard's range: from each hash on, up to the next one, the range goes to a new
-// shard, which the owner of the old one gets first.
+// Split divides a shard's range at hashes. Each part of the range, from one of these hashes to
+// the next, becomes a new shard. At first, the new shards belong to the owner of the divided
+// shard.
 type Split struct {
 	Shard int32    // index in Cluster.Shards
-	At    []uint64 // ascending, all within the range, none its beginning; at most MaxCuts
+	At    []uint64 // ascending, within the range but not at its beginning; at most 15
 }
 
-// MaxCuts is the most hashes at which one Split divides a range.
-const MaxCuts = 15
-
-// Merge gives the whole range of one shard to that of a neighbour; the giver ends.
+// Merge gives the whole range of one shard to a neighbour. The shard that gives it then ends.
 type Merge struct {
 	From, To int32 // indices in Cluster.Shards
 }
 
-// rendezvous is the place of a node in a shard's order of members (Thaler and
-// Ravishankar): the highest first. It is the order in which core's members claim
-// a free shard, so a first plan keeps what was claimed without one.
+// rendezvous returns the rank of a node in a shard's order of members (Thaler and Ravishankar). The
+// highest comes first. Core's members claim a free shard in this order, so a first plan keeps the
+// shards that were claimed without a plan.
 func rendezvous(shard, node uint64) uint64 {
 	z := shard ^ node
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -157,11 +160,11 @@ func fnv1a(s string) uint64 {
 	return h
 }
 
-// maxWhy bounds the bytes of a member's reason in an explanation.
+// maxWhy is the largest part of a member's reason in an explanation, in bytes.
 const maxWhy = 160
 
-// Explain says why a move of the plan was made, for people: of an owner that is not
-// eligible the first 160 bytes of its reason, too.
+// Explain returns the reason for a move of the plan as text. If the owner is not eligible, the
+// text includes the first 160 bytes of the owner's reason.
 func (p *Plan) Explain(c *Cluster, m Move) string {
 	node := func(i int32) string {
 		if i < 0 || int(i) >= len(c.Members) {

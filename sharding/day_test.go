@@ -13,8 +13,8 @@ import (
 
 var long = flag.Bool("long", false, "a virtual day with 100,000 shards, and one with 1,000 members; minutes")
 
-// TestDay: through crashes, leaves and joins no shard is forgotten, few more move
-// than must, and the calls do not depend on the number of shards.
+// TestDay: through crashes, leaves and joins no shard is forgotten, few more move than necessary,
+// and the calls do not depend on the number of shards.
 //
 //	go test ./sharding -run TestDay -v -timeout 60m -args -long
 func TestDay(t *testing.T) {
@@ -48,8 +48,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestLoadedDay: a day whose keys have load, that drifts, in which ranges are split and merged while
-// members crash in the midst of it, and keys kill those who serve them.
+// TestLoadedDay: a day whose keys have load that drifts. Ranges are split and merged while members
+// crash between the steps, and keys kill the members that serve them.
 //
 //	go test ./sharding -run TestLoadedDay -v -timeout 60m -args -long
 func TestLoadedDay(t *testing.T) {
@@ -68,7 +68,7 @@ func TestLoadedDay(t *testing.T) {
 	}
 }
 
-// TestDayFindsFaults: the judge finds assigners that do not what is promised.
+// TestDayFindsFaults: the judge finds assigners that break the promises.
 func TestDayFindsFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -114,7 +114,7 @@ func TestDayFindsFaults(t *testing.T) {
 	}
 }
 
-// broken is an assigner that does not what Balance promises.
+// broken is an assigner that breaks Balance's promises.
 type broken func(*sharding.Cluster) *sharding.Plan
 
 // Plan implements sharding.Assigner.

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// A draft is a plan in the making.
+// A draft is an unfinished plan.
 type draft struct {
 	c     *Cluster
-	rules *compiled // nil: none
+	rules *compiled // nil: no rules
 	fits  []bool    // by member: may own anything
 	owner []int32
 	why   []Reason // by shard that moves
@@ -31,7 +31,7 @@ func newDraft(c *Cluster, r Rules) *draft {
 		some = some || d.fits[i]
 		d.nodes[i] = fnv1a(m.Node)
 	}
-	if !some { // then draining would only leave shards without an owner
+	if !some { // otherwise draining would leave shards without an owner
 		for i := range d.fits {
 			d.fits[i] = true
 		}
@@ -76,7 +76,7 @@ func (d *draft) give(s, m int32) {
 	d.rules.gave(s, m)
 }
 
-// pass moves a shard for balance's sake.
+// pass moves a shard to balance the members.
 func (d *draft) pass(s, to int32, why Reason) {
 	d.rules.took(s, d.owner[s])
 	d.have[d.owner[s]]--
@@ -86,14 +86,13 @@ func (d *draft) pass(s, to int32, why Reason) {
 	d.give(s, to)
 }
 
-// before is the order of rendezvous between two members, for one shard.
+// before reports whether member a comes before b in a shard's rendezvous order.
 func (d *draft) before(shard uint64, a, b int32) bool {
 	x, y := rendezvous(shard, d.nodes[a]), rendezvous(shard, d.nodes[b])
 	return x > y || x == y && d.c.Members[a].ID < d.c.Members[b].ID
 }
 
-// fill gives each shard of the pool to a member that is below its share, by
-// rendezvous.
+// fill gives each shard of the pool to a member that is below its share, by rendezvous.
 func (d *draft) fill(share []int) {
 	var open []int32
 	for m := range share {
@@ -112,7 +111,7 @@ func (d *draft) fill(share []int) {
 			}
 		}
 		if best < 0 {
-			break // nobody can own anything
+			break // no member can own anything
 		}
 		m := open[best]
 		d.give(s, m)
@@ -124,9 +123,7 @@ func (d *draft) fill(share []int) {
 	d.pool = d.pool[:0]
 }
 
-// owned lists each member's shards that may be moved for balance's sake, those
-// first that came last: a member that returns gets back what was moved away when
-// it left, and no shard is moved twice for one restart.
+// owned lists each member's shards that may be moved to balance the members.
 func (d *draft) owned(only func(m int) bool) [][]int32 {
 	lists := make([][]int32, len(d.have))
 	for m := range lists {
@@ -142,8 +139,9 @@ func (d *draft) owned(only func(m int) bool) [][]int32 {
 	return lists
 }
 
-// latest returns the k shards of one owner that are given up first: the latest,
-// then scattered ones, but the same on every member.
+// latest returns the k shards of one owner that are given up first: the latest arrivals, then
+// scattered ones, the same on every member. So a member that returns gets back the shards that were
+// moved away when it left, and no shard is moved twice for one restart.
 func (d *draft) latest(list []int32, k, owner int) []int32 {
 	if k >= len(list) {
 		k = len(list)
@@ -156,7 +154,7 @@ func (d *draft) latest(list []int32, k, owner int) []int32 {
 	order := func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.moved, a.moved), cmp.Compare(a.score, b.score), cmp.Compare(a.s, b.s))
 	}
-	// Mostly a few of many are wanted, and one comparison turns most down.
+	// Usually, a few of many are wanted, and one comparison rejects most of them.
 	const few = 64
 	keep := k + 1
 	if k > few {
@@ -205,8 +203,8 @@ func (d *draft) plan(share []int) *Plan {
 	return p
 }
 
-// weights returns the weight of each member that fits, 1 for all if none has any, and
-// their sum, and whether any of them takes shards.
+// weights returns the weight of each member that fits, or 1 for all if none has any. It also
+// returns their sum, and whether any of them takes shards.
 func weights(members []Member, fits []bool) (weight []int64, total int64, open bool) {
 	weight = make([]int64, len(members))
 	for i := range members {
@@ -229,9 +227,9 @@ func weights(members []Member, fits []bool) (weight []int64, total int64, open b
 	return weight, total, open
 }
 
-// shares says how many of n shards each member should have: the floor or the
-// ceiling of its weighted share. The ceilings go to those who hold more than the
-// floor, so that the fewest shards move.
+// shares returns the number of n shards that each member should have: the floor or the ceiling of
+// its weighted share. The ceilings go to members that hold more than the floor, so that the fewest
+// shards move.
 func shares(n int, members []Member, fits []bool, have []int) []int {
 	weight, total, open := weights(members, fits)
 	full := make([]bool, len(members))
@@ -239,8 +237,8 @@ func shares(n int, members []Member, fits []bool, have []int) []int {
 	if total == 0 {
 		return share
 	}
-	// A member that takes nothing, and has less than its floor, keeps that; the
-	// others share the rest, which may bring the next below its floor.
+	// If a member takes nothing, and has less than its floor, it keeps its shards. The others share
+	// the rest, which may bring the next below its floor.
 	for again := open; again; {
 		again = false
 		for i := range members {

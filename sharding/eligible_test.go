@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// TestIneligibleMemberIsEmptied: what a member that is not eligible owns goes to the others
-// by plan, the assigner's shard included, and comes back later.
+// TestIneligibleMemberIsEmptied: a plan moves the shards of a member that is not eligible to the
+// others, including the assigner's shard, and later moves shards back.
 func TestIneligibleMemberIsEmptied(t *testing.T) {
 	bubble(t, func(w *world) {
 		health := map[string]chan error{}
@@ -31,7 +31,7 @@ func TestIneligibleMemberIsEmptied(t *testing.T) {
 		set("a", errors.New("ill"))
 		w.shares(ttl, map[string]int{"b": 15, "c": 15})
 		v := w.members[0].e.View()
-		if o, _ := v.Owner(AssignerShard); v.Ineligible != "ill" || o.Session == v.Session {
+		if o, _ := v.Owner(assigner); v.Ineligible != "ill" || o.Session == v.Session {
 			w.Errorf("a is %q, and the assigner is %s", v.Ineligible, o.Node)
 		}
 		for _, n := range []string{"b", "c"} {
@@ -52,7 +52,7 @@ func TestIneligibleMemberIsEmptied(t *testing.T) {
 	})
 }
 
-// replay is a planner beside a table and a view of members, which own what it plans.
+// replay is a planner with a table and a view of members, which own the planned shards.
 type replay struct {
 	*planner
 	table *assignments
@@ -69,11 +69,11 @@ func newReplay(members ...string) *replay {
 }
 
 func (p *replay) judge(i int, why string) {
-	p.view.Members[i].Meta = map[string]string{driver.IneligibleKey: why}
+	p.view.Members[i].Meta = map[string]string{mark.IneligibleKey: why}
 }
 
-// plan makes the next plan, carries it out, and returns how many shards moved, and how many
-// each member has.
+// plan makes the next plan, carries it out, and returns the number of moved shards, and of shards
+// of each member.
 func (p *replay) plan(t *testing.T, now time.Duration) (moved int, have map[string]int) {
 	t.Helper()
 	out, err := p.next(now, p.table, p.view, measured{}, nil)
@@ -95,8 +95,8 @@ func (p *replay) plan(t *testing.T, now time.Duration) (moved int, have map[stri
 	return len(out.Moves), have
 }
 
-// TestPlanWithoutTheIneligible: members that are not eligible get nothing and keep nothing,
-// unless nobody is eligible: then everybody keeps what they have.
+// TestPlanWithoutTheIneligible: members that are not eligible get nothing and keep nothing. If no
+// member is eligible, all keep their shards.
 func TestPlanWithoutTheIneligible(t *testing.T) {
 	t.Parallel()
 	p := newReplay("a", "b", "c")
@@ -146,8 +146,8 @@ func TestExplainIsBounded(t *testing.T) {
 	}
 }
 
-// TestEligibilityMovesFew: members whose eligibility comes and goes at random lose what
-// they have, and get it back later and later.
+// TestEligibilityMovesFew: members whose eligibility changes at random lose their shards, and get
+// them back later and later.
 func TestEligibilityMovesFew(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {

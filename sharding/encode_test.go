@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 // randomTable is a table after some plans, and the changes that led to it.
@@ -37,7 +38,7 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 				case 2:
 					for _, g := range x.Gifts {
 						k, _ := indexOf(t, g.Shard)
-						c.Refused = append(c.Refused, int32(k))
+						c.Refused = append(c.Refused, refusal{int32(k), g.Shard})
 					}
 				}
 			}
@@ -60,7 +61,7 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 		}
 		n := len(t.names)
 		if c.Base {
-			names, _ := Expand(c.Specs...)
+			names, _ := keyspace.Expand(c.Specs...)
 			n = len(names) + len(c.Ranges)
 		}
 		for s := range n {
@@ -83,8 +84,8 @@ func randomTable(rng *rand.Rand, plans int) (*assignments, []*planChange) {
 	return t, changes
 }
 
-// What is written is read back, in parts of any size, and a base is as good as all
-// changes before it (W3).
+// An encoded change decodes to the same, in parts of any size, and a base is equal to all changes
+// before it (W3).
 func TestPlansSurviveTheLog(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -131,8 +132,8 @@ func TestPlansSurviveTheLog(t *testing.T) {
 	}
 }
 
-// A log with a hole, or with what is no plan, leaves the table as it is, until the
-// next base.
+// A log with a gap, or with an entry that is no plan, does not change the table until the next
+// base.
 func TestGapsWaitForABase(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -165,8 +166,8 @@ func TestGapsWaitForABase(t *testing.T) {
 	}
 }
 
-// A plan that does not follow the table's is not applied: what it moves was planned
-// from another (W1).
+// A plan that does not follow the table's is not applied, because its moves were planned from
+// another table (W1).
 func TestPlanFollowsItsPredecessor(t *testing.T) {
 	t.Parallel()
 	begin := func() (*assignments, *planChange) {
@@ -197,8 +198,8 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 	}
 }
 
-// Parts that do not belong together are no plan: one whose beginning is missing,
-// that of another assigner, or of another plan (W3).
+// Parts that do not belong together are no plan: a part whose beginning is missing, of another
+// assigner, or of another plan (W3).
 func TestPartsBelongTogether(t *testing.T) {
 	t.Parallel()
 	table, _ := randomTable(rand.New(rand.NewPCG(5, 5)), 1)
@@ -232,8 +233,8 @@ func TestPartsBelongTogether(t *testing.T) {
 	}
 }
 
-// FuzzPlan: whatever is in the log, reading it neither fails hard nor leaves a
-// table that cannot be used, and what was understood is written the same again.
+// FuzzPlan: with any log, reading neither panics nor leaves a table that cannot be used, and a
+// decoded plan is encoded the same again.
 //
 //	go test ./sharding -run '^$' -fuzz FuzzPlan
 func FuzzPlan(f *testing.F) {
@@ -242,7 +243,8 @@ func FuzzPlan(f *testing.F) {
 		f.Add(int64(c.Number), c.body())
 	}
 	f.Add(int64(2), (&planChange{Number: 2, Gone: []int32{9999}, Isolation: isolation{Time: 5, Within: 1, Hold: []int32{0}, Until: 9, Versions: []string{"v"}},
-		Settled: []int32{77}, Refused: []int32{78}, Splits: []Split{{Shard: 3, At: []uint64{1}}}, Merges: []Merge{{From: 1, To: 99}}}).body())
+		Settled: []int32{77}, Refused: []refusal{{78, "x"}}, Splits: []Split{{Shard: 3, At: []uint64{1}}},
+		Merges: []Merge{{From: 1, To: 99}}}).body())
 	f.Fuzz(func(t *testing.T, number int64, body []byte) {
 		if number < 0 || number > maxNumber {
 			return
@@ -276,7 +278,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// A member's death leaves the others as even as a plan would.
+// A member's death leaves the others as even as after a plan.
 func TestHeirsKeepTheBalance(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(4, 4))
@@ -321,7 +323,7 @@ func TestHeirsKeepTheBalance(t *testing.T) {
 	}
 }
 
-// A split is some tens of bytes in the log, and so is the plan that says that it is complete.
+// A split takes some tens of bytes in the log, and so does the plan that completes it.
 func TestSplitIsShort(t *testing.T) {
 	t.Parallel()
 	split := &planChange{Number: 1 << 40, Splits: []Split{{Shard: 99_999, At: []uint64{1 << 60}}}}

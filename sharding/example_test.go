@@ -3,6 +3,7 @@ package sharding_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/backends/memory"
@@ -10,8 +11,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member serves its share of eight shards until its context ends, and is emptied
-// before its elector stops.
+// A member serves its share of eight shards until its context ends, and is emptied before it goes.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
@@ -21,44 +21,21 @@ func Example() {
 		return
 	}
 	defer b.Close()
-	e, err := core.NewElector(b, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	served := make(chan string)
+	var served atomic.Int32
 	serve := func(ctx context.Context, lease *core.Lease) error {
-		select {
-		case served <- lease.Shard():
-		case <-ctx.Done():
-			return nil
+		if served.Add(1) == 8 {
+			stop()
 		}
 		<-ctx.Done()
 		return nil
 	}
-	m, err := sharding.NewManager(b, e, serve, &sharding.Options{Shards: []string{"orders-0..7"}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	elect, stopElector := context.WithCancel(context.Background())
-	manage, leave := context.WithCancel(ctx)
-	ended, left := make(chan error, 1), make(chan error, 1)
-	go func() { ended <- e.Run(elect) }()
-	go func() { left <- m.Run(manage) }()
-	for range 8 {
-		<-served
-	}
-	leave()
-	fmt.Println("left:", <-left)
-	stopElector()
-	fmt.Println("ended:", <-ended)
+	err = sharding.Run(ctx, b, serve, &sharding.Options{Shards: []string{"orders-0..7"}})
+	fmt.Println("served", served.Load(), "and stopped:", err)
 	// Output:
-	// left: <nil>
-	// ended: <nil>
+	// served 8 and stopped: <nil>
 }
 
-// A plan moves the least that makes the shares even, and says why.
+// A plan makes the fewest moves to even shares, with a reason for each.
 func ExampleBalance() {
 	c := &sharding.Cluster{
 		Members: []sharding.Member{{ID: "1", Node: "a", Weight: 1}, {ID: "2", Node: "b", Weight: 1}},
@@ -73,7 +50,7 @@ func ExampleBalance() {
 }
 
 func ExampleRange() {
-	k := sharding.Keyspace{Name: "pods", Shards: 4, Hash: sharding.HashFNV}
+	k := sharding.Keyspace{Name: "pods", Shards: 4, Hash: "fnv1a"}
 	half := sharding.Range{From: 1 << 63}
 	fmt.Printf("shardRange(object.metadata.uid, %v) %v\n", half, half.Has(k.Of("a")))
 	// Output:

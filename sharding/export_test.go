@@ -9,32 +9,32 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// What the simulation uses of this package's protocol of splits and merges.
+// The parts of this package's protocol of splits and merges that the simulation uses.
 type (
 	Note        = note
 	RangeChange = rangeChange
 	Gift        = gift
 )
 
-// Has is the noted range.
+// Has returns the noted range.
 func (n *note) Has() Range { return n.has() }
 
-// GaveTo is gave.
+// GaveTo exports gave.
 func (n *note) GaveTo(c *RangeChange, g Gift) (bool, error) { return n.gave(c, g) }
 
-// Given is given.
+// Given exports given.
 func (c *rangeChange) Given() Note { return c.given() }
 
-// Gift is gift.
+// Gift exports gift.
 func (c *rangeChange) Gift(shard string) *Gift { return c.gift(shard) }
 
-// Join is join.
+// Join exports join.
 func Join(a, b Range) Range { return join(a, b) }
 
-// MetaKey is the key of a member's metadata that says that it has load, and its capacity.
+// MetaKey is the key of a member's metadata for its load and capacity.
 const MetaKey = metaKey
 
-// Step says what a member does about a shard, as the Manager decides it.
+// Step returns the step of a member for a shard, as the Manager decides it.
 func Step(contended, holds, leave, alone bool, successor core.SessionID) (contends, withdraws, hands bool) {
 	s := situation{contended: contended, leave: leave, alone: alone, successor: successor}
 	if holds {
@@ -58,7 +58,7 @@ func NewSimulated(a Assigner, keys Keyspace, interval time.Duration, q Quarantin
 	return s, s.Restart()
 }
 
-// Simulated plans as an assigner does, and has the assignments that its plans result in.
+// Simulated plans like an assigner, and has the assignments of its plans.
 type Simulated struct {
 	new        func() *planner
 	planner    *planner
@@ -75,15 +75,15 @@ type Simulated struct {
 	entry      core.Seq
 }
 
-// Published is what a plan changed, by the names of shards.
+// Published is the result of a plan, by the names of shards.
 type Published struct {
 	Moved, Added, Gone []string
 	Suspects           []string // that came into quarantine, out of it, or close to it
 	Freed              []string // from quarantine
 }
 
-// Restart is a new assigner, which knows the assignments only, by a base in the log. The error says that
-// the base is not the table.
+// Restart returns a new assigner, which knows only the assignments, by a base in the log. The error
+// says that the base differs from the table.
 func (s *Simulated) Restart() error {
 	last := s.planner
 	if s.planner = s.new(); last != nil {
@@ -123,7 +123,7 @@ func values(of map[string]*suspicion) map[string]suspicion {
 	return out
 }
 
-// logged is a change as it is read from the log.
+// logged returns a change as it is read from the log.
 func (s *Simulated) logged(c *planChange) *planChange {
 	for _, part := range c.encode(partBytes) {
 		s.entry++
@@ -138,7 +138,7 @@ func (s *Simulated) logged(c *planChange) *planChange {
 	panic("the parts of a plan are no plan")
 }
 
-// Due are the members whose reports the assigner reads now, of those that have load.
+// Due returns the members with load whose reports the assigner reads now.
 func (s *Simulated) Due(now time.Duration, v *core.View) (out []core.SessionID) {
 	budget := max(1, int(readAtOnce*s.interval/time.Second))
 	for i := range v.Members {
@@ -161,8 +161,8 @@ func (s *Simulated) Hear(b []byte) error {
 	return err
 }
 
-// Next plans from a view at a time. The plan is in force when Write is called. It returns whether
-// something may be left to do although the view does not change.
+// Next plans from a view at a time. Write puts the plan in force. Next returns whether work may be
+// left although the view does not change.
 func (s *Simulated) Next(now time.Duration, wall time.Time, v *core.View, settled []string) (out *Outcome, again bool) {
 	ruled := s.planner.obey(v, wall)
 	s.reader.read, s.reader.seen = map[core.SessionID]time.Time{}, nil
@@ -178,7 +178,7 @@ func (s *Simulated) Next(now time.Duration, wall time.Time, v *core.View, settle
 	return out, ruled || out.again || len(s.reader.reports) > 0
 }
 
-// Write puts a plan in force, and says what it changed; nil if it changes nothing.
+// Write puts a plan in force, and returns its changes, or nil if it has none.
 func (s *Simulated) Write(out *Outcome) *Published {
 	if out.change == nil {
 		return nil
@@ -239,7 +239,7 @@ func without(names []string, t *assignments) (out []string) {
 	return out
 }
 
-// Owner is the session that a shard is assigned to, empty if there is none.
+// Owner returns the session that a shard is assigned to, or "" if there is none.
 func (s *Simulated) Owner(shard string) core.SessionID {
 	if i, ok := indexOf(s.table, shard); ok {
 		return s.table.session(i)
@@ -247,7 +247,7 @@ func (s *Simulated) Owner(shard string) core.SessionID {
 	return ""
 }
 
-// Heir is the session that takes a shard over when its owner dies, empty if there is none.
+// Heir returns the session that takes a shard over when its owner dies, or "" if there is none.
 func (s *Simulated) Heir(shard string) core.SessionID {
 	if i, ok := indexOf(s.table, shard); ok && s.heirs[i] != None {
 		return s.table.members[s.heirs[i]].ID
@@ -255,7 +255,7 @@ func (s *Simulated) Heir(shard string) core.SessionID {
 	return ""
 }
 
-// Shards are those of the table.
+// Shards returns the shards of the table.
 func (s *Simulated) Shards() []string { return s.table.names }
 
 // Held reports whether a shard is in quarantine, or will be unless a process joins again.
@@ -272,7 +272,7 @@ func (s *Simulated) Tied(shard string) bool {
 	return false
 }
 
-// Waits is what Manager.waits says of a member and a shard.
+// Waits returns the result of Manager.waits for a member and a shard.
 func (s *Simulated) Waits(shard string, member core.SessionID) bool {
 	x := s.table.suspects[shard]
 	if x == nil || s.quarantine.Deaths < 0 {
@@ -281,7 +281,7 @@ func (s *Simulated) Waits(shard string, member core.SessionID) bool {
 	return x.held() || s.cautious && s.quarantine.close(x, s.table.top()) && s.Owner(shard) != member
 }
 
-// First is the range with which a shard begins that has noted none; false if the table lacks it.
+// First returns the first range of a shard without a note, and false if the table lacks the shard.
 func (s *Simulated) First(shard string) (r Range, ok bool, err error) {
 	i, ok := indexOf(s.table, shard)
 	if ok {
@@ -290,11 +290,11 @@ func (s *Simulated) First(shard string) (r Range, ok bool, err error) {
 	return r, ok, err
 }
 
-// Change is the split or merge that a shard takes part in; nil if there is none.
+// Change returns the split or merge in which a shard takes part, or nil.
 func (s *Simulated) Change(shard string) *RangeChange { return s.table.change(shard) }
 
-// Changes are the splits and merges that are not complete.
+// Changes returns the splits and merges that are not complete.
 func (s *Simulated) Changes() []RangeChange { return s.table.changes }
 
-// ShardOf is the shard of a hash by the map of ranges.
+// ShardOf returns the shard of a hash by the map of ranges.
 func (s *Simulated) ShardOf(hash uint64) string { return s.table.ranged().ShardOf(hash) }

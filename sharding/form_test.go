@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
-// said keeps what OnError gets.
+// said keeps the errors that the log gets.
 type said struct {
 	mu  sync.Mutex
 	all []string
@@ -23,7 +24,7 @@ func (s *said) add(err error) {
 	s.all = append(s.all, err.Error())
 }
 
-// of returns how many errors contain a text.
+// of returns the number of errors that contain a text.
 func (s *said) of(text string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +43,7 @@ func formed(w *world, node string, d *divider, s *said, newer bool) *member {
 
 func formedTaking(w *world, node string, d *divider, s *said, newer bool, take Take) *member {
 	return w.member(node, func(m *member, o *Options) {
-		o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, s.add
+		o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, loglines.Failures("tenure: sharding: trying", s.add)
 		o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil }
 		m.handler = func(ctx context.Context, lease *core.Lease) error { return open(take)(m, ctx, lease) }
 		m.newer = newer
@@ -76,7 +77,7 @@ func foreign(w *world, payload []byte, trimAll bool) {
 	w.members = w.members[:len(w.members)-1]
 }
 
-// split has orders-0000 split once, and waits until nothing is under way.
+// split has orders-0000 split once, and waits until no change is in progress.
 func split(w *world, a *member) {
 	w.Helper()
 	w.await("the split", 20*ttl, func() bool {
@@ -84,9 +85,9 @@ func split(w *world, a *member) {
 	})
 }
 
-// TestPlansNotUnderstood: where the plans of a keyspace cannot be understood, no member begins the
-// keyspace again, or trims what it cannot read. Each says so every minute and does not plan; those
-// that know the ranges serve them.
+// TestPlansNotUnderstood: if the plans of a keyspace cannot be understood, no member begins the
+// keyspace again, or trims entries that it cannot read. Each reports this every minute and does not
+// plan. Members that know the ranges serve them.
 func TestPlansNotUnderstood(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -144,9 +145,9 @@ func TestPlansNotUnderstood(t *testing.T) {
 	}
 }
 
-// TestRollingForm: members are replaced one by one by those of a version with the next form of plans,
-// and back, while ranges are split. Every member knows every plan all the time; a plan of the
-// newer form is written only while all read it.
+// TestRollingForm: members are replaced one by one by members of a version with the next form of
+// plans, and back, while ranges are split. Every member knows every plan all the time. A plan of
+// the newer form is written only while all read it.
 func TestRollingForm(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said

@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// A process without a Manager is planned no shard, whatever it does in the namespace: nothing moves
-// when it comes, while it stays, and when it goes.
+// A process without a Manager gets no shard from a plan, whatever it does in the namespace. No
+// shard moves when it comes, while it stays, or when it goes.
 func TestGuest(t *testing.T) {
 	park := func(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }
 	for name, visit := range map[string]func(ctx context.Context, b core.Backend, o *core.Options) error{
@@ -66,7 +66,8 @@ func TestGuest(t *testing.T) {
 				ctx, stop := context.WithCancel(w.Context())
 				left := make(chan error, 1)
 				go func() {
-					left <- visit(ctx, b, &core.Options{Node: "guest", TTL: ttl, CallTimeout: ttl, Logger: slog.New(slog.DiscardHandler), Meta: map[string]string{"version": "2"}})
+					left <- visit(ctx, b, &core.Options{Node: "guest", TTL: ttl, CallTimeout: ttl, Logger: slog.New(slog.DiscardHandler),
+						Meta: map[string]string{"version": "2"}})
 				}()
 				time.Sleep(5 * ttl)
 				if v := a.e.View(); len(v.Members) != 3 {
@@ -89,7 +90,7 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// The mark of a member with a Manager is Tenure's: an application neither sees nor sets nor removes it.
+// The mark of a member with a Manager is Tenure's: an application cannot see, set or remove it.
 func TestMark(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -113,7 +114,8 @@ func TestMark(t *testing.T) {
 		if !maps.Equal(w.grants, grants) {
 			w.Error("shards moved when an application emptied its metadata")
 		}
-		// Without room for the mark the Manager says so: else it would get no shard, silently.
+		// Without room for the mark the Manager returns an error. Otherwise it would silently get
+		// no shard.
 		full := map[string]string{}
 		for i := range driver.MaxMetaEntries {
 			full[fmt.Sprint(i)] = ""

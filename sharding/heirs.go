@@ -7,12 +7,11 @@ import (
 	"slices"
 )
 
-// heirs names, for each shard, the member that takes it over when its owner dies:
-// the shards of each member are dealt out so that the others are as even
-// afterwards as a plan would have them. Every member computes the same from the
-// same table, so a death is answered at once, by one claim per heir, and the plan
-// that follows finds nothing to move. Rules are left to that plan. None where
-// there is nobody else.
+// heirs returns, for each shard, the member that takes it over when its owner dies, or None if
+// there is no other member. It deals each member's shards to the others so that they are as even
+// afterwards as after a plan. Every member computes the same heirs from the same table. So after a
+// death each heir claims its shards immediately, and the next plan moves nothing. Only the plan
+// applies rules.
 func heirs(members []Member, owner []int32) []int32 {
 	out := make([]int32, len(owner))
 	have := make([]int, len(members))
@@ -40,10 +39,11 @@ func heirs(members []Member, owner []int32) []int32 {
 		if len(list) == 0 {
 			continue
 		}
-		// In a random order: of shards that always move together nobody can tell which one kills.
+		// The order is random, because if shards always move together, the one that kills cannot
+		// be identified.
 		rand.New(rand.NewPCG(fnv1a(string(members[dead].ID)), 0)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		// Twice the share that a plan would give is a member's bound for its zone's sake, so
-		// that a death does not overload those who are left there.
+		// A member of the same zone gets at most twice the share of a plan, so that a death does
+		// not overload the zone.
 		near := deal(q[:0], members, dead, have, list, out, func(x *Member, even float64) int {
 			if x.Zone != members[dead].Zone {
 				return 0
@@ -60,9 +60,9 @@ func heirs(members []Member, owner []int32) []int32 {
 	return out
 }
 
-// deal gives a dead member's shards to the others, each up to its most, evenly, and counts them.
-// It returns how many found an heir. most is given how many shards a weight of 1 has on average
-// without the dead member.
+// deal gives a dead member's shards to the others, each up to its limit, evenly, and counts them.
+// It returns the number of shards that found an heir. most returns a member's limit; even is the
+// average number of shards for a weight of 1 without the dead member.
 func deal(q bids, members []Member, dead int, have []int, list, out []int32, most func(x *Member, even float64) int) int {
 	h := fnv1a(string(members[dead].ID))
 	weight, all := 0.0, 0
@@ -93,7 +93,7 @@ func deal(q bids, members []Member, dead int, have []int, list, out []int32, mos
 	return len(list)
 }
 
-// A bid is what a member would have with one shard more, for its weight.
+// A bid is the load of a member with one more shard, for its weight.
 type bid struct {
 	load   float64
 	tie    uint64
@@ -108,7 +108,7 @@ func (b bids) Less(i, j int) bool {
 	return b[i].load < b[j].load || b[i].load == b[j].load && (b[i].tie > b[j].tie || b[i].tie == b[j].tie && b[i].member < b[j].member)
 }
 
-// Push is there for heap.Interface; nothing is added.
+// Push implements heap.Interface. It is never used.
 func (b *bids) Push(any) {}
 
 // Pop implements heap.Interface.

@@ -158,8 +158,8 @@ const (
 	swell = 0.5 // of a wave, as a part of the mean
 )
 
-// Drift makes the load that of a time of the day: each part of the keyspace has its wave, one a day.
-// The keys are weighed anew, from what they have on average.
+// Drift makes the load that of a time of the day: each part of the keyspace has its wave, one a
+// day. The keys are weighed again, from their average load.
 func (w *KeyLoad) Drift(day float64) {
 	if w.mean == nil {
 		w.mean = slices.Clone(w.weight)

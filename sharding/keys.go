@@ -10,58 +10,53 @@ import (
 	"strings"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// The hashes that a Keyspace can have. Both are permanent: golden values are tested.
-const (
-	// HashMixed is the default: FNV-1a of 64 bits over the key's bytes, finished as
-	// SplitMix64 does, because the last bytes of FNV-1a alone mix poorly.
-	HashMixed = "fnv1a-mixed"
-	// HashFNV is plain FNV-1a of 64 bits, its value read as a number in big-endian order, as
-	// the shardSelector of Kubernetes has it (KEP-5866). Keys that differ in their last
-	// bytes only lie close together.
-	HashFNV = "fnv1a"
-)
-
-// Keyspace divides keys among shards: each shard answers for a range of the keys' hashes. It
-// begins with equal ranges, which are split and merged while they serve. It is a value; all
-// processes that use the keys have the same.
+// Keyspace divides keys among shards: each shard serves a range of the keys' hashes. A Keyspace
+// begins with equal ranges, which are split and merged while they are served. All processes
+// that use the keys need the same Keyspace.
 type Keyspace struct {
 	// Name begins the names of its shards: "orders" has orders-0000, orders-0001 ...
 	Name string `json:"name" yaml:"name"`
-	// Shards is how many equal ranges it begins with, at most MaxShards. Once the first plan
-	// is written it has no effect, and the map of ranges says how many there are.
+	// Shards is the number of equal ranges at the beginning, at most 199,999. After the first
+	// plan it has no effect, and the map of ranges has the number.
 	Shards int `json:"shards" yaml:"shards"`
-	// Hash is HashMixed, the default, or HashFNV. It never changes.
+	// Hash is "fnv1a-mixed", the default, or "fnv1a". It must never change. "fnv1a" is FNV-1a of 64
+	// bits over the key's bytes, read as a big-endian number, like the shardSelector of Kubernetes
+	// (KEP-5866). Keys that differ only in their last bytes then have hashes close together. The
+	// default finishes it like SplitMix64, which spreads such keys.
 	Hash string `json:"hash,omitempty" yaml:"hash,omitempty"`
-	// Digits is how wide a shard's number is written at least. 0 means 4. It never changes.
+	// Digits is the least width of a shard's number. 0 means 4. It must never change.
 	Digits int `json:"digits,omitempty" yaml:"digits,omitempty"`
 }
 
-// Validate says what is wrong with the keyspace; the error matches core.ErrInvalid.
+// Validate returns an error that matches core.ErrInvalid if the keyspace is not valid.
 func (k Keyspace) Validate() error {
-	if k.Shards < 1 || k.Shards > MaxShards {
+	if k.Shards < 1 || k.Shards > keyspace.MaxShards {
 		return fmt.Errorf("tenure: %w: keyspace %.60q begins with %d shards: use 1 to %d, each for any number of keys", core.ErrInvalid,
-			k.Name, k.Shards, MaxShards)
+			k.Name, k.Shards, keyspace.MaxShards)
 	}
-	if k.Hash != "" && k.Hash != HashMixed && k.Hash != HashFNV {
-		return fmt.Errorf("tenure: %w: keyspace %.60q has the hash %.40q: use %s or %s", core.ErrInvalid, k.Name, k.Hash, HashMixed, HashFNV)
+	if k.Hash != "" && k.Hash != keyspace.HashMixed && k.Hash != keyspace.HashFNV {
+		return fmt.Errorf("tenure: %w: keyspace %.60q has the hash %.40q: use %s or %s", core.ErrInvalid, k.Name, k.Hash, keyspace.HashMixed, keyspace.HashFNV)
 	}
 	if k.Digits < 0 || k.Digits > 9 {
 		return fmt.Errorf("tenure: %w: keyspace %.60q has numbers of %d digits: use 1 to 9, or 0 for 4", core.ErrInvalid, k.Name, k.Digits)
 	}
-	if strings.HasPrefix(k.Name, "_") || k.Name == "" {
-		return fmt.Errorf("tenure: %w: keyspace %.60q: give it a name that does not begin with _", core.ErrInvalid, k.Name)
+	if last := k.shard(maxNumbers); strings.HasPrefix(k.Name, "_") || core.CheckShard(last) != nil {
+		return fmt.Errorf("tenure: %w: keyspace %.60q: use at most %d letters, digits, _, - and . in its name, and not "+
+			"_ first", core.ErrInvalid, k.Name, driver.MaxNameLen+len(k.Name)-len(last))
 	}
-	return core.CheckShard(k.shard(maxNumbers))
+	return nil
 }
 
-// maxNumbers bounds the numbers of shards, which are never used again.
+// maxNumbers is the largest number of a shard. Numbers are never used again.
 const maxNumbers = 1<<31 - 1
 
 // Of returns the hash of a key.
 func (k Keyspace) Of(key string) uint64 {
-	if k.Hash == HashFNV {
+	if k.Hash == keyspace.HashFNV {
 		return fnv1a(key)
 	}
 	return rendezvous(fnv1a(key), 0)
@@ -69,14 +64,14 @@ func (k Keyspace) Of(key string) uint64 {
 
 func (k Keyspace) digits() int { return cmp.Or(k.Digits, 4) }
 
-// same reports whether two keyspaces have the same keys in the same shards' names.
+// same reports whether two keyspaces have the same keys in shards of the same names.
 func (k Keyspace) same(o Keyspace) bool {
-	return k.Name == o.Name && cmp.Or(k.Hash, HashMixed) == cmp.Or(o.Hash, HashMixed) && k.digits() == o.digits()
+	return k.Name == o.Name && cmp.Or(k.Hash, keyspace.HashMixed) == cmp.Or(o.Hash, keyspace.HashMixed) && k.digits() == o.digits()
 }
 
 func (k Keyspace) shard(i int) string { return fmt.Sprintf("%s-%0*d", k.Name, k.digits(), i) }
 
-// index is the number of a shard of this keyspace.
+// index returns the number of a shard of this keyspace.
 func (k Keyspace) index(shard string) (int, error) {
 	digits, ok := strings.CutPrefix(shard, k.Name+"-")
 	i, err := strconv.Atoi(digits)
@@ -86,7 +81,7 @@ func (k Keyspace) index(shard string) (int, error) {
 	return i, nil
 }
 
-// equal is the i-th of n equal ranges.
+// equal returns the i-th of n equal ranges.
 func equal(i, n int) Range {
 	at := func(i int) uint64 { // i * 2^64 / n; 0, which stands for 2^64, of the last end
 		if i == n {
@@ -98,14 +93,14 @@ func equal(i, n int) Range {
 	return Range{at(i), at(i + 1)}
 }
 
-// Map is the map of a keyspace's ranges at one time: every hash is in the range of one shard.
-// It does not change. A nil one is empty.
+// Map is the map of a keyspace's ranges at one time: every hash is in the range of one shard. It
+// does not change. A nil Map is empty.
 type Map struct {
-	// Number grows with each change of the map, and may grow without one.
+	// Number grows with each change of the map. It may also grow without a change.
 	Number   int64
 	Keyspace Keyspace
 	from     []uint64 // ascending, the first is 0
-	shards   []string // that answers from there to the next
+	shards   []string // the shard that serves from there to the next
 }
 
 // newMap returns a map of the shards that have a range.
@@ -132,7 +127,7 @@ func (m *Map) Shard(key string) string {
 	return m.ShardOf(m.Keyspace.Of(key))
 }
 
-// ShardOf returns the shard of a hash; empty if the map is.
+// ShardOf returns the shard of a hash, or "" if the map is empty.
 func (m *Map) ShardOf(hash uint64) string {
 	if m.Len() == 0 {
 		return ""
@@ -147,7 +142,7 @@ func (m *Map) ShardOf(hash uint64) string {
 	return m.shards[i]
 }
 
-// Len is the number of ranges.
+// Len returns the number of ranges.
 func (m *Map) Len() int {
 	if m == nil {
 		return 0

@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// What a key hashes to never changes: it decides where data is.
+// The hash of a key never changes, because it decides where data is.
 func TestHashIsPermanent(t *testing.T) {
 	t.Parallel()
-	mixed, plain := Keyspace{}, Keyspace{Hash: HashFNV}
+	mixed, plain := Keyspace{}, Keyspace{Hash: keyspace.HashFNV}
 	for key, want := range map[string][2]uint64{
 		"":            {0xf52a15e9a9b5e89b, 0xcbf29ce484222325},
 		"a":           {0x02c0bdbf481420f8, 0xaf63dc4c8601ec8c},
@@ -51,13 +53,17 @@ func TestKeyspaceValidate(t *testing.T) {
 	t.Parallel()
 	for _, k := range []Keyspace{
 		{Name: "a"}, {Shards: 4}, {Name: "a", Shards: -1}, {Name: "a", Shards: 4, Digits: 10}, {Name: "a", Shards: 4, Hash: "md5"},
-		{Name: "_a", Shards: 4}, {Name: "a/b", Shards: 4}, {Name: "a", Shards: 1 << 30},
+		{Name: "_a", Shards: 4}, {Name: "a/b", Shards: 4}, {Name: "a", Shards: 1 << 30}, {Name: strings.Repeat("a", 118), Shards: 4},
 	} {
-		if err := k.Validate(); !errors.Is(err, core.ErrInvalid) {
-			t.Errorf("%+v: %v, want ErrInvalid", k, err)
+		if err := k.Validate(); !errors.Is(err, core.ErrInvalid) ||
+			!strings.HasPrefix(err.Error(), "tenure: "+core.ErrInvalid.Error()+": keyspace ") {
+			t.Errorf("%+v: %v, want ErrInvalid, of a keyspace", k, err)
 		}
 	}
-	k := Keyspace{Name: "orders", Shards: 8, Hash: HashFNV}
+	if err := (Keyspace{Name: strings.Repeat("a", 117), Shards: 4}).Validate(); err != nil {
+		t.Error(err)
+	}
+	k := Keyspace{Name: "orders", Shards: 8, Hash: keyspace.HashFNV}
 	if err := k.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -71,7 +77,7 @@ func TestKeyspaceValidate(t *testing.T) {
 	}
 }
 
-// The bounds are written as Kubernetes' shardRange takes them, and read again.
+// The ends are written in the form of Kubernetes' shardRange, and read again.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -126,9 +132,8 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// However ranges are split and merged, and in whatever order their shards note it, no key is
-// served by two, in the end each is served by one, and the map says by which. Names are never
-// used again.
+// However ranges are split and merged, and in whatever order their shards note it, no key is served
+// by two shards. In the end each is served by one, which the map names. Names are never used again.
 func TestRangesNeverOverlap(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(6, 6))
@@ -186,17 +191,17 @@ func TestRangesNeverOverlap(t *testing.T) {
 	}
 }
 
-// randomDivision is a plan that settles what is complete, and splits and merges at random.
+// randomDivision returns a plan that settles complete changes, and splits and merges at random.
 func randomDivision(rng *rand.Rand, t *assignments, notes map[string]note) *planChange {
 	c := &planChange{Number: t.number + 1}
 	for _, x := range t.changes {
 		done := len(x.Gifts) > 0 || notes[x.From].Map >= x.Number
-		var refused []int32
+		var refused []refusal
 		for _, g := range x.Gifts {
 			n := notes[g.Shard]
 			done = done && n.Map >= x.Number
 			if k, _ := indexOf(t, g.Shard); n.Refused != "" {
-				refused = append(refused, int32(k))
+				refused = append(refused, refusal{int32(k), n.Refused})
 			}
 		}
 		i, _ := indexOf(t, x.From)
@@ -247,7 +252,7 @@ func refuse(table *assignments, notes map[string]note, c *rangeChange, g gift) {
 	notes[g.Shard] = n
 }
 
-// act lets one shard note what it can, as a Slice does.
+// act lets one shard note its next step, like a Slice.
 func act(t *testing.T, rng *rand.Rand, table *assignments, notes map[string]note) {
 	if len(table.changes) == 0 {
 		return
@@ -291,7 +296,7 @@ func act(t *testing.T, rng *rand.Rand, table *assignments, notes map[string]note
 	notes[g.Shard] = note{Map: c.Number, Range: &r}
 }
 
-// served is what a shard serves by its note, or by the table while it has none.
+// served returns the range that a shard serves by its note, or by the table while it has none.
 func served(table *assignments, notes map[string]note, shard string) Range {
 	if n, ok := notes[shard]; ok {
 		return n.has()
@@ -329,7 +334,7 @@ func serveOnce(t *testing.T, table *assignments, notes map[string]note, hashes [
 	}
 }
 
-// FuzzNote: whatever the item holds, it is a note that there can be, or an error.
+// FuzzNote: any item is a possible note, or an error.
 func FuzzNote(f *testing.F) {
 	f.Add([]byte(`{"map":2,"range":["0x0000000000000000","0x8000000000000000"],"gave":[{"shard":"k-0001","range":["0x8000000000000000","0x10000000000000000"]}]}`))
 	f.Add([]byte(`{"map":256}`))

@@ -6,35 +6,35 @@ import (
 	"slices"
 )
 
-// loads are what the members have, while a plan is made.
+// loads are the members' loads while a plan is made.
 type loads struct {
 	d      *draft
 	a      Balance
-	known  bool      // the load of any shard is
-	counts bool      // of shards say all about loads
-	shard  []float64 // by shard; the mean where it is not known
+	known  bool      // the load of some shard is known
+	counts bool      // counts of shards stand for loads
+	shard  []float64 // by shard; the mean if it is unknown
 	total  float64
-	share  []int // by member: how many shards it has at equal loads
+	share  []int // by member: number of shards at equal loads
 	of     []float64
-	cap    []float64 // in one unit, for all; not 0, to divide by
+	cap    []float64 // in one unit, for all; never 0, because it is a divisor
 	caps   float64
 	unit   float64 // the mean member's share of the load
-	// hot is the most of a member's load that nothing divides, held the part of it in shards
-	// that are not in its list.
+	// hot is the largest part of a member's load that cannot be divided. held is the largest such
+	// part in shards that are not in the member's list.
 	hot, held []float64
 	lists     [][]int32 // by member: shards that may be moved
 	ascending []bool    // by member: the list is in the order of loads
 	wishes    []wish
-	ranges    int            // with the splits of this plan
+	ranges    int            // including the splits of this plan
 	touched   map[int32]bool // by splits and merges
 
 	moves      int
-	moved      float64 // load, for balance's sake
+	moved      float64 // load moved to balance the members
 	unfinished bool
-	alarm      bool // some member has far too much, or is new
+	alarm      bool // some member has far too much load, or is new
 }
 
-// wish asks for smaller ranges of a member's, of at most that load.
+// wish requests smaller ranges of a member, of at most that load.
 type wish struct {
 	member int32
 	size   float64
@@ -76,11 +76,11 @@ func newLoads(d *draft, a Balance) *loads {
 	return l
 }
 
-// told reports whether the load is known. With Parts it may be 0.
+// told reports whether the load is known. If Parts is set, the load may be 0.
 func (s *Shard) told() bool { return s.Load > 0 || s.Parts != nil }
 
-// capacities fills in the members' capacities, their own or those of others by weight, and returns
-// how many members have any.
+// capacities fills in the members' capacities, either their own or ones derived from others by
+// weight. It returns the number of members that have any capacity.
 func (l *loads) capacities() (members int) {
 	weight, _, _ := weights(l.d.c.Members, l.d.fits)
 	said, of := 0.0, 0.0
@@ -108,7 +108,7 @@ func (l *loads) capacities() (members int) {
 	return members
 }
 
-// even reports whether counts of shards say all about loads.
+// even reports whether counts of shards may stand for loads.
 func (l *loads) even() bool {
 	if !l.known {
 		return true
@@ -121,7 +121,7 @@ func (l *loads) even() bool {
 	return slices.Max(l.shard) <= alike*slices.Min(l.shard)
 }
 
-// sum adds up what the members have.
+// sum adds up the members' loads.
 func (l *loads) sum() {
 	clear(l.of)
 	for s, o := range l.d.owner {
@@ -131,11 +131,11 @@ func (l *loads) sum() {
 	}
 }
 
-// fair is a member's share of all load.
+// fair returns a member's share of all load.
 func (l *loads) fair(m int32) float64 { return l.total * l.cap[m] / l.caps }
 
-// divisible is the share of their capacity that members have on average, without those of which more
-// than that cannot be divided, and without that load.
+// divisible returns the average share of their capacity that members use. It leaves out members
+// whose load that cannot be divided is above that average, together with that load.
 func (l *loads) divisible() float64 {
 	total, caps := l.total, l.caps
 	full := make([]bool, len(l.of))
@@ -151,11 +151,12 @@ func (l *loads) divisible() float64 {
 	return max(total, 0) / caps
 }
 
-// usable is a member's capacity without the reserve; 0 where it is not known.
+// usable returns a member's capacity without the reserve, or 0 if it is unknown.
 func (l *loads) usable(m int32) float64 { return (1 - l.a.Reserve) * l.d.c.Members[m].Capacity }
 
-// level is x times a member's share, beyond what nothing divides. Near its capacity the
-// distance is half of that.
+// level returns a member's goal plus x-1 times its fair share. The goal is the fair share, or
+// the load that cannot be divided if it is larger. Near the member's capacity, the second part
+// is halved.
 func (l *loads) level(m int32, x float64) float64 {
 	fair := l.fair(m)
 	goal, above := max(fair, l.hot[m]), (x-1)*fair
@@ -165,8 +166,8 @@ func (l *loads) level(m int32, x float64) float64 {
 	return goal + above
 }
 
-// limit is the part of all load that may move in a minute: urgentMoves where MovesPerMinute
-// does not do, now or not long ago.
+// limit returns the part of all load that may move in a minute. It is urgentMoves if
+// MovesPerMinute is too little now, or was too little recently.
 func (l *loads) limit() float64 {
 	over, excess := false, 0.0
 	for i := range l.of {
@@ -185,13 +186,13 @@ func (l *loads) limit() float64 {
 	return l.a.MovesPerMinute
 }
 
-// open reports whether a member may be given more.
+// open reports whether a member may get more shards.
 func (l *loads) open(m int32) bool {
 	return l.d.fits[m] && l.cap[m] > 1e-9 && !l.d.c.Members[m].Full
 }
 
-// affords reports whether the budgets have a move left. A single shard moves in a minute
-// although its load is more than the limit, if it cannot be divided.
+// affords reports whether the budgets allow a move. A single shard with a load above the limit may
+// move in a minute if it cannot be divided.
 func (l *loads) affords(s int32, limit float64) bool {
 	if l.free(s) {
 		return true
@@ -220,7 +221,7 @@ func (l *loads) spend(s int32) {
 // free reports whether a shard moves in any case.
 func (l *loads) free(s int32) bool { return l.d.owner[s] != l.d.c.Shards[s].Owner }
 
-// heat finds the hottest of what nothing divides, by member.
+// heat finds each member's largest load that cannot be divided.
 func (l *loads) heat() {
 	for s, o := range l.d.owner {
 		if o == None {
@@ -234,7 +235,7 @@ func (l *loads) heat() {
 	}
 }
 
-// give moves a shard at a place of its owner's list. What was moved is in no list any more.
+// give moves a shard at a place of its owner's list. A moved shard is in no list.
 func (l *loads) give(s int32, at int, from, to int32) {
 	x := l.shard[s]
 	l.of[from] -= x
@@ -251,7 +252,7 @@ func (l *loads) give(s int32, at int, from, to int32) {
 	}
 }
 
-// coldest is the member that may be given more and would have the lowest share with so much.
+// coldest returns the open member that would have the lowest share with an additional load x.
 func (l *loads) coldest(from int32, x float64) int32 {
 	best := int32(None)
 	for i := range l.of {
@@ -262,11 +263,11 @@ func (l *loads) coldest(from int32, x float64) int32 {
 	return best
 }
 
-// sorted is a member's list in the order of loads.
+// sorted returns a member's list in the order of loads.
 func (l *loads) sorted(m int32) []int32 {
 	if !l.ascending[m] {
 		l.ascending[m] = true
-		// A range whose load is not known yet stays; so does one that this plan placed.
+		// A range whose load is not known yet stays, and so does a range that this plan placed.
 		l.lists[m] = slices.DeleteFunc(l.lists[m], func(s int32) bool {
 			x := &l.d.c.Shards[s]
 			return x.Owner != m || x.ranged() && !x.told()
@@ -276,7 +277,7 @@ func (l *loads) sorted(m int32) []int32 {
 	return l.lists[m]
 }
 
-// search returns the first place of a list that has at least that load.
+// search returns the first place of a list with at least that load.
 func (l *loads) search(list []int32, load float64) (int, bool) {
 	return slices.BinarySearchFunc(list, load, func(s int32, x float64) int { return cmp.Compare(l.shard[s], x) })
 }

@@ -13,42 +13,38 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A member that has load says so in its metadata, with its capacity, until it has none any more.
-// Meanwhile it writes a report whenever its loads have changed by enough: an item of the first
-// planned shard that it owns, under that shard's lease, so that no record is added. The assigner
-// reads the reports of these members. A namespace without load costs nothing.
+// A member with load publishes its capacity in its metadata while it has load. It then writes a
+// report whenever its loads have changed enough. The report is an item of the first planned shard
+// that it owns, under that shard's lease, so that no record is added. The assigner reads the
+// reports of these members. A namespace without load costs nothing.
 const (
 	metaKey    = "tenure.load" // in core.MemberState.Meta
 	reportKey  = "tenure/load" // the item
-	maxReport  = 60 << 10      // bytes of a report
-	readAtOnce = 20            // reports in a second
+	maxReport  = 60 << 10      // largest size of a report, in bytes
+	readAtOnce = 20            // reports read in a second
 )
 
-// Counter measures the load of a shard without keys. It is safe for concurrent use.
-type Counter struct{ m *meter }
-
-// Add counts the cost of a request, in any unit, such as milliseconds of work: some tens of
-// nanoseconds. Costs that are negative or not finite are ignored.
-func (c *Counter) Add(cost float64) { c.m.count(cost) }
-
-// Counter returns the counter of a shard, whose rate counts while this member owns the shard. For
-// shards of the Keyspace use Slice.Add, which says where in the range the load lies.
-func (m *Manager) Counter(shard string) *Counter {
+// Add counts the cost of a request for a shard without keys, in any unit, such as milliseconds of
+// work. It ignores costs that are negative or not finite. Costs count while this member owns the
+// shard. For shards of the Keyspace, use Slice.Add, which records where in the range the load
+// lies.
+func (m *Manager) Add(shard string, cost float64) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return &Counter{m.meterOf(shard, empty)}
+	x := m.meterOf(shard, empty)
+	m.mu.Unlock()
+	x.count(cost)
 }
 
 // Add counts the cost of a request for a key, in any unit, such as 1, bytes, or milliseconds of
-// work: some tens of nanoseconds, without an allocation. Costs that are negative or not finite,
-// and those of keys that the slice refuses, are ignored.
+// work. It takes tens of nanoseconds and does not allocate. It ignores costs that are negative or
+// not finite, and keys that the slice refuses.
 func (s *Slice) Add(key string, cost float64) {
 	if h := s.m.o.Keyspace.Of(key); s.serving.Load().has.Has(h) {
 		s.meter.add(h, cost)
 	}
 }
 
-// meterOf is the meter of a shard. m.mu is held.
+// meterOf returns the meter of a shard. m.mu is held.
 func (m *Manager) meterOf(shard string, r Range) *meter {
 	x := m.meters[shard]
 	if x == nil {
@@ -119,7 +115,7 @@ func (m *Manager) measure(v *core.View, meters map[string]*meter) *report {
 	return r
 }
 
-// carrier is the lease of the first planned shard of this member, nil if it has none.
+// carrier returns the lease of this member's first planned shard, or nil if it has none.
 func (m *Manager) carrier(v *core.View) *core.Lease {
 	t := m.assigned()
 	for i := range v.Leases {
@@ -130,7 +126,8 @@ func (m *Manager) carrier(v *core.View) *core.Lease {
 	return nil
 }
 
-// showLoad says in the member's metadata that it has load, and its capacity, or takes that back.
+// showLoad publishes the member's capacity in its metadata if it has load, and removes it
+// otherwise.
 func (m *Manager) showLoad(v *core.View, has bool) {
 	text := strconv.FormatFloat(m.o.Capacity, 'g', 6, 64)
 	me, _ := v.Member(v.Session)
@@ -154,7 +151,8 @@ func (m *Manager) showLoad(v *core.View, has bool) {
 	}
 }
 
-// capacityOf is the load that a member can take by its metadata; 0 without a number there.
+// capacityOf returns a member's capacity from its metadata, or 0 if the metadata have no
+// number.
 func capacityOf(m *core.Member) float64 {
 	x, err := strconv.ParseFloat(m.Meta[metaKey], 64)
 	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -163,17 +161,17 @@ func capacityOf(m *core.Member) float64 {
 	return x
 }
 
-// loadReader has the members' last reports. It belongs to the assigner.
+// loadReader holds the members' last reports. It belongs to the assigner.
 type loadReader struct {
 	m       *Manager
 	reports map[core.SessionID]*report
-	read    map[core.SessionID]time.Time // when each was read last
+	read    map[core.SessionID]time.Time // when each was last read
 	seen    map[core.SessionID]core.Version
 	now     map[string]*shardReport // by shard
 }
 
-// look reads the reports that are due, at most so many that the store gets readAtOnce a second.
-// It reports whether any member has load: then there may be more to read though the view stays.
+// look reads the reports that are due, at most readAtOnce a second. It reports whether any member
+// has load. If so, there may be more to read although the view does not change.
 func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	for i := range v.Members {
 		_, has := v.Members[i].Meta[metaKey]
@@ -213,7 +211,7 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 		r.read[x.Session] = time.Now()
 		item, err := r.m.b.Get(limited, core.ShardID(shard), reportKey)
 		if err != nil || item == nil || len(item.Value) > maxReport || item.Version == r.seen[x.Session] {
-			continue // the report before it counts
+			continue // the previous report counts
 		}
 		got, err := decodeReport(item.Value)
 		if err != nil {
@@ -227,8 +225,8 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	return true
 }
 
-// merge makes one table of the reports: of each shard that of its owner, else that of the first
-// session that has one.
+// merge makes one table from the reports. For each shard, it takes the owner's report, or
+// otherwise the report of the first session that has one.
 func (r *loadReader) merge(v *core.View) {
 	r.now = map[string]*shardReport{}
 	for _, id := range slices.Sorted(maps.Keys(r.reports)) {

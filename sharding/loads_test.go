@@ -28,7 +28,7 @@ func newLoaded(w *world, members, shards, keys int, rate func(key int) float64) 
 	l := &loaded{world: w, rate: rate, keys: keys, stop: make(chan struct{}), done: make(chan struct{})}
 	for i := range members {
 		w.member(fmt.Sprintf("n%d", i), func(m *member, o *Options) {
-			o.Shards, o.Keyspace, o.OnError = nil, Keyspace{Name: "orders", Shards: shards}, nil
+			o.Shards, o.Keyspace, o.Logger = nil, Keyspace{Name: "orders", Shards: shards}, nil
 			m.handler = func(ctx context.Context, lease *core.Lease) error { return open(nil)(m, ctx, lease) }
 		})
 	}
@@ -53,7 +53,7 @@ func newLoaded(w *world, members, shards, keys int, rate func(key int) float64) 
 
 func (l *loaded) key(i int) string { return fmt.Sprintf("key-%d", i) }
 
-// serving is the slice that serves a key now.
+// serving returns the slice that serves a key now.
 func (l *loaded) serving(key string) *Slice {
 	for _, m := range l.members {
 		if m.gone {
@@ -68,7 +68,7 @@ func (l *loaded) serving(key string) *Slice {
 	return nil
 }
 
-// spread is the true load of each member.
+// spread returns the true load of each member.
 func (l *loaded) spread() map[string]float64 {
 	out := map[string]float64{}
 	for key := range l.keys {
@@ -97,8 +97,8 @@ func (l *loaded) end() {
 	<-l.done
 }
 
-// Load that is measured where it is served comes to the assigner, which splits what is hot,
-// gives a hot key a range of its own, and evens out the members.
+// Load that is measured where it is served reaches the assigner, which splits hot ranges, gives a
+// hot key its own range, and evens out the members.
 func TestLoadIsFollowed(t *testing.T) {
 	bubble(t, func(w *world) {
 		const hot = 17
@@ -127,8 +127,8 @@ func TestLoadIsFollowed(t *testing.T) {
 	})
 }
 
-// A namespace without load writes nothing, and nobody reads reports; one whose load stays as it
-// is writes seldom.
+// A namespace without load writes no reports, and no member reads any. A namespace with constant
+// load writes seldom.
 func TestLoadIsToldSeldom(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

@@ -6,9 +6,10 @@ import (
 	"fmt"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// assigner is the shard whose holder plans, and whose log has the plans.
+// assigner is the shard whose holder plans, and whose log holds the plans.
 const assigner = "_assigner"
 
 // journal reads the assigner's log into a table.
@@ -17,45 +18,36 @@ type journal struct {
 	after core.Seq
 	parts assembly
 	table *assignments
-	gap   error // why the table lacks what was read last; nil when it has everything
+	gap   error // why the table lacks the last entries read; nil when it is complete
 	since int   // bytes read or written since the last base
-	base  int   // bytes of that
+	base  int   // size of that base
 
-	form, newest byte // that is written, and the newest that is read
+	form, newest byte // the form that is written, and the newest form that is read
 	highest      byte // in the log since the last base
 
-	tell func(before, after *assignments) // of each plan that is read; may be nil
+	tell func(before, after *assignments) // called with each plan that is read; may be nil
 }
 
-// ReadMap returns the map of the keyspace's ranges by the plans of a namespace, for tools. It is
-// nil if there is none. The error matches core.ErrInvalid if the plans cannot be read.
-func ReadMap(ctx context.Context, b core.Backend) (*Map, error) {
+// ReadPlans is for packages of this module only. It reads the plans of a namespace, for tools, and
+// returns the map of the keyspace's ranges, which is nil if there is no keyspace. Aside returns the
+// reason why a shard should have no owner: it is in quarantine, or its range was merged with
+// another one. If the plans cannot be decoded, the error matches core.ErrInvalid.
+func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside func(shard string) seam.Aside, err error) {
 	t, err := readTable(ctx, b)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return t.ranged(), nil
+	return t.ranged(), t.asideOf, nil
 }
 
-// ReadAside reads the plans of a namespace, for tools. The function that it returns says why a
-// shard is not meant to have an owner: it is in quarantine, or its range was merged with another
-// one. The error matches core.ErrInvalid if the plans cannot be read.
-func ReadAside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
-	t, err := readTable(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	return t.asideOf, nil
-}
-
-// journalOf is a journal that reads through a backend.
+// journalOf returns a journal that reads through a backend.
 func journalOf(b core.Backend) *journal {
 	return &journal{table: &assignments{}, read: bounded(func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
 		return b.ReadLog(ctx, assigner, after, max)
 	})}
 }
 
-// readTable reads the table in force.
+// readTable reads the current table.
 func readTable(ctx context.Context, b core.Backend) (*assignments, error) {
 	j := journalOf(b)
 	if _, err := j.catchUp(ctx); err != nil {
@@ -70,7 +62,7 @@ func readTable(ctx context.Context, b core.Backend) (*assignments, error) {
 // readLog reads a page of the assigner's log.
 type readLog func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error)
 
-// bounded gives each read a time-out of its own: a reply may be lost.
+// bounded gives each read its own time-out, because a reply may be lost.
 func bounded(read readLog) readLog {
 	return func(ctx context.Context, after core.Seq, max int) (*core.LogPage, error) {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
@@ -79,8 +71,8 @@ func bounded(read readLog) readLog {
 	}
 }
 
-// blind says why nothing is planned: there is a keyspace, and its plans cannot be understood. A
-// plan that began the keyspace again would give its ranges to shards that do not have them.
+// blind returns an error if there is a keyspace whose plans cannot be understood. Planning then
+// stops, because a new first plan would give ranges to shards that do not have them.
 func (j *journal) blind(k Keyspace) error {
 	if j.gap == nil || k.Name == "" && j.table.keys.Name == "" {
 		return nil
@@ -103,7 +95,8 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 		case err != nil:
 			return changed, err
 		case page.Head.Seq < j.after:
-			// An older state of the store: core refuses what it must, we read anew.
+			// An older state of the store: core refuses unsafe operations, and the log is read
+			// again.
 			j.after, j.parts, j.table = 0, assembly{}, &assignments{}
 			changed = true
 			continue
@@ -116,8 +109,7 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 	}
 }
 
-// add takes in one entry. What cannot be understood leaves the table behind until
-// the next base.
+// add records one entry. If it cannot be understood, the table stays behind until the next base.
 func (j *journal) add(e *core.Entry) (changed bool) {
 	j.after = e.Seq
 	j.since += len(e.Payload)
@@ -149,7 +141,7 @@ func (j *journal) add(e *core.Entry) (changed bool) {
 	return true
 }
 
-// partSize is how long a part of a plan is, at most, in a store.
+// partSize returns the largest size of a part of a plan in a store.
 func partSize(l core.Limits) int {
 	if l.WriteBytes > 0 {
 		return max(min(partBytes, l.WriteBytes-64), 64)
@@ -157,15 +149,16 @@ func partSize(l core.Limits) int {
 	return partBytes
 }
 
-// Bounds of what is written after a base before the next, beside its own size.
+// Limits of the log after a base, in addition to the base's size. Above these limits, the next
+// base is written.
 const (
 	baseEvery   = 256 << 10
 	baseEntries = 512
 )
 
-// write appends a change and makes it in the table. When much was written since
-// the last base, or what is there cannot be read, a base is written instead, and
-// what it replaces is trimmed.
+// write appends a change and applies it to the table. If much was written since the last base, or
+// the log cannot be understood, it writes a base instead. It then trims the entries that the base
+// replaces.
 func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
 	next, err := j.table.apply(c)
 	if err != nil {
@@ -194,7 +187,7 @@ func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, s
 	if c.Base {
 		j.gap, j.base, j.since, j.highest = nil, bytes, 0, j.form
 		if first > 1 {
-			// If only this fails the log is longer than needed until the next base.
+			// If only the trim fails, the log is longer than needed until the next base.
 			if _, err := lease.Commit(ctx, core.Trim(first-1)); err != nil {
 				return lease.Err()
 			}

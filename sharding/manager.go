@@ -16,10 +16,11 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/rhythm"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Manager shares a set of shards among the members of a namespace, for one
-// process, beside its Elector. All methods are safe for concurrent use.
+// Manager shares a set of shards among the members of a namespace, for one process. It runs
+// alongside the process's Elector. All methods are safe for concurrent use.
 type Manager struct {
 	b      core.Backend
 	e      *core.Elector
@@ -27,66 +28,94 @@ type Manager struct {
 	o      *Options
 	limits core.Limits
 
-	wake chan struct{} // something for the loop
-	news chan struct{} // something in the assigner's log
+	wake chan struct{} // the loop has work
+	news chan struct{} // the assigner's log has news
 
 	watched chan struct{}             // Picture was called
 	reads   atomic.Bool               // this member's assigner reads loads
 	blind   atomic.Bool               // this member does not understand the plans
-	refused atomic.Int64              // until when it is not the assigner, since it did not understand them as such
-	form    byte                      // of plans, the newest that it reads
-	calm    atomic.Pointer[core.View] // the last one in which every member of the table lived
+	refused atomic.Int64              // it is not the assigner before then, since it did not understand the plans
+	form    byte                      // newest form of plans that it reads
+	calm    atomic.Pointer[core.View] // the last view in which every member of the table lived
 
-	lines  rhythm.Rhythm // of what is tried again, by the kind of call
-	ranges rhythm.Rhythm // of changes of ranges, by the shard
+	lines  rhythm.Rhythm // of failures after which a call is repeated, by the kind of call
+	ranges rhythm.Rhythm // of changes of ranges, by shard
 
 	mu      sync.Mutex
 	ran     bool
 	table   *assignments
-	changed chan struct{} // closed when there is another table, or a range was given up
+	changed chan struct{} // closed when the table is replaced, or a range was given up
 	slices  map[string]*Slice
 	meters  map[string]*meter
 	lanes   *lanes
-	loads   map[string]float64 // by shard, for Picture; it is replaced, not modified
+	loads   map[string]float64 // by shard, for Picture; replaced, never modified
 	loadsAt time.Time
 	drained bool // by Drain
 	emptied chan struct{}
 
-	// What follows is the loop's own.
-	known     *assignments // for which the rest was worked out
-	fixed     []string     // those of Options.Shards, sorted
-	names     []string     // those and the keyspace's, sorted; the next ones are by name
+	// Only the loop uses the fields below.
+	known     *assignments // the table from which the rest follows
+	fixed     []string     // of Options.Shards, sorted
+	names     []string     // fixed and the keyspace's, sorted; the fields below are by name
 	at        []int32      // index in known of each own shard, or None
 	heirs     []int32
-	prefs     []core.Preference
+	prefs     []seam.Preference
 	contended []bool
 	suspects  []*suspicion
-	top       int  // deaths of a suspect
-	cautious  bool // heirs leave suspects alone: these are not the most of all shards
+	top       int  // the most deaths of any suspect
+	cautious  bool // heirs leave suspects alone, which are at most half of all shards
 	seen      []sight
-	aside     bool // the elector was told of shards that are set aside
+	aside     bool // the elector knows of shards that are set aside
 	prep      *preparer
-	work      context.Context // of what goes on beside the loop
+	work      context.Context // for work outside the loop
 	began     time.Time
-	plans     []planTime // when each was known, by the time since then
+	plans     []planTime // when each was known, since began
 	waiting   bool       // for a member that prepares a shard
 	assigning bool       // contends for the assigner's shard
-	shown     bool       // to the others, with the mark
-	draining  bool       // as the others were last told
+	shown     bool       // the member has published its mark
+	draining  bool       // as last published
 	leftAt    time.Time
 }
 
-// A sight is when a lease of a shard was seen first: what the table said then may
-// be older than the lease, so that only a later plan takes it away again.
+// A sight records when a lease of a shard was first seen. The table at that time may be older than
+// the lease, so only a later plan moves the shard away.
 type sight struct {
 	token  core.Token
 	number int64
 }
 
-// NewManager returns a Manager that shares out shards among the members of b's
-// namespace, each served by h while this process owns it. The Elector is the
-// caller's to run, on the same backend, until after the Manager's Run returned.
-// It does no I/O.
+// Run serves this member's share of the shards until ctx ends. It uses a Manager with its own
+// Elector, which runs for as long as the Manager needs it. The error joins those of NewElector,
+// NewManager and both Run methods. When Run returns, every goroutine has ended, except those of
+// handlers that do not return (core.ErrStuck).
+func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error {
+	var c core.Options
+	if o != nil && o.Elector != nil {
+		c = *o.Elector
+	}
+	if o != nil && c.Logger == nil {
+		c.Logger = o.Logger
+	}
+	e, err := core.NewElector(b, &c)
+	if err != nil {
+		return err
+	}
+	m, err := NewManager(b, e, h, o)
+	if err != nil {
+		return err
+	}
+	elect, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(elect) }()
+	err = m.Run(ctx)
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// NewManager returns a Manager that shares out shards among the members of b's namespace. While
+// this process owns a shard, h serves it. The caller runs the Elector, on the same backend, until
+// the Manager's Run has returned. NewManager does no I/O.
 func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*Manager, error) {
 	if b == nil || e == nil || h == nil {
 		return nil, fmt.Errorf("tenure: %w: sharding needs a backend, an elector and a handler", core.ErrInvalid)
@@ -112,16 +141,15 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	return m, nil
 }
 
-// Run takes part until ctx ends, then has this member emptied: the assigner gives
-// its shards to others, each is handed over when its handler returned, and Run
-// returns when none is left, or at the end of the leave budget. Then, and not
-// before, the Elector may be stopped.
+// Run takes part until ctx ends. Then it empties this member: the assigner gives its shards to
+// others, and each is handed over when its handler has returned. Run returns when no shard is left,
+// or at the end of the leave budget (Options.LeaveBudget). Do not stop the Elector before Run has
+// returned.
 //
-// The error is nil if everything was handed over. At the end of the leave budget it
-// says how many shards are left, which the Elector gives back when it stops. It
-// matches core.ErrStuck, with their names, if the handlers of shards do not return,
-// and core.ErrStopped if the Elector ended first. Run is called once. Every
-// goroutine is joined when it returns.
+// If everything was handed over, the error is nil. At the end of the leave budget, it states how
+// many shards are left; the Elector gives them back when it stops. If handlers do not return, the
+// error matches core.ErrStuck, and names their shards. If the Elector ended first, it matches
+// core.ErrStopped. Call Run once. When it returns, every goroutine has ended.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	ran := m.ran
@@ -130,7 +158,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if ran {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Manager", core.ErrStopped)
 	}
-	// Leaving needs everything to go on.
+	// Leaving needs all other work to continue.
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	defer parts.Wait()
@@ -147,12 +175,12 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err := m.show(false); err != nil {
 		return err
 	}
-	m.e.Stay()
+	m.e.Internal(seam.Key{}).Stay()
 	return m.loop(ctx, views, failed)
 }
 
-// Drain has this member emptied, or, with false, lets it take shards again. It
-// does not wait: Emptied tells.
+// If on is true, Drain has this member's shards moved away. If it is false, the member takes
+// shards again. Drain does not wait: use Emptied.
 func (m *Manager) Drain(on bool) {
 	m.mu.Lock()
 	m.drained = on
@@ -167,22 +195,16 @@ func (m *Manager) Drain(on bool) {
 	signal(m.wake)
 }
 
-// Emptied returns a channel that is closed when this member, drained or leaving,
-// has no shard any more.
+// Emptied returns a channel that is closed when this member is drained or leaving and has no shard
+// left.
 func (m *Manager) Emptied() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.emptied
 }
 
-// Wake says that the assigner's log has news, for an application that follows the
-// namespace's logs itself (Options.Poll): call it for entries of AssignerShard.
-func (m *Manager) Wake() { signal(m.news) }
-
-// AssignerShard is the shard whose log has the plans.
-const AssignerShard = assigner
-
-// Assignments returns the table in force here, in the order of the shards' names.
+// Assignments returns the assignments that this member knows, in the order of the shards'
+// names.
 func (m *Manager) Assignments() []Assignment {
 	t := m.assigned()
 	out := make([]Assignment, len(t.names))
@@ -198,7 +220,7 @@ func (m *Manager) assigned() *assignments {
 	return m.table
 }
 
-// setTable makes another table known, and has slices carry out what it changes.
+// setTable replaces the table, and makes slices carry out its changes.
 func (m *Manager) setTable(t *assignments) {
 	m.mu.Lock()
 	m.table = t
@@ -222,18 +244,18 @@ func (m *Manager) announce() {
 	m.changed = make(chan struct{})
 }
 
-// slice is the open slice of a shard; nil if there is none.
+// slice returns the open slice of a shard, or nil.
 func (m *Manager) slice(shard string) *Slice {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.slices[shard]
 }
 
-// Map returns the map of the keyspace's ranges that is in force here; nil before the first plan
-// is known, and without a keyspace.
+// Map returns the map of the keyspace's ranges that this member knows. Before the first plan is
+// known, and without a keyspace, it returns nil.
 func (m *Manager) Map() *Map { return m.assigned().ranged() }
 
-// indexOf is the place of a shard in the table.
+// indexOf returns the place of a shard in the table.
 func indexOf(t *assignments, shard string) (int, bool) { return slices.BinarySearch(t.names, shard) }
 
 func signal(c chan struct{}) {
@@ -243,7 +265,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// watch passes views on, one at a time: those in between are merged.
+// watch passes views on, one at a time, and skips intermediate ones.
 func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed chan<- error) {
 	var v *core.View
 	for {
@@ -265,8 +287,7 @@ func (m *Manager) watch(ctx context.Context, views chan<- *core.View, failed cha
 	}
 }
 
-// follow keeps the table up to date with the assigner's log. What another shard's
-// log does is only a hint to look.
+// follow keeps the table up to date with the assigner's log. It reads the log on hints from tail.
 func (m *Manager) follow(ctx context.Context) {
 	j := journalOf(m.b)
 	j.newest = m.form
@@ -283,7 +304,7 @@ func (m *Manager) follow(ctx context.Context) {
 		if changed {
 			m.setTable(j.table)
 		}
-		if err == nil && m.o.OnRange != nil { // not for what was there before
+		if err == nil && m.o.OnRange != nil { // not for earlier plans
 			j.tell = m.tellRanges
 		}
 		if ctx.Err() != nil {
@@ -294,7 +315,7 @@ func (m *Manager) follow(ctx context.Context) {
 		}
 		m.tried("read the plans", err)
 		if errors.Is(err, core.ErrStoreChanged) {
-			return // it is halted
+			return // the elector is halted
 		}
 		next := min(every, time.Minute)
 		if err != nil {
@@ -312,8 +333,8 @@ func (m *Manager) follow(ctx context.Context) {
 	}
 }
 
-// understood takes in whether the plans are, and says each minute that they are not. said is when it
-// did so last.
+// understood records whether the plans can be understood. If they cannot, it reports this once a
+// minute. said is the time of its last report.
 func (m *Manager) understood(j *journal, said time.Time) time.Time {
 	blind, now := j.blind(m.o.Keyspace), time.Now()
 	if m.blind.Swap(blind != nil) != (blind != nil) || m.refused.Load() != 0 {
@@ -322,7 +343,7 @@ func (m *Manager) understood(j *journal, said time.Time) time.Time {
 	if blind == nil {
 		m.tried("understand the plans", j.gap)
 	} else if now.Sub(said) >= time.Minute {
-		m.o.OnError(blind)
+		m.trying(blind)
 		return now
 	}
 	return said
@@ -335,19 +356,23 @@ const (
 	tailPage    = 256
 )
 
-// longer is the wait after a call that failed again.
+// longer returns the wait after another failure.
 func longer(wait time.Duration) time.Duration { return min(2*wait, callTimeout) }
 
-// tried reports a call that is made again and again to OnError if it failed, in a rhythm, and logs
-// that it works again. The kind of call completes "tenure: ".
+// trying logs an error after which the Manager tries again.
+func (m *Manager) trying(err error) {
+	m.o.Logger.Warn("tenure: sharding: trying again", slog.Any("error", err))
+}
+
+// tried logs errors of a repeated call at growing intervals, and when the call works again. call completes the text "tenure: ".
 func (m *Manager) tried(call string, err error) {
 	now := time.Now()
 	if err != nil {
 		if _, say := m.lines.Failed(call, now); say {
-			m.o.OnError(fmt.Errorf("tenure: %s: %w", call, err))
+			m.trying(fmt.Errorf("tenure: %s: %w", call, err))
 		}
 	} else if s, say := m.lines.Worked(call, now); say {
-		slog.Info("tenure: sharding: works again", slog.String("call", call), slog.Int("failures", s.Failures),
+		m.o.Logger.Info("tenure: sharding: works again", slog.String("call", call), slog.Int("failures", s.Failures),
 			slog.Duration("after", now.Sub(s.Since)))
 	}
 }
@@ -362,7 +387,7 @@ func (m *Manager) tail(ctx context.Context) {
 		cancel()
 		switch {
 		case errors.Is(err, core.ErrStoreChanged) || ctx.Err() != nil:
-			return // it is halted; follow says so
+			return // the elector is halted; follow reports it
 		case err != nil && quiet:
 			continue
 		}
@@ -373,13 +398,12 @@ func (m *Manager) tail(ctx context.Context) {
 		}
 		cursor, wait = page.Cursor, retry
 		if page.Reset || slices.ContainsFunc(page.Entries, func(e core.Entry) bool { return e.Shard == assigner }) {
-			m.Wake()
+			signal(m.news)
 		}
 	}
 }
 
-// loop brings what this process contends for in line with the table, until it is
-// to leave and has left.
+// loop keeps what this process contends for in line with the table, until the process has left.
 func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-chan error) error {
 	var v *core.View
 	done := ctx.Done()
@@ -417,7 +441,7 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		}
 		began := time.Now()
 		if m.leaving() {
-			v = m.e.View() // the last one passed on may be from before a grant
+			v = m.e.View() // the last view passed on may be from before a grant
 		}
 		empty, err := m.reconcile(v)
 		if err != nil {
@@ -426,8 +450,8 @@ func (m *Manager) loop(ctx context.Context, views <-chan *core.View, failed <-ch
 		if empty && ending {
 			return stuckErr(v, m.names)
 		}
-		// With very many shards a look takes milliseconds: leave the processor to
-		// the handlers.
+		// With very many shards, a look takes milliseconds. Leave the processor to the
+		// handlers.
 		if took := time.Since(began); took > time.Millisecond {
 			pause(context.Background(), min(4*took, 200*time.Millisecond))
 		}
@@ -440,8 +464,7 @@ func (m *Manager) leaving() bool {
 	return m.drained
 }
 
-// learn works out what follows from a new table: which shards there are, and which member claims
-// each of them first.
+// learn derives the shards and the preferred claimants of each from a new table.
 func (m *Manager) learn(t *assignments) error {
 	if m.o.Keyspace.Name != "" && t.keys.same(m.o.Keyspace) {
 		m.rename(m.all(t))
@@ -462,7 +485,7 @@ func (m *Manager) learn(t *assignments) error {
 		}
 	}
 	m.cautious = 2*next <= len(t.names)
-	var changed []core.Preference
+	var changed []seam.Preference
 	for i, name := range m.names {
 		k := int32(i)
 		if !same {
@@ -472,7 +495,7 @@ func (m *Manager) learn(t *assignments) error {
 			}
 		}
 		m.at[i] = k
-		p := core.Preference{Shard: name}
+		p := seam.Preference{Shard: name}
 		if k != None {
 			p.First = t.session(int(k))
 			if h := m.heirs[k]; h != None {
@@ -484,26 +507,26 @@ func (m *Manager) learn(t *assignments) error {
 			changed = append(changed, p)
 		}
 	}
-	return m.e.Prefer(changed...)
+	return m.e.Internal(seam.Key{}).Prefer(changed...)
 }
 
-// setAside tells the elector which shards are not meant to have an owner.
+// setAside passes the shards that should have no owner to the elector.
 func (m *Manager) setAside(t *assignments) {
 	if len(t.suspects) == 0 && !m.aside && m.known != nil && t.next == m.known.next && len(t.names) == len(m.known.names) {
 		return
 	}
-	aside := map[string]core.Aside{}
+	aside := map[string]seam.Aside{}
 	for _, o := range m.e.View().Shards {
 		if why := t.asideOf(o.Shard); why.Why != "" {
 			aside[o.Shard] = why
 		}
 	}
 	m.aside = len(t.suspects) > 0
-	m.e.SetAside(aside)
+	m.e.Internal(seam.Key{}).SetAside(aside)
 }
 
-// all are the shards to contend for: the fixed ones, and those of the table's keyspace. The
-// latter are known from the table alone, so that there is one map of the ranges.
+// all returns the shards to contend for: the fixed ones, and those of the table's keyspace. The
+// keyspace's come from the table alone, so that there is one map of the ranges.
 func (m *Manager) all(t *assignments) []string {
 	own := slices.Equal(t.specs, m.o.Shards)
 	if own {
@@ -519,14 +542,14 @@ func (m *Manager) all(t *assignments) []string {
 	return slices.Compact(out)
 }
 
-// rename takes over another list of shards. What is known of those that stay is kept; those
-// that are gone are withdrawn from.
+// rename replaces the list of shards. It keeps the state of shards that stay, and withdraws from
+// the others.
 func (m *Manager) rename(names []string) {
 	if slices.Equal(names, m.names) {
 		return
 	}
 	n := len(names)
-	at, prefs, contended, seen := make([]int32, n), make([]core.Preference, n), make([]bool, n), make([]sight, n)
+	at, prefs, contended, seen := make([]int32, n), make([]seam.Preference, n), make([]bool, n), make([]sight, n)
 	m.suspects = make([]*suspicion, n)
 	var gone []string
 	old := 0
@@ -548,7 +571,7 @@ func (m *Manager) rename(names []string) {
 	}
 }
 
-// standForAssigner contends for planning, or stops to.
+// standForAssigner starts or stops contending for the assigner's shard.
 func (m *Manager) standForAssigner(want bool) error {
 	if want == m.assigning {
 		return nil
@@ -559,13 +582,13 @@ func (m *Manager) standForAssigner(want bool) error {
 	}
 	asked, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = m.e.Withdraw(asked, assigner) // it is not waited for
+	_ = m.e.Withdraw(asked, assigner) // not waited for
 	return nil
 }
 
-// show tells the others that this member has a Manager, and whether it is to be emptied. It does not
-// wait: the elector sends it until the store has it, and joins with it. The error says that the
-// member's metadata have no room for that.
+// show publishes that this member has a Manager, and whether it is draining. It does not wait: the
+// elector sends the update until the store has it, and joins with it. An error means that the mark
+// does not fit into the member's metadata.
 func (m *Manager) show(draining bool) error {
 	if m.shown && m.draining == draining {
 		return nil
@@ -586,7 +609,7 @@ func (m *Manager) show(draining bool) error {
 	return nil
 }
 
-// late says what could not be handed over within the leave budget.
+// late returns the error for shards that were not handed over within the leave budget.
 func (m *Manager) late(v *core.View) error {
 	n := 0
 	for i := range v.Leases {
@@ -597,7 +620,7 @@ func (m *Manager) late(v *core.View) error {
 	return errors.Join(fmt.Errorf("tenure: %d shards are not handed over within the leave budget: the elector releases them when it stops", n), stuckErr(v, m.names))
 }
 
-// stuckErr names the shards whose handler does not return.
+// stuckErr returns an error with the shards whose handler does not return, or nil.
 func stuckErr(v *core.View, names []string) error {
 	var stuck []string
 	for _, l := range v.Leases {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -12,14 +13,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// Members get even shares, one that joins gets its share within an interval, with
-// no more moves than needed, and one that leaves is emptied before it goes.
+// Members get even shares. A member that joins gets its share within an interval, with no more
+// moves than needed, and a member that leaves is emptied before it goes.
 func TestJoinAndLeave(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -47,8 +50,52 @@ func TestJoinAndLeave(t *testing.T) {
 	})
 }
 
-// A crash is answered by the heirs, without waiting for a plan, and the plan after
-// it moves nothing: also when it was the assigner that died.
+// Run is a Manager with an Elector: its member serves, is emptied at the end of its context, and reports
+// the end of either.
+func TestRun(t *testing.T) {
+	bubble(t, func(w *world) {
+		open := func() *kv.Backend {
+			b, err := memory.Open(w.Context(), w.store, "test", nil)
+			if err != nil {
+				w.Fatal(err)
+			}
+			return b
+		}
+		b := open()
+		defer b.Close()
+		ctx, stop := context.WithCancel(w.Context())
+		served, ended := make(chan string), make(chan error, 1)
+		serve := func(ctx context.Context, l *core.Lease) error {
+			served <- l.Shard()
+			<-ctx.Done()
+			return nil
+		}
+		o := &Options{Shards: []string{"a", "b"}, Elector: &core.Options{Node: "n", LockDir: "none", TTL: ttl}}
+		go func() { ended <- Run(ctx, b, serve, o) }()
+		if got := []string{<-served, <-served}; !slices.Equal(slices.Sorted(slices.Values(got)), []string{"a", "b"}) {
+			w.Errorf("served %v", got)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			w.Errorf("stopped: %v", err)
+		}
+		closed := open()
+		if err := closed.Close(); err != nil {
+			w.Fatal(err)
+		}
+		if err := Run(w.Context(), closed, serve, o); !errors.Is(err, core.ErrClosed) {
+			w.Errorf("with a closed backend: %v", err)
+		}
+		for name, o := range map[string]*Options{"no shards": nil, "TTL": {Shards: o.Shards, Elector: &core.Options{TTL: -1}}} {
+			if err := Run(w.Context(), b, serve, o); !errors.Is(err, core.ErrInvalid) {
+				w.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// Heirs answer a crash without waiting for a plan, and the next plan moves nothing, even if the
+// assigner died.
 func TestCrashGoesToTheHeirs(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c", "d"} {
@@ -113,7 +160,7 @@ func even30(got map[string]int, members int) bool {
 	return true
 }
 
-// A handler that does not return holds up its own shard only.
+// A handler that does not return delays only its own shard.
 func TestStuckDrainDelaysNobody(t *testing.T) {
 	bubble(t, func(w *world) {
 		free := make(chan struct{})
@@ -137,7 +184,7 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		// To leave, all but the stuck ones go, and Run says which stay.
+		// On leaving, all but the stuck shards move, and Run names the stuck ones.
 		a.stop()
 		err := <-a.ran
 		var stuck *core.StuckError
@@ -156,7 +203,7 @@ func TestStuckDrainDelaysNobody(t *testing.T) {
 	})
 }
 
-// A member that leaves says so before it is emptied, once for Manager and Elector.
+// A member that leaves publishes this before it is emptied, once for Manager and Elector.
 func TestLameDuck(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.lameDuck = 10 * ttl
@@ -185,8 +232,7 @@ func TestLameDuck(t *testing.T) {
 	})
 }
 
-// A handler that fails on one member: its shards go elsewhere, and are not sent
-// back and forth.
+// If a handler fails on one member, its shards move elsewhere, and do not move back and forth.
 func TestFailingHandlerIsPunished(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -210,10 +256,10 @@ func TestFailingHandlerIsPunished(t *testing.T) {
 	})
 }
 
-// Without an assigner members share by rank; with one again, by plan.
+// Without an assigner members share by rank, and with one by plan.
 func TestWithoutAssigner(t *testing.T) {
 	bubble(t, func(w *world) {
-		// Somebody else holds the assigner's shard, and plans nothing.
+		// Another process holds the assigner's shard, and plans nothing.
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
 		if err != nil {
 			w.Fatal(err)
@@ -254,7 +300,7 @@ func TestWithoutAssigner(t *testing.T) {
 	})
 }
 
-// Drain empties a member that stays; taken back, it gets its share again.
+// Drain empties a member that stays. When it ends, the member gets its share again.
 func TestDrainAndBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, _ := w.member("a"), w.member("b")
@@ -273,7 +319,7 @@ func TestDrainAndBack(t *testing.T) {
 	})
 }
 
-// Any number of members may drain at once, and no record is left of it.
+// Any number of members may drain at once, and no record of it is left.
 func TestManyDrainAtOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		for i := range 20 {
@@ -295,7 +341,7 @@ func TestManyDrainAtOnce(t *testing.T) {
 	})
 }
 
-// A member that is drained stays so when its session is lost, until it is taken back.
+// A drained member stays drained when its session is lost, until Drain(false).
 func TestDrainOutlivesTheSession(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -339,8 +385,8 @@ func TestManagerAgain(t *testing.T) {
 	})
 }
 
-// The shares follow weights that change at run time, and a member that says itself that
-// it drains is emptied.
+// The shares follow weights that change at run time, and a member that marks itself as draining is
+// emptied.
 func TestUpdateMovesShards(t *testing.T) {
 	bubble(t, func(w *world) {
 		_, b := w.member("a"), w.member("b")
@@ -361,7 +407,7 @@ func TestUpdateMovesShards(t *testing.T) {
 	})
 }
 
-// An assigner that dies with half a plan written: the next one's plan counts (W3).
+// An assigner dies with half a plan written: the next one's plan counts (W3).
 func TestHalfWrittenPlan(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
@@ -402,8 +448,8 @@ func TestHalfWrittenPlan(t *testing.T) {
 	})
 }
 
-// lastSession is another session on the member's backend: the store looks at the
-// fence, not at who sends it.
+// lastSession returns another session on the member's backend. The store checks the fence, not the
+// sender.
 func lastSession(w *world, m *member) driver.Session {
 	s, err := m.b.Join(w.Context(), core.Member{Session: "0123", Node: "forger", TTL: time.Hour})
 	if err != nil {
@@ -416,9 +462,8 @@ func lastSession(w *world, m *member) driver.Session {
 	return s
 }
 
-// A member that is told to leave looks at what it has by then: a shard that was
-// granted since the last view is not forgotten, and nothing that withdrawing has
-// stopped but not ended.
+// A member that leaves checks the shards that it has by then. A shard that was granted since the
+// last view is not forgotten, nor is a shard whose withdrawal has begun and not ended.
 func TestLeaveLooksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		free := make(chan struct{})
@@ -494,11 +539,10 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// The reply to an assigner's read is lost, and it knows no more than that: it asks
-// again, and plans.
+// The reply to an assigner's read is lost, and it learns nothing else. It reads again, and plans.
 func TestAssignerAsksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
-		noErr := func(_ *member, o *Options) { o.OnError = nil }
+		noErr := func(_ *member, o *Options) { o.Logger = nil }
 		w.member("a", noErr)
 		w.shares(ttl, map[string]int{"a": 30})
 		b := w.member("b", noErr)
@@ -512,8 +556,8 @@ func TestAssignerAsksAgain(t *testing.T) {
 	})
 }
 
-// An owner learns of its leases later than of a plan that moves them, so that it may not go by that
-// plan. The assigner writes the moves again, although no view tells it anything.
+// An owner learns of its leases later than of a plan that moves them, so it may not follow that
+// plan. The assigner writes the moves again, although no view changes.
 func TestMovesAreWrittenAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.build("a")
@@ -552,7 +596,7 @@ func TestMovesAreWrittenAgain(t *testing.T) {
 func TestFlakyLinks(t *testing.T) {
 	bubble(t, func(w *world) {
 		for _, n := range []string{"a", "b", "c"} {
-			w.member(n, func(_ *member, o *Options) { o.OnError = nil })
+			w.member(n, func(_ *member, o *Options) { o.Logger = nil })
 		}
 		for range 12 {
 			for i, f := range []kvfault.Fault{kvfault.DropReply, kvfault.DropRequest, kvfault.None} {
@@ -593,13 +637,24 @@ func TestOptions(t *testing.T) {
 		{&Options{Shards: []string{"a"}, Interval: -1}, "Interval"},
 		{&Options{Shards: []string{"a"}, Interval: 1}, "Interval"},
 		{&Options{Shards: []string{"a"}, Penalty: -1}, "Penalty"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{High: 2}, Assigner: Balance{}}, "no effect"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{MovesPerMinute: -1}}, "Balance.MovesPerMinute -1"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{SplitAbove: math.NaN()}}, "Balance.SplitAbove NaN"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Budget: -1}}, "Balance.Budget -1"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Low: 0.5}}, "Balance.Low 0.5"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{High: 1.2, Low: 1.3}}, "no Low above High"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{MinShards: 9, MaxShards: 8}}, "Balance.MinShards 9"},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Reserve: 2}}, "Balance.Reserve 2"},
+		{&Options{Shards: []string{"a"}, Assigner: Balance{Rules: Rules{Pin: map[string]string{"a/*": "n"}}}}, `Rules.Pin names "a/*"`},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Rules: Rules{Exclude: map[string][]string{"": nil}}}}, `Rules.Exclude names ""`},
+		{&Options{Shards: []string{"a"}, Balance: Balance{Rules: Rules{Prefer: map[string]string{"*a": "z"}}}}, `Rules.Prefer names "*a"`},
 	} {
 		_, _, err := x.o.resolve()
 		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(fmt.Sprint(err), x.want) {
 			t.Errorf("%+v: %v, want %q", x.o, err, x.want)
 		}
 	}
-	names, err := Expand("orders-0000..1023", "billing")
+	names, err := keyspace.Expand("orders-0000..1023", "billing")
 	if err != nil || len(names) != 1025 || names[0] != "billing" || names[1024] != "orders-1023" || names[1] != "orders-0000" {
 		t.Errorf("%d names, %v", len(names), err)
 	}

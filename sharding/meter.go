@@ -12,28 +12,29 @@ import (
 )
 
 const (
-	// bins is in how many parts of equal width a meter divides the shard's range.
+	// bins is the number of parts of equal width of a shard's range.
 	bins = 16
 	// keyless is the cell of load that has no place in the range.
 	keyless = bins
-	// leastWidth is the least width of a part; a narrower range is not divided. So the rest of a
-	// part beside a hot key has room, and next to no load if it is as narrow as a key.
+	// leastWidth is the least width of a part; a narrower range is not divided. So a part has
+	// room for more than a hot key. If the rest is as narrow as a key, it has almost no load.
 	leastWidth = 1 << 16
-	// halfLife is how long load takes to count half as much.
+	// halfLife is the time after which load counts half as much.
 	halfLife = 10 * time.Second
-	// A key is hot with more than hotShare of the shard's load; the hottest maxHot are listed.
+	// A key with more than hotShare of the shard's load is hot. The hottest maxHot are listed.
 	hotShare = 0.02
 	maxHot   = 8
-	// counters is how many keys a sketch follows: more than 1/hotShare, so that it has all hot ones.
+	// counters is the number of keys in a sketch. It is above 1/hotShare, so that all hot keys are
+	// in it.
 	counters = 64
-	// samples is about how many adds go into the sketch between two reads.
+	// samples is the approximate number of adds that enter the sketch between two reads.
 	samples = 512
-	// maxCost bounds the cost of an add, so that no sum overflows.
+	// maxCost is the largest cost of an add, so that no sum overflows.
 	maxCost = 1e30
-	// retired marks the cells of a grid that was replaced. It is a NaN, which no sum is.
+	// retired marks the cells of a grid that was replaced. It is a NaN. No sum is a NaN.
 	retired = 0x7ff8000000000001
-	// A grid doubles its stripes after maxClashes in one interval, and is made anew, with one
-	// stripe, after gridReads reads: a shard that is no longer busy gives its memory back.
+	// A grid doubles its stripes after maxClashes in one interval. After gridReads reads, it is
+	// replaced with a grid of one stripe, so that a shard that is no longer busy frees its memory.
 	maxClashes = 64
 	gridReads  = 64
 )
@@ -45,8 +46,9 @@ type lanes struct {
 	stripes int // of a grid, at most: a power of two, and one for each processor up to 64
 }
 
-// lane belongs to one add while it runs, and mostly stays on one processor: its stripes are in
-// that processor's cache. A random stripe for each add would be in another's.
+// lane belongs to one add while that add runs. It mostly stays on one processor, so its stripes
+// are in that processor's cache. A random stripe for each add would be in another processor's
+// cache.
 type lane struct {
 	stripe uint32
 	seed   uint64
@@ -80,7 +82,7 @@ type stripe struct {
 	_     [56]byte // up to whole cache lines
 }
 
-// grid receives adds. Each processor has a stripe to itself, if there are enough.
+// grid receives adds. If there are enough stripes, each processor has its own.
 type grid struct {
 	r       Range
 	width   uint64
@@ -88,7 +90,7 @@ type grid struct {
 	clashes atomic.Int32
 }
 
-// cell is the cell of a hash.
+// cell returns the cell of a hash.
 func (g *grid) cell(hash uint64) int {
 	if g.width == 0 || !g.r.Has(hash) {
 		return keyless
@@ -96,41 +98,41 @@ func (g *grid) cell(hash uint64) int {
 	return int(min((hash-g.r.From)/g.width, bins-1))
 }
 
-// meter measures the load of one shard: its rate, where in the shard's range the load lies, and
-// its hottest keys. It takes some 350 bytes; 200 more for each stripe once there is load, of
-// which an uncontended shard has one; 1.5 KiB more once there are keys.
+// meter measures the load of one shard: its rate, its distribution in the shard's range, and its
+// hottest keys. It takes about 350 bytes. Once there is load, each stripe takes 200 bytes more.
+// An uncontended shard has one stripe. Keys take 1.5 KiB more.
 type meter struct {
 	lanes *lanes
 	grid  atomic.Pointer[grid]
-	// step is the cost per sample, as bits of a float64: an add of at least that cost goes into
-	// the sketch, and a cheaper one as if it cost that much, with a probability of cost/step.
-	// So each key's cost is expected in full, and rare expensive ones are not missed: threshold
-	// sampling (Duffield, Lund and Thorup, 2005).
+	// step is the cost per sample, as bits of a float64. An add of at least that cost enters the
+	// sketch. A cheaper add enters it with a probability of cost/step, as if it cost step. So each
+	// key's expected cost is its full cost, and rare expensive keys are not missed. This is
+	// threshold sampling (Duffield, Lund and Thorup, 2005).
 	step atomic.Uint64
 
-	// mu guards the rest. Reads take it, and adds that are sampled: in a second some hundreds of
-	// them, so it is seldom contended, and processors seldom lose the cache line above.
+	// mu guards the rest. Reads and sampled adds take it, which happens a few hundred times a
+	// second. So it is seldom contended, and processors seldom lose the cache line above.
 	mu      sync.Mutex
 	last    time.Time // of the last read
 	busy    time.Time // of the last read that found load
 	reads   int
-	seconds float64           // the time measured, decayed as the sums are: a rate is their quotient
+	seconds float64           // the time measured, decayed like the sums: a rate is their quotient
 	sums    [bins + 1]float64 // of costs, by cell, decayed
 	fresh   float64           // costs added since the last read
 	sampled int               // since the step was set
-	weight  float64           // the sum of theirs
+	weight  float64           // the sum of the samples' weights
 	hot     *sketch           // nil until there are keys
 }
 
-// newMeter returns a meter of a shard with that range; an empty one is for a shard without keys.
+// newMeter returns a meter of a shard with that range. An empty range is for a shard without keys.
 func newMeter(l *lanes, r Range, now time.Time) *meter {
 	m := &meter{lanes: l, last: now, busy: now}
 	m.grid.Store(&grid{r: r, width: binWidth(r)})
 	return m
 }
 
-// add counts the cost of a request for a key. Costs that are negative, not finite, or above
-// 1e30 are ignored.
+// add counts the cost of a request for a key. It ignores costs that are negative, not finite, or
+// above 1e30.
 func (m *meter) add(hash uint64, cost float64) {
 	if !(cost > 0 && cost <= maxCost) {
 		return
@@ -161,7 +163,7 @@ func (m *meter) count(cost float64) {
 	m.lanes.idle.Put(ln)
 }
 
-// enter adds a cost to a cell. If it reports false, the caller loads the grid again and retries.
+// enter adds a cost to a cell. If it returns false, the caller loads the grid again and retries.
 func (m *meter) enter(g *grid, ln *lane, cell int, cost float64) bool {
 	if len(g.stripes) == 0 {
 		m.grow(g)
@@ -179,8 +181,8 @@ func (m *meter) enter(g *grid, ln *lane, cell int, cost float64) bool {
 	return false
 }
 
-// clash gives the lane another stripe after two adds met in one. If that happens often, the
-// stripes are doubled, as in Java's Striped64 (Lea).
+// clash gives the lane another stripe after two adds met in the same one. If that happens
+// often, clash doubles the stripes, like Java's Striped64 (Lea).
 func (m *meter) clash(g *grid, ln *lane) {
 	ln.stripe = uint32(ln.random() * 64)
 	if len(g.stripes) < m.lanes.stripes && g.clashes.Add(1) == maxClashes {
@@ -197,20 +199,20 @@ func (m *meter) grow(g *grid) {
 	}
 }
 
-// replace moves the costs in a grid to the sums, and retires its cells: adds that still have this
+// replace moves the costs in a grid to the sums, and retires its cells. Adds that still use this
 // grid go to the new one. The caller holds the lock.
 func (m *meter) replace(g *grid, r Range, stripes int) {
 	m.grid.Store(&grid{r: r, width: binWidth(r), stripes: make([]stripe, stripes)})
 	m.drain(g, retired)
 }
 
-// drain moves the costs in a grid to the sums, and leaves a value in all cells.
+// drain moves the costs in a grid to the sums, and stores a value in all cells.
 func (m *meter) drain(g *grid, leave uint64) {
 	for i := range g.stripes {
 		for k := range g.stripes[i].cells {
 			c := &g.stripes[i].cells[k]
 			if c.Load() == leave {
-				continue // a read leaves the cache line of an idle stripe where it is
+				continue // a read leaves the cache line of an idle stripe in its place
 			}
 			cost := math.Float64frombits(c.Swap(leave))
 			m.sums[k] += cost
@@ -220,7 +222,7 @@ func (m *meter) drain(g *grid, leave uint64) {
 }
 
 // sample puts a key in the sketch. If there are too many samples for one interval, it raises the
-// step at once, before the next read does.
+// step immediately, before the next read does.
 func (m *meter) sample(hash uint64, weight float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,8 +239,8 @@ func (m *meter) sample(hash uint64, weight float64) {
 	}
 }
 
-// setRange is called when the shard's range changed. Load outside of the new range goes to
-// another shard with its keys; a part of the range that is new begins without load.
+// setRange changes the shard's range. Load outside the new range goes to another shard with its
+// keys. A new part begins without load.
 func (m *meter) setRange(r Range) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,9 +261,10 @@ func (m *meter) setRange(r Range) {
 	}
 }
 
-// read returns the cost per second, and where in the range it lies, in order of hashes: 16 parts
-// of equal width, in two where a hot key, which is a part of its own, lies in one. Parts are nil
-// if no request had a key. It is called about once a second, by one goroutine at a time.
+// read returns the cost per second, and its distribution in the range as 16 parts of equal width,
+// in the order of hashes. A hot key is a part of its own, and divides the part in which it lies in
+// two. If no request had a key, parts is nil. It is called about once a second, by one goroutine at
+// a time.
 func (m *meter) read(now time.Time) (rate float64, parts []Part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -283,7 +286,7 @@ func (m *meter) read(now time.Time) (rate float64, parts []Part) {
 func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
 	if m.reads++; m.reads%gridReads == 0 {
 		stripes := 0
-		if m.busy.Equal(m.last) { // the next adds would all wait for the lock to make one
+		if m.busy.Equal(m.last) { // otherwise the next adds would all wait for the lock to make one
 			stripes = 1
 		}
 		m.replace(g, g.r, stripes)
@@ -300,7 +303,8 @@ func (m *meter) turn(g *grid, now time.Time, d time.Duration) {
 		m.hot = nil
 	}
 	m.last, m.fresh, m.sampled, m.weight = now, 0, 0, 0
-	// Sums and time decay alike, so the rate stays as it is until there are more of either.
+	// Sums and time decay in the same way, so the rate stays the same until more of either
+	// arrives.
 	f := math.Exp2(-float64(d) / float64(halfLife))
 	m.seconds *= f
 	for i := range m.sums {
@@ -335,8 +339,8 @@ func (m *meter) layout(g *grid) (sum float64, parts []Part) {
 	return sum, lay(g.r, &rest, hot)
 }
 
-// binWidth is the width of a part of a range, 0 if the range is not divided. The last part has
-// the remainder, too.
+// binWidth returns the width of a part of a range, or 0 if the range is not divided. The last part
+// also has the remainder.
 func binWidth(r Range) uint64 {
 	if r == (Range{}) {
 		return 1 << 64 / bins
@@ -347,7 +351,7 @@ func binWidth(r Range) uint64 {
 	return 0
 }
 
-// bin is a part of a range that is divided.
+// bin returns the i-th part of a range that is divided.
 func bin(r Range, i int) Range {
 	w := binWidth(r)
 	b := Range{r.From + uint64(i)*w, r.From + uint64(i+1)*w}
@@ -357,7 +361,7 @@ func bin(r Range, i int) Range {
 	return b
 }
 
-// spread adds the load of p to those parts of r that it overlaps, in proportion.
+// spread adds the load of p to the parts of r that it overlaps, in proportion.
 func spread(sums *[bins]float64, r Range, p Part) {
 	if binWidth(r) == 0 || p.Range.Empty() {
 		return
@@ -372,7 +376,7 @@ func spread(sums *[bins]float64, r Range, p Part) {
 	}
 }
 
-// lay lists the parts of r, without the hot keys' load, and the hot keys, all in order of hashes.
+// lay returns the parts of r, without the hot keys' load, and the hot keys, all in order of hashes.
 func lay(r Range, rest *[bins]float64, hot []Part) []Part {
 	out := make([]Part, 0, bins+2*len(hot))
 	for i, load := range rest {
@@ -398,12 +402,13 @@ func lay(r Range, rest *[bins]float64, hot []Part) []Part {
 	return out
 }
 
-// sketch follows the keys with the most load: space-saving (Metwally, Agrawal and El Abbadi,
-// 2005), whose counts decay. A key that has no counter takes the least one and adds to it.
+// sketch counts the keys with the most load. It uses space-saving (Metwally, Agrawal and El
+// Abbadi, 2005), with counts that decay. A key without a counter takes over the lowest one and
+// adds to it.
 type sketch struct {
 	hash  [counters]uint64
 	count [counters]float64 // 0: free
-	over  [counters]float64 // the share of the count that earlier keys may have
+	over  [counters]float64 // the part of the count that earlier keys may have
 }
 
 func (s *sketch) add(hash uint64, weight float64) {
@@ -428,7 +433,7 @@ func (s *sketch) decay(f float64) {
 	}
 }
 
-// keep forgets keys outside of a range.
+// keep forgets keys outside a range.
 func (s *sketch) keep(r Range) {
 	for i, h := range s.hash {
 		if !r.Has(h) {
@@ -437,8 +442,8 @@ func (s *sketch) keep(r Range) {
 	}
 }
 
-// hottest lists the keys with certainly more than least, at most maxHot, in order of hashes. A
-// count's load of earlier keys does not count; while the key stays hot, that share decays.
+// hottest lists the keys that certainly have more than least, at most maxHot, in order of hashes.
+// The part of a count that comes from earlier keys is left out. It decays while the key stays hot.
 func (s *sketch) hottest(least float64) []Part {
 	var out []Part
 	for i, h := range s.hash {

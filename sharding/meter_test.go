@@ -36,7 +36,7 @@ func checkParts(t *testing.T, r Range, rate float64, parts []Part) {
 	}
 }
 
-// hotParts are the parts that are one hash wide.
+// hotParts returns the parts that are one hash wide.
 func hotParts(parts []Part) map[uint64]float64 {
 	hot := map[uint64]float64{}
 	for _, p := range parts {
@@ -47,7 +47,7 @@ func hotParts(parts []Part) map[uint64]float64 {
 	return hot
 }
 
-// A meter finds the rate, the hot keys and the parts of a skewed load, whatever a request costs.
+// A meter finds the rate, the hot keys and the parts of a skewed load, whatever the requests cost.
 func TestMeterIsAccurate(t *testing.T) {
 	t.Parallel()
 	const keys, perSecond, seconds = 100_000, 10_000, 30
@@ -117,7 +117,7 @@ func TestMeterIsAccurate(t *testing.T) {
 	}
 }
 
-// Uniform load has no hot keys, in the first interval either.
+// Uniform load has no hot keys, even in the first interval.
 func TestMeterOfUniformLoad(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -138,7 +138,7 @@ func TestMeterOfUniformLoad(t *testing.T) {
 	}
 }
 
-// Requests that cost nothing, or no number, are no load.
+// Requests without a cost, or with a cost that is no number, are no load.
 func TestMeterIgnoresGarbage(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -159,8 +159,8 @@ func TestMeterIgnoresGarbage(t *testing.T) {
 	}
 }
 
-// Load counts half as much after ten seconds, however often it is read, and after a while
-// without any the meter is as new.
+// Load counts half as much after ten seconds, however often it is read. After a while without load
+// the meter is as good as new.
 func TestMeterDecays(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -226,7 +226,7 @@ func TestMeterDecays(t *testing.T) {
 	}
 }
 
-// A shard without keys has a rate and no parts; load without keys beside keys may lie anywhere.
+// A shard without keys has a rate and no parts. Load without keys beside keys may lie anywhere.
 func TestMeterWithoutKeys(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), empty, meterStart)
@@ -313,7 +313,7 @@ func TestMeterFollowsItsRange(t *testing.T) {
 	}
 }
 
-// Parts are those of the range at its bounds, too.
+// Parts are also right at the ends of a range.
 func TestBinsCoverTheRange(t *testing.T) {
 	t.Parallel()
 	for _, r := range []Range{{}, {0, 1 << 63}, {1 << 63, 0}, {3, 1<<20 + 3}, {5, 1<<20 + 20}, {math.MaxUint64 - 1<<20, 0}, {1, 0}, {0, math.MaxUint64}} {
@@ -342,7 +342,7 @@ func TestBinsCoverTheRange(t *testing.T) {
 	}
 }
 
-// Nothing that is added gets lost, while the meter is read, changes its range and grows.
+// No added load is lost while the meter is read, changes its range and grows.
 func TestMeterLosesNothing(t *testing.T) {
 	t.Parallel()
 	const adders, adds = 8, 5_000
@@ -398,7 +398,7 @@ func TestMeterLosesNothing(t *testing.T) {
 	}
 }
 
-// A sampled key never has more than the exact load of the part that it lies in.
+// A sampled key never has more than the exact load of its part.
 func TestHotKeyWithinItsPart(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -412,7 +412,7 @@ func TestHotKeyWithinItsPart(t *testing.T) {
 	}
 }
 
-// An add that comes late to a grid is refused, in each of its cells, and what came in time counts.
+// A late add to a replaced grid is refused, in each of its cells, and earlier adds count.
 func TestRetiredGridTakesNothing(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -463,7 +463,7 @@ func TestMeterGrowsWithContention(t *testing.T) {
 	}
 	g := m.grid.Load()
 	l.stripes = 8
-	for range 3 { // clashes of a minute are not those of a second
+	for range 3 { // clashes within a minute do not count like clashes within a second
 		for range maxClashes - 1 {
 			m.clash(g, ln)
 		}
@@ -481,7 +481,7 @@ func TestMeterGrowsWithContention(t *testing.T) {
 	}
 }
 
-// Between two reads, few adds take the meter's lock, however many there are.
+// Between two reads few adds take the meter's lock, however many there are.
 func TestMeterSamplesFew(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{}, meterStart)
@@ -501,7 +501,7 @@ func TestMeterSamplesFew(t *testing.T) {
 	}
 }
 
-// A member with 2,000 shards has some MB of meters at most, and less if few have load.
+// A member with 2,000 shards has at most some MB of meters, and less if few have load.
 func TestMeterSize(t *testing.T) {
 	t.Parallel()
 	for of, want := range map[reflect.Type]uintptr{
@@ -514,7 +514,7 @@ func TestMeterSize(t *testing.T) {
 	}
 }
 
-// The price for a request, with goroutines that all add to one shard.
+// The price of a request, with goroutines that all add to one shard.
 //
 //	go test ./sharding -run '^$' -bench BenchmarkAdd -benchmem -cpu 8
 func BenchmarkAdd(b *testing.B) {

@@ -9,10 +9,15 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// TestMutants takes one rule out at a time, and expects the test that is named to
-// fail.
+// TestMutants removes one rule at a time, and expects the named test to fail.
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, time.Minute, false, []mutate.Mutant{
+		{Name: "Prepare that ends its goroutine is the member's last", Killer: "TestGoexit", Edits: []mutate.Edit{{
+			File: "prepare.go", In: "preparer.run", Old: "err := goexit.Call(func() error { return p.m.o.Prepare(x.ctx, x.shard) })",
+			New: "err := p.m.o.Prepare(x.ctx, x.shard)"}}},
+		{Name: "Take that ends its goroutine leaves a range with nobody", Killer: "TestGoexit", Edits: []mutate.Edit{{
+			File: "slice.go", In: "Slice.fetch", Old: "err := goexit.Call(func() (err error) { ops, err = s.take(s.ctx, c.From, g.Range); return err })",
+			New: "var err error\n\tops, err = s.take(s.ctx, c.From, g.Range)"}}},
 		{Name: "W1: a plan that does not follow its predecessor is applied", Killer: "TestPlanFollowsItsPredecessor", Edits: []mutate.Edit{{
 			File: "table.go", In: "assignments.begin", Old: "if c.Number != t.number+1 || t.names == nil {", New: "if t.names == nil {"}}},
 		{Name: "W5: a range is given while a call for it goes on", Killer: "TestKeysInBetween", Edits: []mutate.Edit{{
@@ -47,11 +52,12 @@ func TestMutants(t *testing.T) {
 		{Name: "an operator's merge is not carried out", Killer: "TestRangesByRule", Edits: []mutate.Edit{{
 			File: "operators.go", In: "planner.bound", Old: "case !p.bounds[h] && begins:", New: "case false:"}}},
 		{Name: "a process without a Manager is planned shards", Killer: "TestGuest", Edits: []mutate.Edit{{
-			File: "options.go", In: "Options.resolve", Old: `m.Meta[mark.Key] != "" && (takes`, New: `mark.Key != "" && (takes`}}},
+			File: "options.go", In: "Options.resolve", Old: `yes = m.Meta[mark.Key] != "";`, New: `yes = true;`}}},
 		{Name: "an application removes the mark of its Manager", Killer: "TestMark", Edits: []mutate.Edit{{
 			File: "../core/elector.go", In: "Elector.changeState", Old: "			st.Meta[mark.Key] = value\n", New: "			_ = value\n"}}},
 		{Name: "an application sets the mark of a Manager", Killer: "TestMark", Edits: []mutate.Edit{{
-			File: "../core/elector.go", In: "Elector.changeState", Old: "if err := checkMeta(st.Meta); err != nil {", New: "if err := checkMeta(nil); err != nil {"}}},
+			File: "../core/elector.go", In: "Elector.changeState", Old: "if err := checkMeta(st.Meta); err != nil {",
+			New: "if err := checkMeta(nil); err != nil {"}}},
 		{Name: "a shard that fells its owners is not held back", Killer: "TestQuarantine", Edits: []mutate.Edit{{
 			File: "quarantine.go", In: "planner.due", Old: "len(s.Deaths) >= p.Quarantine.Deaths && !p.release[name]", New: "false"}}},
 		{Name: "an heir claims a shard that fells its owners", Killer: "TestQuarantine", Edits: []mutate.Edit{{
@@ -68,7 +74,8 @@ func TestMutants(t *testing.T) {
 			File: "quarantine.go", In: "planner.isolate", Old: "len(s.Deaths) < len(was.Deaths) &&", New: "false &&"}}},
 		{Name: "an owner without a lease dies of the shard", Killer: "TestDeathWithoutALease", Edits: []mutate.Edit{{
 			File: "planner.go", In: "planner.orphan", Old: "		slots[x.ID] = int32(slot)\n",
-			New: "		slots[x.ID] = int32(slot)\n		for i := range records {\n			if t.owner[i] == int32(slot) {\n				p.lost[int32(slot)] = append(p.lost[int32(slot)], t.names[i])\n			}\n		}\n"}}},
+			New: "		slots[x.ID] = int32(slot)\n		for i := range records {\n			if t.owner[i] == int32(slot) {\n" +
+				"				p.lost[int32(slot)] = append(p.lost[int32(slot)], t.names[i])\n			}\n		}\n"}}},
 		{Name: "the death of the assigner does not count", Killer: "TestDeathOfTheAssigner", Edits: []mutate.Edit{{
 			File: "assigner.go", In: "Manager.assign", Old: "calm: m.calm.Load,", New: ""}}},
 		{Name: "a clock that is ahead prolongs a quarantine", Killer: "TestClockAhead", Edits: []mutate.Edit{{
@@ -92,7 +99,8 @@ func TestMutants(t *testing.T) {
 		{Name: "three deaths of few members are enough", Killer: "TestStandsOut", Edits: []mutate.Edit{{
 			File: "quarantine.go", In: "planner.isolate", Old: "n >= q.Deaths+2*all/max(members, 3) }", New: "n >= q.Deaths+0*all }"}}},
 		{Name: "a shard is held back though another was there each time", Killer: "TestStandsOut", Edits: []mutate.Edit{{
-			File: "quarantine.go", In: "planner.due", Old: "if i, _ := indexOf(t, name); alone {", New: "if i, _ := indexOf(t, name); alone || true {"}}},
+			File: "quarantine.go", In: "planner.due", Old: "if i, _ := indexOf(t, name); alone {",
+			New: "if i, _ := indexOf(t, name); alone || true {"}}},
 		{Name: "a machine that crashes again and again condemns its shard", Killer: "TestStandsOut", Edits: []mutate.Edit{{
 			File: "quarantine.go", In: "planner.due", Old: "|| machines(own) < min(2, len(own)) {", New: "|| machines(own) < 0 {"}}},
 		{Name: "shards that died with all others are not balanced", Killer: "TestBalanceAfterDeathsOfAll", Edits: []mutate.Edit{{
@@ -141,7 +149,7 @@ func TestMutants(t *testing.T) {
 			Old: "return p.seenAt.Add(p.member.TTL) }", New: "return p.seenAt.Add(2 * p.member.TTL) }"}}},
 		{Name: "W5: a shard is in two changes", Killer: "TestRangesNeverOverlap", Edits: []mutate.Edit{{
 			File: "table.go", In: "assignments.splits",
-			Old: "len(s.At) > MaxCuts || t.change(t.names[s.Shard]) != nil {", New: "len(s.At) > MaxCuts {"}}},
+			Old: "len(s.At) > keyspace.MaxCuts || t.change(t.names[s.Shard]) != nil {", New: "len(s.At) > keyspace.MaxCuts {"}}},
 		{Name: "W1: the plans after a gap are applied", Killer: "TestGapsWaitForABase", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.add", Old: "if !c.Base && j.gap != nil {", New: "if false {"}}},
 		{Name: "C12: a member that drains is planned like any other", Killer: "TestManyDrainAtOnce", Edits: []mutate.Edit{{
@@ -177,14 +185,16 @@ func TestMutants(t *testing.T) {
 			File: "balance.go", In: "loads.try",
 			Old: "if before-after <= least || !l.affords", New: "if before-after+least < -1e300 || !l.affords"}}},
 		{Name: "ranges are split beyond MaxShards", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
-			File: "reshape.go", In: "loads.split", Old: "most := min(MaxCuts, l.a.MaxShards-l.ranges)", New: "most := MaxCuts"}}},
+			File: "reshape.go", In: "loads.split", Old: "most := min(keyspace.MaxCuts, l.a.MaxShards-l.ranges)", New: "most := keyspace.MaxCuts"}}},
 		{Name: "a range that is split or merged is moved", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
 			File: "rules.go", In: "Shard.held", Old: "{ return s.Fixed || s.Busy }", New: "{ return s.Fixed }"}}},
 		{Name: "a split and a merge touch the same range", Killer: "TestBalanceKeepsItsPromises", Edits: []mutate.Edit{{
 			File: "reshape.go", In: "loads.cold", Old: "if l.touched[a] || l.touched[b] || !l.changeable", New: "if !l.changeable"}}},
-		{Name: "an assigner that does not understand the plans begins the keyspace again", Killer: "TestPlansNotUnderstood", Edits: []mutate.Edit{{
-			File: "assigner.go", In: "Manager.assign", Old: "j.blind(m.o.Keyspace); err != nil {", New: "j.blind(m.o.Keyspace); err != nil && false {"}, {
-			File: "reconcile.go", In: "Manager.carryOut", Old: "!leave && !m.blind.Load() && time", New: "!leave && time"}}},
+		{Name: "an assigner that does not understand the plans begins the keyspace again", Killer: "TestPlansNotUnderstood",
+			Edits: []mutate.Edit{{
+				File: "assigner.go", In: "Manager.assign", Old: "j.blind(m.o.Keyspace); err != nil {",
+				New: "j.blind(m.o.Keyspace); err != nil && false {"}, {
+				File: "reconcile.go", In: "Manager.carryOut", Old: "!leave && !m.blind.Load() && time", New: "!leave && time"}}},
 		{Name: "a log without a base counts as an empty one", Killer: "TestPlansNotUnderstood/Trimmed", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.catchUp", Old: "j.gap = fmt", New: "_ = fmt"}}},
 		{Name: "a member that does not understand the plans holds the assigner's shard", Killer: "TestPlansNotUnderstood", Edits: []mutate.Edit{{
@@ -196,7 +206,11 @@ func TestMutants(t *testing.T) {
 		{Name: "an assigner forgets the form of what it wrote", Killer: "TestRollingForm", Edits: []mutate.Edit{{
 			File: "log.go", In: "journal.write", Old: "j.highest = max(j.highest, j.form)", New: "_ = j.form"}}},
 		{Name: "what was given and not taken is lost by a repair", Killer: "TestGather", Edits: []mutate.Edit{{
-			File: "repair.go", In: "planChange.gather", Old: "c.Changes = append(c.Changes, rangeChange{", New: "_ = append(c.Changes, rangeChange{"}}},
+			File: "repair.go", In: "planChange.gather", Old: "c.Changes = append(c.Changes, rangeChange{",
+			New: "_ = append(c.Changes, rangeChange{"}}},
+		{Name: "the reason why a range went back is lost", Killer: "TestRangeGoesBack", Edits: []mutate.Edit{{
+			File: "table.go", In: "assignments.takeBack", Old: "join(c.Rest, c.gift(shard).Range), why",
+			New: "join(c.Rest, c.gift(shard).Range), \"\""}}},
 		{Name: "a repair counts a refused range as taken", Killer: "TestRepairOfARefusal", Edits: []mutate.Edit{{
 			File: "repair.go", In: "planChange.reopen", Old: "&& x.Refused == \"\"", New: ""}}},
 		{Name: "a repair takes notes that leave a hole", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
@@ -204,7 +218,7 @@ func TestMutants(t *testing.T) {
 		{Name: "a repair takes notes that overlap", Killer: "TestRepairDamagedNote", Edits: []mutate.Edit{{
 			File: "repair.go", In: "planChange.divides", Old: "if p.Range.From != at || n", New: "if p.Range.From > at || n"}}},
 		{Name: "plans that are understood are repaired", Killer: "TestRepair", Edits: []mutate.Edit{{
-			File: "repair.go", In: "rebuild", Old: "newer || j.blind(k) == nil {", New: "newer {"}}},
+			File: "repair.go", In: "rebuild", Old: "newer || j.blind(k) == nil:", New: "newer:"}}},
 		{Name: "every failure in an outage is logged", Killer: "TestOutageLines/AllRefused", Edits: []mutate.Edit{{
 			File: "manager.go", In: "Manager.tried", Old: "m.lines.Failed(call, now); say {", New: "m.lines.Failed(call, now); say || true {"}}},
 		{Name: "failures that alternate with successes are logged each", Killer: "TestOutageLines/ReadsInTurn", Edits: []mutate.Edit{{
@@ -215,5 +229,7 @@ func TestMutants(t *testing.T) {
 			File: "manager.go", In: "Manager.follow", Old: "if errors.Is(err, core.ErrStoreChanged) {", New: "if false {"}}},
 		{Name: "a death overloads the last of a zone", Killer: "TestHeirsInTheZone", Edits: []mutate.Edit{{
 			File: "heirs.go", In: "heirs", Old: "return 2 * int(math.Ceil(", New: "return 9 * int(math.Ceil("}}},
+		{Name: "a lock that is free stays owned for a subscription", Killer: "TestChangesOfLocks", Edits: []mutate.Edit{{
+			File: "router.go", In: "Changes.Next", Old: "if old[0].Session != \"\" {", New: "if old[0].Session == \"\" {"}}},
 	})
 }

@@ -2,5 +2,5 @@
 
 package sharding
 
-// restartScale is how many shards the rolling restart has.
+// restartScale is the number of shards of the rolling restart.
 const restartScale = 1000

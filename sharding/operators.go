@@ -7,13 +7,14 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// obey gives the operators' rules that are in force to the planner. It reports whether that
-// may change although the view does not.
+// obey gives the active operators' rules to the planner. It reports whether they may change
+// although the view does not.
 //
-// A move is a pin, and a resignation an exclusion, for as long as the shard's record has the
-// token that the rule names: until the plan that it led to was carried out.
+// While the shard's record has the token that a rule names, a move counts as a pin, and a
+// resignation as an exclusion. The token changes when the resulting plan is carried out.
 func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	p.Rules, p.Frozen, p.wall = Rules{}, false, now
 	p.bounds, p.release = map[uint64]bool{}, map[string]bool{}
@@ -41,7 +42,7 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 		case control.Release:
 			p.release[r.Shards] = true
 		case control.Split, control.Merge:
-			if h, err := ParseHash(r.Hash); err == nil {
+			if h, err := keyspace.ParseHash(r.Hash); err == nil {
 				p.bounds[h] = r.Kind == control.Split
 			}
 		case control.Stop, control.Resolve: // move nothing
@@ -60,8 +61,8 @@ func (p *planner) obey(v *core.View, now time.Time) (again bool) {
 	return again
 }
 
-// bound adds to a plan the splits and merges that operators' rules ask for, and takes from it
-// what they forbid.
+// bound adds to a plan the splits and merges that operators' rules request, and removes those that
+// they forbid.
 func (p *planner) bound(t *assignments, plan *Plan) {
 	m := t.ranged()
 	if len(p.bounds) == 0 || m.Len() == 0 {
@@ -75,7 +76,7 @@ func (p *planner) bound(t *assignments, plan *Plan) {
 		at := int32(i)
 		begins := t.ranges[i].From == h
 		switch {
-		case p.bounds[h] && !begins && len(cuts[at]) < MaxCuts:
+		case p.bounds[h] && !begins && len(cuts[at]) < keyspace.MaxCuts:
 			cuts[at] = append(cuts[at], h)
 			used[at] = true
 		case !p.bounds[h] && begins:
@@ -119,7 +120,7 @@ func (r *Rules) exclude(shards string, nodes ...string) {
 	r.Exclude[shards] = append(r.Exclude[shards], nodes...)
 }
 
-// with are the rules and the operators', which come first where both pin a shard.
+// with returns r and o together. If both pin a shard, o's pin applies.
 func (r Rules) with(o Rules) Rules {
 	r.Drain = slices.Concat(r.Drain, o.Drain)
 	r.Pin, r.Prefer = first(o.Pin, r.Pin), first(o.Prefer, r.Prefer)
@@ -137,7 +138,7 @@ func (r Rules) with(o Rules) Rules {
 	return r
 }
 
-// first are the entries of two maps by shards: of the second those that the first has nothing on.
+// first returns the entries of a, and the entries of b for shards without an entry in a.
 func first(a, b map[string]string) map[string]string {
 	if len(a) == 0 {
 		return b

@@ -47,8 +47,8 @@ func (w *world) rule(make func(*control.Rule) (core.Op, error), r control.Rule) 
 	}
 }
 
-// TestOperators: a drained node is empty within a plan, a pinned shard is where it
-// should be after deaths, and rules end when they are removed or over.
+// TestOperators: a drained node is empty within a plan, a pinned shard is on its node after deaths,
+// and rules end when they are removed or expire.
 func TestOperators(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -106,7 +106,7 @@ func (w *world) forget(node string) {
 	}
 }
 
-// TestFreeze: a frozen namespace moves nothing but what dies or leaves.
+// TestFreeze: in a frozen namespace only shards of members that die or leave move.
 func TestFreeze(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -137,8 +137,8 @@ func (w *world) lease(shard string) (node string, token core.Token) {
 	return o.Node, o.Token
 }
 
-// TestMoveOnce: a shard that is moved, or resigned, changes its owner once, its new owner
-// gives another one for it, and nothing goes back.
+// TestMoveOnce: a shard that is moved, or resigned, changes its owner once. Its new owner gives
+// another shard for it, and no shard moves back.
 func TestMoveOnce(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.member("a")
@@ -182,8 +182,8 @@ func TestMoveOnce(t *testing.T) {
 	})
 }
 
-// TestPinnedThroughDeaths: a pinned shard is with the node that it is pinned to after 50
-// deaths of members at random, whenever that node lives.
+// TestPinnedThroughDeaths: a pinned shard is on its node after 50 deaths of members at random,
+// whenever that node lives.
 func TestPinnedThroughDeaths(t *testing.T) {
 	bubble(t, func(w *world) {
 		on := map[string]*member{}
@@ -217,8 +217,8 @@ func TestPinnedThroughDeaths(t *testing.T) {
 	})
 }
 
-// TestRangesByRule: a range begins where an operator wants it, and not where it does not, for as
-// long as the rule is there, whatever the assigner plans.
+// TestRangesByRule: a range begins where an operator's rule requires it, and not where a rule
+// forbids it, while the rule exists, whatever the assigner plans.
 func TestRangesByRule(t *testing.T) {
 	bubble(t, func(w *world) {
 		d := &divider{}
@@ -247,7 +247,7 @@ func TestRangesByRule(t *testing.T) {
 		w.await("the assigner's split, or its merge again", 5*ttl, func() bool { return !begins(3 << 62) })
 		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: text}) // in place of the split
 		w.await("the merge", 5*ttl, func() bool { return !begins(h) && a.slice("orders-0002") == nil })
-		if at, _ := a.e.View().Owner("orders-0002"); at.Aside.Why == "" {
+		if at, _ := a.e.View().Owner("orders-0002"); at.Aside == "" {
 			w.Error("the shard that ended is not set aside")
 		}
 	})

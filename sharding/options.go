@@ -5,92 +5,101 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"reflect"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options say how shards are shared. All members of a namespace should have the
-// same.
+// Options say how shards are shared. All members of a namespace should have the same Options. The
+// fields that have a key can be set in the configuration below sharding: config.Config.Section
+// reads them.
 type Options struct {
-	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It
-	// has at most MaxShards. Required, unless there is a Keyspace. See Expand.
-	Shards []string
-	// Keyspace divides keys among shards of its own, which are served beside Shards. Default:
-	// none.
-	Keyspace Keyspace
-	// Assigner decides who owns what. Default: Balance{}.
-	Assigner Assigner
-	// Interval is how often a plan is made at most; a member that joins gets its
-	// share within it. Default 1 s, at least 1 ms; where core.Options.Watchdog is
-	// set, at most a third of that, since the assigner reports progress that often.
-	Interval time.Duration
-	// LeaveBudget is how long Run takes at most to have its shards taken over when
-	// its context ended. Default 30 s; more than core's DrainBudget, or one slow
-	// handler uses it up.
-	LeaveBudget time.Duration
-	// Cooldown is how long a shard that was moved is not moved again for balance's
-	// sake. Default 0: none.
-	Cooldown time.Duration
-	// Penalty is how long a member whose handler gave up a shard is given nothing;
-	// it doubles up to 64 times that. Default 2 Interval.
-	Penalty time.Duration
-	// Prepare makes a shard ready that comes to this member by a plan, such as by filling a
-	// cache, while its owner goes on. The owner hands it over when Prepare has returned, or after
-	// PrepareBudget, even if Prepare failed. If Prepare has not returned by then, ctx ends; else
-	// ctx ends when this member owns the shard, or is not to get it any more, so that Prepare can
-	// leave a goroutine that follows the shard until the handler begins. A takeover after a crash
-	// is prepared only with Standby. Default: none.
-	Prepare func(ctx context.Context, shard string) error
-	// PrepareBudget bounds Prepare. Default 10 s. All members should have the same.
-	PrepareBudget time.Duration
-	// PrepareRequired: a shard for which Prepare fails or takes too long stays with its owner, and
-	// the assigner gives it to another member, or to this one again after Penalty. A shard without
-	// an owner comes all the same, and so does one whose owner has been leaving for half of its
-	// LeaveBudget. Default: false.
-	PrepareRequired bool
-	// PrepareAtOnce is how many shards are prepared at a time. Default 4.
-	PrepareAtOnce int
-	// Standby with 1 has Prepare called on the heir of each shard, too, so that a crash finds a
-	// successor that is prepared. Default 0.
-	Standby int
-	// Capacity is how much load this member can take a second, in the unit of Slice.Add. Default
-	// 0: as its weight says.
-	Capacity float64
-	// Quarantine says when nobody is to own a shard, because its owners die.
-	Quarantine Quarantine
-	// Poll is how often the assigner's log is read, for namespaces whose shards write
-	// much. Default 0: the logs of the whole namespace are followed instead, so that news
-	// comes at once. With it, Manager.Wake brings news without waiting, in programs.
-	Poll time.Duration
+	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It has at
+	// most 199,999. Required if there is no Keyspace.
+	Shards []string `yaml:"shards"`
+	// Keyspace divides keys among its own shards, which are served beside Shards. Default: none.
+	Keyspace Keyspace `yaml:"keyspace"`
+	// Elector configures the Elector that Run makes. NewManager does not use it. If it has no
+	// Logger, the Elector uses the Logger below.
+	Elector *core.Options `yaml:"-"`
+	// Balance sets up the default assigner. If Assigner is set, leave it out.
+	Balance Balance `yaml:"balance"`
+	// Assigner decides which member owns each shard. Default: Balance.
+	Assigner Assigner `yaml:"-"`
+	// Interval is the shortest time between two plans; a member that joins gets its share within
+	// it. Default 1 s, at least 1 ms. If core.Options.Watchdog is set, use at most a third of it,
+	// since the assigner reports progress once an Interval.
+	Interval time.Duration `yaml:"interval"`
+	// LeaveBudget limits the time that Run takes, after its context ended, to have its shards taken
+	// over. Default 30 s, with tenurefx half of stop_timeout. Make it longer than core's DrainBudget; otherwise one slow handler uses
+	// it up.
+	LeaveBudget time.Duration `yaml:"leave_budget"`
+	// Cooldown is the time after a move in which a shard is not moved again to balance the members.
+	// Default 0: none.
+	Cooldown time.Duration `yaml:"cooldown"`
+	// Penalty is the time for which a member whose handler gave up a shard gets no shard. It
+	// doubles each time, up to 64 times its value. Default 2 Interval.
+	Penalty time.Duration `yaml:"penalty"`
+	// Prepare makes ready a shard that a plan gives to this member, for example by filling a cache,
+	// while its owner continues. The owner hands the shard over when Prepare has returned, even if
+	// it failed, or after PrepareBudget. If Prepare has not returned by then, ctx ends. Otherwise,
+	// ctx ends when this member owns the shard, or no longer expects it. A goroutine that Prepare
+	// starts can therefore follow the shard until the handler begins. A takeover after a crash is
+	// prepared only with Standby. Default: none.
+	Prepare func(ctx context.Context, shard string) error `yaml:"-"`
+	// PrepareBudget limits Prepare. Default 10 s. All members should have the same.
+	PrepareBudget time.Duration `yaml:"prepare_budget"`
+	// PrepareRequired keeps a shard with its owner if Prepare fails or takes too long. The assigner
+	// gives it to another member, or to this one again after Penalty. A shard moves regardless if
+	// it has no owner, or if its owner has been leaving for half of its LeaveBudget. Default:
+	// false.
+	PrepareRequired bool `yaml:"prepare_required"`
+	// PrepareAtOnce is the number of shards that are prepared at a time. Default 4.
+	PrepareAtOnce int `yaml:"prepare_at_once"`
+	// Standby set to 1 calls Prepare on the heir of each shard, too, so that the heir is prepared
+	// when the owner crashes. Default 0.
+	Standby int `yaml:"standby"`
+	// Capacity is the load a second that this member can take, in the unit of Slice.Add. Default 0:
+	// derived from the member's weight.
+	Capacity float64 `yaml:"capacity"`
+	// Quarantine says when no member may own a shard, because its owners die.
+	Quarantine Quarantine `yaml:"quarantine"`
+	// Poll is the time between two reads of the assigner's log, for namespaces whose shards write
+	// much. Default 0: the Manager follows the logs of the
+	// whole namespace, and learns of each plan immediately.
+	Poll time.Duration `yaml:"poll"`
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
 	// "zone".
-	ZoneKey string
-	// Takes says which of the members that run a Manager own shards. Default: all. Others, such
-	// as processes that take a lock or call core.RunOnce, own none.
-	Takes func(core.Member) bool
-	// Loads tells the load of shards by name, on the member that plans, before each
-	// plan. It has Interval to answer; when it fails the plan uses what it told
-	// last. For a missing shard the owner's report counts (Slice.Add, Counter), if there is one.
-	// Default: the owners' reports.
-	Loads func(ctx context.Context) (map[string]float64, error)
+	ZoneKey string `yaml:"zone_key"`
+	// Takes reports whether a member that runs a Manager may own shards. Default: true for all.
+	// Use it to exclude processes that only take a lock or call core.RunOnce.
+	Takes func(core.Member) bool `yaml:"-"`
+	// Loads returns the load of shards by name. The assigner's member calls it before each plan. It
+	// has Interval to answer; if it fails, the plan uses its last answer. If the answer lacks a
+	// shard, the owner's report (Slice.Add, Manager.Add) counts for it, if there is one. Default:
+	// the owners' reports.
+	Loads func(ctx context.Context) (map[string]float64, error) `yaml:"-"`
 
-	// OnPlan is told of every plan that this member wrote, from the assigner's
-	// goroutine, which it must not hold up.
-	OnPlan func(*Outcome)
-	// OnRange is told, on every member, of the splits and merges that each plan begins or ends, as
-	// the member reads it; not of those from before it read the plans first. From one goroutine,
-	// which it must not hold up.
-	OnRange func([]RangeEvent)
-	// OnError is called when something failed that is tried again: the log could not be read,
-	// or not understood; Loads failed. It gets the first failure of a kind, one after 1, 5 and
-	// 15 minutes, and then every 15; the end is a line at Info to slog.Default. It is called from
-	// various goroutines. Default: a line at Warn to slog.Default.
-	OnError func(error)
+	// OnPlan gets every plan that this member writes. The assigner's goroutine calls it, so it
+	// must return quickly.
+	OnPlan func(*Outcome) `yaml:"-"`
+	// OnRange gets, on every member, the splits and merges that each plan begins or ends, as the
+	// member reads it. It gets none that are older than the member's first read of the plans. One
+	// goroutine calls it, so it must return quickly.
+	OnRange func([]RangeEvent) `yaml:"-"`
+	// Logger gets at Warn the first failure of a call that the Manager repeats, one after 1, 5 and
+	// 15 minutes, and one every 15 minutes afterwards. At Info, it gets their end. At Warn, it
+	// gets the beginning and the end of a quarantine. Default: slog.Default at the call of
+	// NewManager.
+	Logger *slog.Logger `yaml:"-"`
 }
 
-// resolve returns a copy with the defaults filled in, and the names of the shards.
+// resolve returns a copy with the defaults filled in, and the names of the shards that are not the
+// keyspace's.
 func (o *Options) resolve() (*Options, []string, error) {
 	var c Options
 	if o != nil {
@@ -101,8 +110,16 @@ func (o *Options) resolve() (*Options, []string, error) {
 		return nil, nil, err
 	}
 	c.Shards = append([]string(nil), c.Shards...)
-	if c.Assigner == nil {
-		c.Assigner = Balance{}
+	switch {
+	case c.Assigner == nil:
+		c.Assigner = c.Balance
+	case !reflect.ValueOf(c.Balance).IsZero():
+		return nil, nil, optErr("Balance has no effect with an Assigner (%T): set one of them", c.Assigner)
+	}
+	if b, ok := c.Assigner.(Balance); ok {
+		if err := b.check(); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, d := range []struct {
 		name string
@@ -144,14 +161,22 @@ func (o *Options) resolve() (*Options, []string, error) {
 		c.ZoneKey = "zone"
 	}
 	takes := c.Takes
-	c.Takes = func(m core.Member) bool { return m.Meta[mark.Key] != "" && (takes == nil || takes(m)) }
-	if c.OnError == nil {
-		c.OnError = func(err error) { slog.Warn("tenure: sharding: trying again", slog.Any("error", err)) }
+	c.Takes = func(m core.Member) (yes bool) {
+		if yes = m.Meta[mark.Key] != ""; yes && takes != nil {
+			yes = false
+			_ = goexit.Call(func() error { yes = takes(m); return nil })
+		}
+		return yes
 	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.Logger = goexit.Logger(c.Logger)
+	c.OnPlan, c.OnRange = goexit.Told(c.OnPlan), goexit.Told(c.OnRange)
 	return &c, names, nil
 }
 
-// set checks the set of shards, and returns the names of those that are not the keyspace's.
+// set checks the set of shards, and returns the names of the shards that are not the keyspace's.
 func (o *Options) set() (names []string, err error) {
 	keyed := o.Keyspace != Keyspace{}
 	if len(o.Shards) == 0 && !keyed {
@@ -166,7 +191,7 @@ func (o *Options) set() (names []string, err error) {
 		return nil, optErr("Shards has %d names and ranges, at most %d: write ranges", len(o.Shards), maxSpecs)
 	}
 	if len(o.Shards) > 0 {
-		if names, err = Expand(o.Shards...); err != nil {
+		if names, err = keyspace.Expand(o.Shards...); err != nil {
 			return nil, err
 		}
 	}

@@ -21,11 +21,11 @@ import (
 	"github.com/tenure-go/tenure/lock"
 )
 
-// linesAnHour is how many lines an hour's outage of the store may cost a process.
+// linesAnHour is the largest number of lines that an hour's outage of the store may cost a process.
 const linesAnHour = 200
 
-// TestOutageLines: what a process logs in an hour in which its store refuses, or does not answer,
-// all calls or some, and what it logs of the end. It has everything that logs: an Elector, a
+// TestOutageLines counts the lines of a process in an hour in which its store refuses, or does not
+// answer, all calls or some, and afterwards. The process has everything that logs: an Elector, a
 // Manager with its load and a keyspace, a Router, a Ledger for each shard, locks and followers.
 func TestOutageLines(t *testing.T) {
 	const hour, spell = time.Hour, 20 * time.Second
@@ -100,7 +100,7 @@ func TestOutageLines(t *testing.T) {
 	}
 }
 
-// process is one with everything that logs, with the defaults of each.
+// process is a process with everything that logs, with default options.
 type process struct {
 	w     *world
 	link  *kvfault.Link
@@ -180,7 +180,6 @@ func (p *process) serve(ctx context.Context, l *core.Lease) error {
 		}
 		defer s.Close()
 	}
-	counter := p.m.Counter(l.Shard())
 	ledger, err := effect.Open(ctx, l, &effect.Options{Deadline: ttl, Keep: time.Minute, Stats: p.effects})
 	if err != nil {
 		return err
@@ -189,7 +188,7 @@ func (p *process) serve(ctx context.Context, l *core.Lease) error {
 	p.hold(l.Shard(), true)
 	defer p.hold(l.Shard(), false)
 	for n := 0; pause(ctx, time.Minute); n++ {
-		counter.Add(float64(n))
+		p.m.Add(l.Shard(), float64(n))
 		call, cancel := context.WithTimeout(ctx, 5*ttl)
 		_, _ = l.Append(call, []byte("x"))
 		_, _ = ledger.Do(call, fmt.Sprintf("%d-%d", l.Token(), n), func(context.Context, string) ([]byte, error) { return nil, nil })
@@ -254,7 +253,7 @@ func (k *kept) Write(b []byte) (int, error) {
 	return k.b.Write(b)
 }
 
-// take returns how many lines there were, and each message with its number, and forgets them.
+// take returns the number of lines, and of each message, and forgets them.
 func (k *kept) take() (n int, by []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

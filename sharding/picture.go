@@ -9,33 +9,36 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Picture is what a Manager knows of ranges and loads, for people. See Manager.Picture.
+// Picture shows people what a Manager knows of ranges and loads: see Manager.Picture.
 type Picture struct {
 	// Ranges yields the shards of the keyspace with their ranges, in the order of hashes, as
 	// Map.All does.
 	Ranges iter.Seq2[string, Range]
-	// Loads are the loads of shards by name, in the unit of Slice.Add a second, as members
-	// reported them last. The load of a missing shard is not known. It is not to be modified.
+	// Loads holds the loads of shards by name, as members last reported them, in the unit of
+	// Slice.Add per second. The load of a missing shard is unknown. Do not modify the map.
 	Loads map[string]float64
-	// Capacity is the capacity of the members that report load and have one (Options.Capacity).
+	// Capacity holds the capacities of the members that report load and have set
+	// Options.Capacity.
 	Capacity map[core.SessionID]float64
-	// Elsewhere are the shards, at most 256, whose owner is not in the zone that Rules.Prefer of a
-	// Balance names for them, and that zone.
+	// Elsewhere maps shards, at most 256, to the zone that Rules.Prefer of a Balance names for
+	// them, if their owner is in another zone.
 	Elsewhere map[string]string
 }
 
-// maxElsewhere bounds Picture.Elsewhere.
+// maxElsewhere is the largest size of Picture.Elsewhere.
 const maxElsewhere = 256
 
-// pictureFor is how long loads are shown that are not read again.
+// pictureFor is how long loads are shown after they were last read.
 const pictureFor = 10 * time.Second
 
-// Picture returns what this member knows of ranges and loads, without waiting. While it is called,
-// Run reads the members' reports as an assigner does: once in an Interval at most, and at most 20
-// reports a second. While no member has load it reads none. So the first answer after a pause of
-// some 10 s has no loads, and the next ones do. The loads of Options.Loads are not among them.
+// Picture returns this member's knowledge of ranges and loads, without waiting. While Picture is
+// being called, Run reads the members' reports as an assigner does. It reads at most once in an
+// Interval, and at most 20 reports a second. While no member has load, it reads no report. After
+// a pause of about 10 s, the first answer has no loads. The loads of Options.Loads are not
+// included.
 func (m *Manager) Picture() Picture {
 	signal(m.watched)
 	p := Picture{Ranges: m.Map().All(), Capacity: map[core.SessionID]float64{}}
@@ -56,7 +59,8 @@ func (m *Manager) Picture() Picture {
 	return p
 }
 
-// elsewhere are the shards of a view that are not in the zone they prefer, and that zone.
+// elsewhere returns the shards of a view that are not in the zone that they prefer, with that
+// zone.
 func elsewhere(v *core.View, prefer map[string]string, key string) map[string]string {
 	if len(prefer) == 0 {
 		return nil
@@ -75,7 +79,7 @@ func elsewhere(v *core.View, prefer map[string]string, key string) map[string]st
 	return out
 }
 
-// publish makes loads known to Picture.
+// publish passes loads to Picture.
 func (m *Manager) publish(reports map[string]*shardReport) {
 	loads := make(map[string]float64, len(reports))
 	for shard, r := range reports {
@@ -99,7 +103,7 @@ func (m *Manager) watchLoad(ctx context.Context) {
 		}
 		if !m.reads.Load() {
 			if r == nil || time.Since(looked) > pictureFor+2*m.o.Interval {
-				r = &loadReader{m: m} // what it read before is old
+				r = &loadReader{m: m} // its earlier reports are old
 			}
 			looked = time.Now()
 			r.look(ctx, m.e.View())
@@ -109,20 +113,21 @@ func (m *Manager) watchLoad(ctx context.Context) {
 	}
 }
 
-// RangeEvent says that a split or a merge has begun or ended. It began when a plan said so, and
-// ended when another one said that every shard serves what it got.
+// RangeEvent is the beginning or the end of a split or a merge. The change begins with the plan
+// that orders it. It ends with a later plan, once every shard serves its range.
 type RangeEvent struct {
-	Plan  int64    // that it began with
-	From  string   // the shard that gives ranges; after a merge it has none
-	To    []string // the shards that get them; From, where it has again what nobody could take
+	Plan  int64    // the plan that began it
+	From  string   // the shard that gives ranges; after a merge, it has no range
+	To    []string // the shards that get them; only From if it takes back a range that was not taken
 	Merge bool
 	Ended bool
-	// Rule, at the beginning, is the operators' rule that asked for it, as far as this member has
-	// read the rules. Nil: the assigner decided.
+	// At the beginning of a change, Rule is the operators' rule that requested it, if this member
+	// has read that rule. Nil means that the assigner decided.
 	Rule *control.Rule
+	Why  string // if a range returns: why it was not taken
 }
 
-// String says what happened, and who decided, without the shards.
+// String returns what happened, and who decided, without the shards.
 func (e RangeEvent) String() string {
 	what := "split"
 	if e.Merge {
@@ -134,13 +139,15 @@ func (e RangeEvent) String() string {
 	switch {
 	case e.Ended:
 		return what + " ended"
+	case e.Why != "":
+		return "return of a range begun: " + e.Why
 	case e.Rule == nil:
 		return what + " begun by the assigner"
 	}
 	return fmt.Sprintf("%s begun by a rule of %s, %q", what, e.Rule.Author, e.Rule.Reason)
 }
 
-// tellRanges tells Options.OnRange what a plan began and ended.
+// tellRanges passes the changes that a plan began and ended to Options.OnRange.
 func (m *Manager) tellRanges(before, after *assignments) {
 	if before.names == nil {
 		return
@@ -153,7 +160,8 @@ func (m *Manager) tellRanges(before, after *assignments) {
 		if len(c.Gifts) == 0 {
 			c.Gifts = []gift{{Shard: c.From}}
 		}
-		events = append(events, RangeEvent{Plan: c.Number, From: c.From, To: named(c.Gifts), Merge: c.Rest.Empty(), Ended: ended, Rule: rule})
+		events = append(events, RangeEvent{Plan: c.Number, From: c.From, To: named(c.Gifts), Merge: c.Rest.Empty(), Ended: ended, Rule: rule,
+			Why: c.Why})
 	}
 	for _, c := range before.changes {
 		if missing(after, c) {
@@ -170,7 +178,7 @@ func (m *Manager) tellRanges(before, after *assignments) {
 	}
 }
 
-// ruleOf is the rule in force that asks for a change; nil if there is none.
+// ruleOf returns the active rule that requests a change, or nil.
 func ruleOf(t *assignments, c rangeChange, rules []control.Rule) *control.Rule {
 	kind, at := control.Split, map[uint64]bool{}
 	for _, g := range c.Gifts {
@@ -185,7 +193,7 @@ func ruleOf(t *assignments, c rangeChange, rules []control.Rule) *control.Rule {
 	}
 	now := time.Now()
 	for _, r := range rules {
-		if h, err := ParseHash(r.Hash); err == nil && r.Kind == kind && at[h] && r.Active(now) {
+		if h, err := keyspace.ParseHash(r.Hash); err == nil && r.Kind == kind && at[h] && r.Active(now) {
 			return &r
 		}
 	}

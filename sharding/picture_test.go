@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// An open board sees all loads and ranges, on every member, the assigner or not, at the cost of some
-// reads a second; nobody reads for a namespace without load, or when nobody watches.
+// An open board sees all loads and ranges, on every member, the assigner or not, at the cost of
+// some reads a second. Without load, or without a viewer, no member reads.
 func TestPicture(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")
@@ -85,13 +85,13 @@ func TestPicture(t *testing.T) {
 	})
 }
 
-// The capacity of members that report load is shown, and what is no number there is none.
+// The capacity of members that report load is shown, if it is a number.
 func TestPictureCapacity(t *testing.T) {
 	bubble(t, func(w *world) {
 		m := w.member("a", func(_ *member, o *Options) { o.Capacity = 40 })
 		w.shares(5*ttl, map[string]int{"a": 30})
 		for range 20 {
-			m.Counter("orders-00").Add(5)
+			m.Add("orders-00", 5)
 			time.Sleep(interval)
 		}
 		session := m.e.View().Session
@@ -118,8 +118,8 @@ func TestPictureCapacity(t *testing.T) {
 	})
 }
 
-// Each split and merge is told once when it begins, with who asked for it, and once when it ends,
-// on members that plan and on others; what was there before a member came is not told.
+// Each split and merge is reported once when it begins, with its rule, and once when it ends, on
+// members that plan and on others. Changes from before a member's start are not reported.
 func TestOnRange(t *testing.T) {
 	bubble(t, func(w *world) {
 		var mu sync.Mutex
@@ -127,7 +127,7 @@ func TestOnRange(t *testing.T) {
 		d := &divider{}
 		join := func(node string) {
 			w.member(node, func(m *member, o *Options) {
-				o.Shards, o.Keyspace, o.Assigner, o.OnError = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
+				o.Shards, o.Keyspace, o.Assigner, o.Logger = nil, Keyspace{Name: "orders", Shards: 2}, d, nil
 				o.Loads = func(context.Context) (map[string]float64, error) { return nil, nil } // it plans in each interval
 				o.OnRange = func(events []RangeEvent) {
 					mu.Lock()
@@ -169,7 +169,7 @@ func TestOnRange(t *testing.T) {
 	})
 }
 
-// Changes that no plan of this version has, as a log that was tampered with may, are told, too.
+// Changes that no plan of this version has, as in a log that was tampered with, are reported, too.
 func TestRangeEventOfHostileLog(t *testing.T) {
 	t.Parallel()
 	before := &assignments{names: []string{"x"}}
@@ -181,7 +181,7 @@ func TestRangeEventOfHostileLog(t *testing.T) {
 	}
 }
 
-// A picture names the shards whose owner is not in the zone that they prefer.
+// A picture names the shards whose owner is outside the zone that they prefer.
 func TestPictureElsewhere(t *testing.T) {
 	bubble(t, func(w *world) {
 		change := func(_ *member, o *Options) {

@@ -8,73 +8,78 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// planner is the assigner's mind: it compares the table with what the view shows,
-// and says what to change. It does no I/O and reads no clock. Not safe for
-// concurrent use.
+// planner makes the plans of the assigner: it compares the table with the view, and returns what to
+// change. It does no I/O and reads no clock. Not safe for concurrent use.
 //
-// A shard counts as its assigned owner's while that lives, from the plan on: a
-// hand-over under way, or stuck, is not planned anew. Who took a shard whose
-// assigned owner is gone keeps it, as far as the shares allow, and its heir counts
-// as having taken it when nobody did yet: it is claiming it now. A member that loses
-// to another what it was assigned gets nothing more for a while, which doubles,
-// because its handler seems to give up.
+// While a shard's assigned owner lives, the shard counts as that owner's from the plan on. So a
+// hand-over that is in progress or stuck is not planned again. If the assigned owner is gone, the
+// member that took the shard keeps it, if the shares allow. If no member has taken the shard, its
+// heir counts as its owner, because the heir is claiming it now. If a member loses an assigned
+// shard to another member, its handler seems to give up. So it gets no shards for a while, and
+// this time doubles with each loss.
 type planner struct {
 	Assigner Assigner
 	Specs    []string // of the shard set
-	Keys     Keyspace // without a name: none
-	// Takes says which members own shards at all. Nil: all.
+	Keys     Keyspace // without a name: no keyspace
+	// Takes reports whether a member may own shards. If it is nil, all may.
 	Takes func(core.Member) bool
 	// Zone is the key of Member.Meta that holds a member's zone.
 	Zone string
-	// Cooldown is how long a shard that was moved is not moved again for balance's
-	// sake, as far as this process knows.
+	// Cooldown is how long a shard that was moved is not moved again to balance the members, as far
+	// as this process knows.
 	Cooldown time.Duration
-	// Penalty is how long a member that gave up a shard gets nothing, at first; it
-	// doubles up to 64 times that.
+	// Penalty is the time for which a member that gave up a shard first gets none. It doubles up to
+	// 64 times that.
 	Penalty time.Duration
-	// Rules and Frozen are operators'.
+	// Rules and Frozen come from operators.
 	Rules  Rules
 	Frozen bool
-	bounds map[uint64]bool // hashes at which a range is to begin, or is not to
-	// release are the shards that are not to be in quarantine.
+	bounds map[uint64]bool // hashes at which a range must begin (true), or must not
+	// release lists the shards that operators release from quarantine.
 	release map[string]bool
-	wall    time.Time // by the clock of this process
-	// estimates are the loads of shards whose ranges were changed, until their owners tell them.
+	wall    time.Time // the time by this process's clock
+	// estimates holds the loads of shards whose ranges changed, until their owners report them.
 	estimates     map[string]estimate
 	ledger        []spent // of the last minute
 	PrepareBudget time.Duration
-	// Quarantine has the defaults filled in.
+	// Quarantine is complete: its defaults are filled in.
 	Quarantine Quarantine
 
 	inFlight map[string]flight // shards on their way to their assigned owner
 	strikes  map[core.SessionID]strike
-	barred   map[core.SessionID]bool // not eligible when they were seen last
+	barred   map[core.SessionID]bool // not eligible when last seen
 	repeat   map[int32]bool          // moves to be written again
-	// unprepared are the shards that stay, since their next owners could not prepare them.
+	// unprepared lists the shards that stay because their next owners could not prepare them.
 	unprepared map[int32]bool
-	calm       func() *core.View  // the last one in which every member of the table lived; may be nil
+	calm       func() *core.View  // returns the last view in which every member of the table lived; may be nil
 	lost       map[int32][]string // by slot of a member that is gone: shards that it had a lease of
 	before     []record           // at the last plan
-	// undecided are the shards that nobody gets before it is known whether a process joins again.
+	// undecided lists the shards that get no owner until it is known whether a process joins
+	// again.
 	undecided []int32
-	untaken   []string             // shards that do not take what they were given
-	rests     map[string]time.Time // until then the range of a shard that did not take or give is left as it is
+	untaken   []untaken            // shards that do not take their ranges
+	rests     map[string]time.Time // until then the range of a shard that did not take or give is not changed
 	times     []planTime
 }
 
-// restsFor is how long it is left so, because another attempt may fail likewise, and refuses the keys again.
+// restsFor is the duration of such a rest. A rest is needed because another attempt may fail
+// too, and would refuse the keys again.
 const restsFor = 10 * time.Minute
 
-// flight is the token of a shard's record when its move was planned, and when that was.
+// untaken is a shard that does not take its range, and the reason.
+type untaken struct{ shard, why string }
+
+// flight is the token of a shard's record when its move was planned, and the time of the plan.
 type flight struct {
 	token core.Token
 	since time.Duration
 }
 
-// lost is after how many penalties a move that did not happen is written again:
-// its holder may have seen the lease only when the plan was there already.
+// lost is the number of penalties after which an unexecuted move is planned again. Its holder may
+// have first seen its lease after the plan, and ignores such a plan.
 const lost = 4
 
 type strike struct {
@@ -88,31 +93,31 @@ type planTime struct {
 	at     time.Duration
 }
 
-// Outcome is a plan that was written, and the Cluster it was made for.
+// Outcome is a plan that was written, and its Cluster.
 type Outcome struct {
 	Number  int64
 	Cluster *Cluster
 	Plan    *Plan
-	// Moves are those that were written, by shard: the Plan's, and those of shards that
-	// were taken over without one.
+	// Moves are the moves that were written, in the order of shards. They are the Plan's moves,
+	// and those of shards that were taken over without a plan.
 	Moves []Move
 
-	change *planChange // nil: nothing to change
-	// again says that something may be left to do although the view does not
-	// change: a budget, a cooldown or a penalty holds it back.
+	change *planChange // nil: no change
+	// again reports that work may be left although the view does not change, because a budget, a
+	// cooldown or a penalty prevents it now.
 	again bool
 }
 
-// next plans from a table, a view, and the loads of shards, if any are known. settled are the
-// givers of splits and merges that are complete. now is a duration since any fixed point. The
-// change is to be applied to the table when it was written.
+// next makes a plan from a table, a view, and the loads of shards, if any are known. settled
+// lists the givers of splits and merges that are complete. now is the duration since some fixed
+// point. The caller applies the change to the table after writing it.
 func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads measured, settled []string) (*Outcome, error) {
 	if p.inFlight == nil {
 		p.inFlight, p.strikes, p.barred = map[string]flight{}, map[core.SessionID]strike{}, map[core.SessionID]bool{}
 		p.rests = map[string]time.Time{}
 	}
 	fresh := t.names == nil || !slices.Equal(t.specs, p.Specs) || !t.keys.same(p.Keys)
-	if fresh { // another set: start over, with what is owned
+	if fresh { // another set: start again, with the current owners
 		var err error
 		if t, err = p.begin(t); err != nil {
 			return nil, err
@@ -147,11 +152,11 @@ func (p *planner) next(now time.Duration, t *assignments, v *core.View, loads me
 	return out, nil
 }
 
-// ranges adds to the change what becomes of the ranges and of suspected shards.
+// ranges adds the changes of ranges and of suspected shards to the change.
 func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []string, fresh bool) {
 	ch := out.change
 	held := map[int32]bool{}
-	if !fresh { // a base has neither; the next plan has
+	if !fresh { // a base has neither; the next plan has both
 		var again bool
 		p.undecided, again = p.isolate(p.wall, t, v, ch)
 		out.again = out.again || again
@@ -180,8 +185,8 @@ func (p *planner) ranges(t *assignments, v *core.View, out *Outcome, settled []s
 	}
 }
 
-// begin is the table of another set of shards, without owners. The ranges of a keyspace stay as
-// they are.
+// begin returns the table of another set of shards, without owners. The ranges of a keyspace do not
+// change.
 func (p *planner) begin(t *assignments) (*assignments, error) {
 	c := &planChange{Number: t.number, Base: true, Specs: p.Specs, Keys: p.Keys, Next: p.Keys.Shards}
 	switch {
@@ -192,7 +197,7 @@ func (p *planner) begin(t *assignments) (*assignments, error) {
 	case !t.keys.same(p.Keys):
 		return nil, fmt.Errorf("tenure: %w: the plans of this namespace divide keyspace %q by hash %s, and this process has %q and hash %q: "+
 			"configure all members with the former, or use another namespace",
-			core.ErrInvalid, t.keys.Name, cmp.Or(t.keys.Hash, HashMixed), p.Keys.Name, p.Keys.Hash)
+			core.ErrInvalid, t.keys.Name, cmp.Or(t.keys.Hash, keyspace.HashMixed), p.Keys.Name, p.Keys.Hash)
 	default:
 		old := t.base(t.number)
 		c.Keys, c.Next, c.Ranges, c.Changes = old.Keys, old.Next, old.Ranges, old.Changes
@@ -206,8 +211,8 @@ func (p *planner) begin(t *assignments) (*assignments, error) {
 	return next, nil
 }
 
-// divide adds splits and merges, and says which are complete. A split or merge that cannot be is
-// left out: the assigner sees the ranges again, and its next plan may be another one.
+// divide adds splits and merges, and those that are complete. It leaves out impossible ones. The
+// assigner sees the ranges again, and its next plan may differ.
 func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled []string) {
 	p.bound(t, out.Plan)
 	for _, shard := range settled {
@@ -215,17 +220,17 @@ func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled [
 			ch.Settled = append(ch.Settled, int32(i))
 		}
 	}
-	for _, shard := range p.untaken {
-		if i, ok := slices.BinarySearch(t.names, shard); ok {
-			ch.Refused = append(ch.Refused, int32(i))
-			p.rests[shard], p.rests[t.change(shard).From] = p.wall.Add(restsFor), p.wall.Add(restsFor)
+	for _, x := range p.untaken {
+		if i, ok := slices.BinarySearch(t.names, x.shard); ok {
+			ch.Refused = append(ch.Refused, refusal{int32(i), x.why})
+			p.rests[x.shard], p.rests[t.change(x.shard).From] = p.wall.Add(restsFor), p.wall.Add(restsFor)
 		}
 	}
 	out.again = out.again || len(t.changes) > 0
 	if p.Frozen {
 		return
 	}
-	used, left := map[int32]bool{}, MaxShards-len(t.names)
+	used, left := map[int32]bool{}, keyspace.MaxShards-len(t.names)
 	maps.DeleteFunc(p.rests, func(_ string, until time.Time) bool { return !p.wall.Before(until) })
 	for shard := range p.rests {
 		if i, ok := slices.BinarySearch(t.names, shard); ok {
@@ -248,7 +253,7 @@ func (p *planner) divide(t *assignments, out *Outcome, ch *planChange, settled [
 	out.again = out.again || len(ch.Splits)+len(ch.Merges) > 0
 }
 
-// measured are the loads that are known: by Options.Loads, and by the owners' reports.
+// measured holds the known loads, from Options.Loads and from the owners' reports.
 type measured struct {
 	said map[string]float64
 	told map[string]*shardReport
@@ -267,8 +272,8 @@ func (p *planner) measure(s *Shard, loads measured) {
 	}
 }
 
-// estimate is the load that a shard must have after a split or merge, until there is another report
-// than the one at that time.
+// estimate is the expected load of a shard after a split or merge, until a newer report arrives
+// than the last at that time.
 type estimate struct {
 	shardReport
 	told *shardReport
@@ -281,7 +286,7 @@ type spent struct {
 	urgent bool
 }
 
-// spent is what the plans of the last minute moved, and whether one of them was urgent.
+// spent returns the load that the plans of the last minute moved, and whether one was urgent.
 func (p *planner) spent(now time.Duration) (load float64, urgent bool) {
 	p.ledger = slices.DeleteFunc(p.ledger, func(x spent) bool { return x.at < now-time.Minute })
 	for _, x := range p.ledger {
@@ -291,7 +296,8 @@ func (p *planner) spent(now time.Duration) (load float64, urgent bool) {
 	return load, urgent
 }
 
-// spend notes the load that a plan moves, and estimates that of the shards whose ranges it changes.
+// spend records the load that a plan moves, and estimates the loads of shards whose ranges it
+// changes.
 func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told map[string]*shardReport) {
 	if out.change == nil {
 		return
@@ -327,7 +333,7 @@ func (p *planner) spend(now time.Duration, t *assignments, out *Outcome, told ma
 	}
 }
 
-// estimate notes how much of a shard's load lies in a range that another one gets.
+// estimate records the part of a shard's load in a range that another shard gets.
 func (p *planner) estimate(shard string, told *shardReport, of *Shard, r Range) {
 	if !of.told() {
 		return
@@ -338,7 +344,7 @@ func (p *planner) estimate(shard string, told *shardReport, of *Shard, r Range) 
 	p.estimates[shard] = estimate{shardReport{Rate: of.within(r), Parts: partsIn(of.Parts, r)}, told}
 }
 
-// partsIn are the parts that lie in a range, cut at its ends.
+// partsIn returns the parts that lie in a range, cut at its ends.
 func partsIn(parts []Part, r Range) (out []Part) {
 	for _, p := range parts {
 		from, last := max(p.Range.From, r.From), min(p.Range.To-1, r.To-1)
@@ -351,7 +357,7 @@ func partsIn(parts []Part, r Range) (out []Part) {
 	return out
 }
 
-// members are the candidates, in the order of their sessions.
+// members returns the candidates, in the order of their sessions.
 func (p *planner) members(now time.Duration, v *core.View) []Member {
 	var out []Member
 	for i := range v.Members {
@@ -371,9 +377,9 @@ func (p *planner) members(now time.Duration, v *core.View) []Member {
 	return out
 }
 
-// bar empties the members that are not eligible (C15), as those that drain. One that is
-// eligible again counts as one that gave up shards, so that they do not follow it to and
-// fro. While nobody is eligible everybody keeps what they have.
+// bar drains the members that are not eligible (C15). A member that becomes eligible again counts
+// as one that gave up shards, so that shards do not move to and fro with it. While no member is
+// eligible, all members keep their shards.
 func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 	var barred []*Member
 	some := false
@@ -403,8 +409,8 @@ func (p *planner) bar(now time.Duration, v *core.View, c *Cluster) {
 	}
 }
 
-// shards fills in who is to be taken for the owner of each shard, and returns the
-// records of them: token and session.
+// shards fills in the effective owner of each shard, and returns the token and session of each
+// shard's record.
 func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Cluster, assigned []int32, index map[core.SessionID]int32,
 	loads measured, out *Outcome) []record {
 	records, owners := recordsOf(t, v, index)
@@ -413,7 +419,7 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 	struck, busy := map[core.SessionID]bool{}, t.busy()
 	fixedFrom := p.cooling(now)
 	top := t.top()
-	var next []int32 // heirs by shard, as slots, once wanted
+	var next []int32 // heirs by shard, as slots, once needed
 	var near []*Shard
 	for i, name := range t.names {
 		s := &c.Shards[i]
@@ -450,7 +456,7 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 		}
 		out.again = out.again || s.Fixed
 	}
-	if len(near) <= max(few(len(t.names)), len(t.names)/2) { // else it is not the shards
+	if len(near) <= max(few(len(t.names)), len(t.names)/2) { // otherwise the shards are not the cause
 		for _, s := range near {
 			s.Fixed, out.again = true, true
 		}
@@ -461,14 +467,14 @@ func (p *planner) shards(now time.Duration, t *assignments, v *core.View, c *Clu
 	return records
 }
 
-// record is that of a shard.
+// record is the record of a shard.
 type record struct {
 	shard string
 	token core.Token
 	from  core.SessionID
 }
 
-// recordsOf are the records of the table's shards, and which members their owners are.
+// recordsOf returns the records of the table's shards, and the members that own them.
 func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (records []record, owners []int32) {
 	records, owners = make([]record, len(t.names)), make([]int32, len(t.names))
 	at := 0
@@ -488,8 +494,9 @@ func recordsOf(t *assignments, v *core.View, index map[core.SessionID]int32) (re
 	return records, owners
 }
 
-// orphan works out which shards members had a lease of that are gone: by the records, now and at the last
-// plan, and by what this process saw. It returns the shards whose owner did not drain.
+// orphan finds the shards of which departed members had a lease. It uses the current records, the
+// records at the last plan, and this process's views. It returns the shards whose owner did not
+// drain.
 func (p *planner) orphan(t *assignments, records []record, assigned []int32) map[string]bool {
 	slots, lost := map[core.SessionID]int32{}, map[string]bool{}
 	p.lost = map[int32][]string{}
@@ -525,9 +532,10 @@ func (p *planner) orphan(t *assignments, records []record, assigned []int32) map
 	return lost
 }
 
-// refused follows the move of a shard that another member than the assigned one has, whose record
-// that is. It reports whether the move, of a plan, has ended there: the shard was with the
-// assigned member, or was refused, and another one took it; or that member could not prepare it.
+// refused follows the move of a shard that has a record and belongs to a member other than the
+// assigned one. It reports whether the move of a plan has ended there. Either the assigned
+// member had or refused the shard and another member took it, or the assigned member could not
+// prepare it.
 func (p *planner) refused(now time.Duration, name string, shard int32, record *record, to *core.Member, plan int64) bool {
 	f, moving := p.inFlight[name]
 	if !moving {
@@ -573,7 +581,7 @@ func (p *planner) strike(now time.Duration, id core.SessionID) {
 	p.strikes[id] = s
 }
 
-// remember notes when a plan was first known here.
+// remember records when a plan was first known here.
 func (p *planner) remember(now time.Duration, number int64) {
 	if p.Cooldown <= 0 {
 		return
@@ -586,10 +594,10 @@ func (p *planner) remember(now time.Duration, number int64) {
 	}
 }
 
-// cooling is the number of the first plan whose moves are not to be touched yet.
+// cooling returns the number of the first plan whose moves are still protected.
 func (p *planner) cooling(now time.Duration) int64 {
 	for i, x := range p.times {
-		// The first plan that this process saw says nothing about when it was made.
+		// The first plan that this process saw may be of any age.
 		if x.at+p.Cooldown > now && i > 0 {
 			return x.number
 		}
@@ -597,8 +605,8 @@ func (p *planner) cooling(now time.Duration) int64 {
 	return maxNumber
 }
 
-// seat gives every member a slot of the table, and returns them by member. assigned
-// has the members that are there already, by slot.
+// seat gives every member a slot of the table, and returns the slots by member. assigned lists
+// the present members by slot.
 func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) []int32 {
 	slots := make([]int32, len(members))
 	for i := range slots {
@@ -634,7 +642,7 @@ func (ch *planChange) seat(t *assignments, members []Member, assigned []int32) [
 	return slots
 }
 
-// change is the change that makes the table follow the plan.
+// change returns the change that makes the table follow the plan.
 func (p *planner) change(
 	now time.Duration, t *assignments, out *Outcome, assigned []int32, records []record, fresh bool,
 ) *planChange {
@@ -673,7 +681,7 @@ func (p *planner) change(
 		out.Moves = append(out.Moves, Move{Shard: int32(i), From: was, To: o, Why: reason})
 		if c.Shards[i].Owner != None && o != c.Shards[i].Owner {
 			p.inFlight[t.names[i]] = flight{records[i].token, now}
-			out.again = true // no view tells of a move that does not happen
+			out.again = true // no view shows a move that does not happen
 		}
 	}
 	return ch

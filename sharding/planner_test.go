@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// A move that does not happen is written again, so that its holder sees a plan that
-// is later than its lease (W4); and only then.
+// A move that does not happen, and only that, is written again, so that its holder sees a plan that
+// is later than its lease (W4).
 func TestLostMoveIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	p := &planner{Assigner: Balance{}, Specs: []string{"s-0..3"}, Penalty: time.Second}
@@ -52,11 +53,11 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// However many of the heirs have claimed what is theirs when the plan is made after
-// a death, it says the same: each shard is its heir's, and no other moves.
+// However many heirs have claimed their shards when the plan after a death is made, it is the same:
+// each shard is its heir's, and no other moves.
 func TestPlanAmongHeirs(t *testing.T) {
 	t.Parallel()
-	names, err := Expand("s-00..29")
+	names, err := keyspace.Expand("s-00..29")
 	if err != nil {
 		t.Fatal(err)
 	}

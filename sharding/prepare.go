@@ -12,28 +12,29 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// A shard is prepared before it is handed over: the member to which a plan gives it calls
-// Options.Prepare while the owner goes on. When the member has prepared all shards that come to it,
-// it writes the number of the plan into its metadata, once for many shards. The owner waits for
-// that, for Options.PrepareBudget at most, and then hands the shard over. A member without Prepare
-// has no number there, and owners do not wait for it. With Options.PrepareRequired an exclamation
-// mark follows the number, and then the shards that could not be prepared, or * for all. Their
-// owners keep them, and the assigner plans anew.
+// A shard is prepared before it is handed over. The member to which a plan gives it calls
+// Options.Prepare while the owner continues. When the member has prepared all its incoming shards,
+// it writes the number of the plan into its metadata, once for all of them. The owner waits for
+// that number, for at most Options.PrepareBudget, and then hands the shard over. A member without
+// Prepare has no such number, and owners do not wait for it. With Options.PrepareRequired, an
+// exclamation mark and the shards that could not be prepared, or * for all, follow the number.
+// Their owners keep them, and the assigner plans again.
 const (
 	readyKey   = "tenure.ready" // in core.MemberState.Meta
-	maxUnready = 4              // shards that are named there
+	maxUnready = 4              // largest number of shards that are named there
 )
 
-// readiness is how far a member has prepared shards, by its metadata.
+// readiness is a member's progress in preparing shards, according to its metadata.
 type readiness struct {
-	number   int64 // of the plan up to which it has; none before the first
+	number   int64 // of the plan up to which shards are prepared; none before the first
 	required bool
 	failed   []string
 }
 
-// readinessOf reads a member's metadata; false if owners do not wait for it.
+// readinessOf reads a member's metadata. It returns false if owners do not wait for the member.
 func readinessOf(m *core.Member) (r readiness, prepares bool) {
 	words := strings.Fields(m.Meta[readyKey])
 	if len(words) == 0 {
@@ -73,12 +74,13 @@ type preparer struct {
 	at     map[string]*preparation
 	queue  []*preparation
 	busy   int   // workers
-	number int64 // of the table that all this follows from
-	ready  int64 // number of the plan that the metadata have
-	known  bool  // they have one
+	number int64 // of the table that these follow from
+	ready  int64 // number of the plan in the metadata
+	known  bool  // the metadata have a number
 }
 
-// preparation is that of one shard. Its context ends when the shard is not expected here any more.
+// preparation is the preparation of one shard. Its context ends when the shard is no longer
+// expected here.
 type preparation struct {
 	shard    string
 	incoming bool // by a plan; the owner waits
@@ -93,8 +95,8 @@ var (
 	errTooLong    = errors.New("the preparation takes longer than Options.PrepareBudget")
 )
 
-// expect brings the preparations in line with a table: want says which shards are expected, and
-// which of those an owner holds back until they are prepared.
+// expect updates the preparations to a table. want has the expected shards as keys; a value is true
+// if an owner holds the shard back until it is prepared.
 func (p *preparer) expect(ctx context.Context, number int64, want map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +122,7 @@ func (p *preparer) expect(ctx context.Context, number int64, want map[string]boo
 		}
 		x.incoming = incoming
 	}
-	slices.SortStableFunc(p.queue, func(a, b *preparation) int { // those that are waited for come first
+	slices.SortStableFunc(p.queue, func(a, b *preparation) int { // shards that an owner holds back come first
 		if a.incoming != b.incoming {
 			if a.incoming {
 				return -1
@@ -136,7 +138,7 @@ func (p *preparer) expect(ctx context.Context, number int64, want map[string]boo
 	p.tell()
 }
 
-// run prepares what is in the queue.
+// run prepares the shards in the queue.
 func (p *preparer) run() {
 	for {
 		p.mu.Lock()
@@ -149,7 +151,7 @@ func (p *preparer) run() {
 		p.queue = p.queue[1:]
 		p.mu.Unlock()
 		late := time.AfterFunc(p.m.o.PrepareBudget, func() { x.end(errTooLong) })
-		err := p.m.o.Prepare(x.ctx, x.shard)
+		err := goexit.Call(func() error { return p.m.o.Prepare(x.ctx, x.shard) })
 		inTime := late.Stop()
 		if !inTime {
 			err = errTooLong
@@ -159,7 +161,7 @@ func (p *preparer) run() {
 			if p.m.o.PrepareRequired {
 				comes = "which goes to another member"
 			}
-			p.m.o.OnError(fmt.Errorf("tenure: prepare shard %q, %s: %w", x.shard, comes, err))
+			p.m.trying(fmt.Errorf("tenure: prepare shard %q, %s: %w", x.shard, comes, err))
 		}
 		p.mu.Lock()
 		x.done, x.err = true, err
@@ -168,7 +170,8 @@ func (p *preparer) run() {
 	}
 }
 
-// tell says how far this member is, when nothing is left that an owner waits for. p.mu is held.
+// tell publishes this member's progress when no owner waits for another preparation. The caller
+// holds p.mu.
 func (p *preparer) tell() {
 	some := false
 	var failed []string
@@ -182,12 +185,12 @@ func (p *preparer) tell() {
 		}
 	}
 	if p.known && (!some || p.ready == p.number) {
-		return // nobody waits for news
+		return // no owner waits for a new number
 	}
 	p.say(p.number, failed)
 }
 
-// say puts the number of a plan into the metadata, and what was not prepared. p.mu is held.
+// say writes the number of a plan and the failed shards into the metadata. p.mu is held.
 func (p *preparer) say(number int64, failed []string) {
 	p.ready, p.known = number, true
 	slices.Sort(failed)
@@ -206,7 +209,7 @@ func (p *preparer) say(number int64, failed []string) {
 	}
 }
 
-// begin says that this member prepares shards, before any comes to it.
+// begin publishes that this member prepares shards, before it gets any.
 func (p *preparer) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,7 +229,7 @@ func (p *preparer) close() {
 	p.work.Wait()
 }
 
-// prepare has the shards prepared that are to come here.
+// prepare updates the preparations of the shards that this member expects.
 func (m *Manager) prepare(v *core.View, leave bool) {
 	if m.o.Prepare == nil {
 		return
@@ -252,8 +255,8 @@ func (m *Manager) prepare(v *core.View, leave bool) {
 	m.prep.expect(m.work, m.known.number, want)
 }
 
-// unready reports whether the owner of a shard, which is this member, waits before it hands the
-// shard to another one.
+// unready reports whether this member, the owner of a shard, still waits before it hands the shard
+// to another member.
 func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
 	x, _ := v.Member(to)
 	ready, prepares := readinessOf(&x)
@@ -280,7 +283,7 @@ func (m *Manager) unready(v *core.View, k int, to core.SessionID) bool {
 	return true
 }
 
-// remember notes when a plan was first known here, and forgets those that nobody waits for.
+// remember records when a plan was first known here, and forgets plans that are not waited for.
 func (m *Manager) remember(number int64) {
 	now := time.Since(m.began)
 	if n := len(m.plans); n == 0 || m.plans[n-1].number < number {

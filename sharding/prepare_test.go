@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// caches are what the members of a namespace have in memory, by node and shard.
+// caches are the caches of a namespace's members in memory, by node and shard.
 type caches struct {
 	*world
 	warmUp time.Duration // that Prepare takes
@@ -85,7 +86,7 @@ func (c *caches) prepare(ctx context.Context, node, shard string) error {
 	return nil
 }
 
-// A planned move waits until the new owner is prepared, while the old one serves; nothing begins
+// A planned move waits until the new owner is prepared, while the old one serves. No handler begins
 // cold, in a join, a drain and a rolling restart.
 func TestPrepare(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -114,15 +115,17 @@ func TestPrepare(t *testing.T) {
 	})
 }
 
-// A preparation that takes too long, or fails, holds its shard back for the budget at the most,
-// and its context ends; no more run at once than were asked for.
+// A preparation that takes too long, or fails, holds its shard back for the budget at most, and its
+// context ends. No more than PrepareAtOnce run at once.
 func TestPrepareBudget(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		t.Run(fmt.Sprint("failed=", failed), func(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := newCaches(w, time.Hour)
 				c.failed = failed
-				change := func(o *Options) { o.PrepareBudget, o.PrepareAtOnce, o.OnError = 4*ttl, 15, func(error) {} }
+				change := func(o *Options) {
+					o.PrepareBudget, o.PrepareAtOnce, o.Logger = 4*ttl, 15, slog.New(slog.DiscardHandler)
+				}
 				c.start("a", change)
 				w.shares(2*ttl, map[string]int{"a": 30})
 				c.start("b", change)
@@ -143,14 +146,13 @@ func TestPrepareBudget(t *testing.T) {
 	}
 }
 
-// A preparation that does not even heed its context holds its shard back for the budget, and no
-// longer.
+// A preparation that ignores its context holds its shard back for the budget, and no longer.
 func TestPrepareHangs(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 0)
 		c.hangs = make(chan struct{})
 		defer close(c.hangs) // before the members' end, which waits for it
-		change := func(o *Options) { o.PrepareBudget, o.OnError = 4*ttl, func(error) {} }
+		change := func(o *Options) { o.PrepareBudget, o.Logger = 4*ttl, slog.New(slog.DiscardHandler) }
 		c.start("a", change)
 		w.shares(2*ttl, map[string]int{"a": 30})
 		c.start("b", change)
@@ -160,7 +162,7 @@ func TestPrepareHangs(t *testing.T) {
 	})
 }
 
-// A plan that comes while a member's preparation hangs does not prolong the wait.
+// A plan that is made while a member's preparation hangs does not prolong the wait.
 func TestPrepareHangsBesideAJoin(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 0)
@@ -168,7 +170,7 @@ func TestPrepareHangsBesideAJoin(t *testing.T) {
 		defer close(c.hangs)
 		plans := 0
 		change := func(o *Options) {
-			o.Penalty, o.PrepareBudget, o.OnError = 2*interval, 10*ttl, func(error) {}
+			o.Penalty, o.PrepareBudget, o.Logger = 2*interval, 10*ttl, slog.New(slog.DiscardHandler)
 			o.OnPlan = func(*Outcome) { plans++ }
 		}
 		c.start("a", change)
@@ -183,7 +185,7 @@ func TestPrepareHangsBesideAJoin(t *testing.T) {
 	})
 }
 
-// Where a member has to prepare its shards, one that it cannot goes to another member, and
+// If a member must prepare its shards, a shard that it cannot prepare goes to another member, and
 // the rest comes.
 func TestPrepareRequired(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
@@ -191,8 +193,8 @@ func TestPrepareRequired(t *testing.T) {
 			bubble(t, func(w *world) {
 				c := newCaches(w, ttl)
 				change := func(o *Options) {
-					o.PrepareRequired, o.PrepareBudget, o.OnError = true, 4*ttl, func(error) {}
-					o.LeaveBudget = time.Hour // after half of which a shard goes all the same
+					o.PrepareRequired, o.PrepareBudget, o.Logger = true, 4*ttl, slog.New(slog.DiscardHandler)
+					o.LeaveBudget = time.Hour // after half of it a shard moves regardless
 				}
 				c.start("a", change)
 				w.shares(2*ttl, map[string]int{"a": 30})
@@ -239,14 +241,13 @@ func TestPrepareRequired(t *testing.T) {
 	}
 }
 
-// A member that leaves does not wait for a preparation that fails for longer than half of its
-// budget.
+// A member that leaves waits at most half of its budget for a preparation that fails.
 func TestPrepareRequiredOfALeaver(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, ttl)
 		c.failed = true
 		change := func(o *Options) {
-			o.PrepareRequired, o.LeaveBudget, o.OnError = true, 40*ttl, func(error) {}
+			o.PrepareRequired, o.LeaveBudget, o.Logger = true, 40*ttl, slog.New(slog.DiscardHandler)
 		}
 		c.start("a", change)
 		w.shares(2*ttl, map[string]int{"a": 30})
@@ -263,7 +264,7 @@ func TestPrepareRequiredOfALeaver(t *testing.T) {
 	})
 }
 
-// With a standby the heir of each shard is prepared before the owner dies: a crash finds a warm
+// With a standby the heir of each shard is prepared before the owner dies. A crash finds a warm
 // successor after the TTL and a call.
 func TestStandby(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -289,7 +290,7 @@ func TestStandby(t *testing.T) {
 	})
 }
 
-// A member that prepares hands over to one that does not, and the other way round.
+// A member that prepares hands over to a member that does not, and the reverse.
 func TestPrepareHereOnly(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCaches(w, 2*ttl)

@@ -11,29 +11,37 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Quarantine says when a shard counts as one that kills the processes that own it, such as by a
-// request that crashes each of them. For handlers that return there is Options.Penalty.
+// Quarantine says when a shard counts as killing the processes that own it, for example by a
+// request that crashes each of them. For handlers that return, there is Options.Penalty.
 //
-// A shard is suspected when its owner dies: when a process that had a lease of it ends without a
-// drain. A process that joins again within a TTL, or later, did not die. After Deaths such deaths
-// within Within the shard is in quarantine: nobody claims it, and everything else goes on.
-// Views, the board, metrics, the log and the command tenure show it. It ends after For, by an operator's
-// rule (control.Release), when the processes turn out to live, or when a member comes whose metadata
-// have another version; then one more death is enough. Suspicion is in the assigner's log, and survives
-// the assigner. A shard for which one death more is enough is claimed by no heir: it waits for a plan,
-// unless that is so for most of all shards.
+// A shard is suspected when its owner dies, that is, when a process with a lease of it ends
+// without a drain. A process that joins again, within a TTL or later, did not die. After Deaths
+// such deaths within Within, the shard is in quarantine: no member claims it, and all other
+// shards continue. Views, the board, metrics, the log and the command tenure show the quarantine.
 //
-// Where members are few, more deaths are needed: 7 of three members'. A shard is not put into quarantine
-// if another one was there at each death, if all deaths were on one machine, or if half of few shards
-// would be held. Where more shards than a twentieth of all, and than three, are held or due, it is
-// not the shards: all are freed.
+// A quarantine ends after For, or by an operator's rule (control.Release). It also ends when the
+// processes turn out to be alive, or a member joins with another version in its metadata. After a
+// quarantine, one more death is enough. Suspicion is recorded in the assigner's log, and survives
+// the assigner. If one more death is enough for a shard, no heir claims it. The shard waits for a
+// plan, unless this applies to most shards.
+//
+// If there are few members, more deaths are needed, for example 7 with three members. A shard is
+// not put into quarantine if another shard was present at each death, or if all deaths were on one
+// machine. The shards are not the cause if more than half of them, or more than three and more than
+// a twentieth, are held or due. All of them are then freed.
 type Quarantine struct {
-	Deaths     int           // default 3; below 0: no quarantine
-	Within     time.Duration // default 5 min, at least 1 s
-	For        time.Duration // default 10 min, at least 1 s
-	VersionKey string        // of core.Options.Meta; default "version"
+	// Deaths is the number of owners that must die within Within. Default 3; below 0: no quarantine.
+	Deaths int `yaml:"deaths"`
+	// Within is the time in which Deaths count. Default 5 min, at least 1 s.
+	Within time.Duration `yaml:"within"`
+	// For is how long a quarantine lasts. Default 10 min, at least 1 s.
+	For time.Duration `yaml:"for"`
+	// VersionKey is the key of core.Options.Meta that holds the version of the member's program.
+	// Default "version".
+	VersionKey string `yaml:"version_key"`
 }
 
 // resolve returns a copy with the defaults filled in.
@@ -59,14 +67,14 @@ func (q Quarantine) resolve() (Quarantine, error) {
 	return q, nil
 }
 
-// next reports whether one death more is enough.
+// next reports whether one more death is enough.
 func (q Quarantine) next(s *suspicion) bool { return len(s.Deaths) >= q.Deaths-1 }
 
-// close reports whether one death more may be enough, where top is the most deaths of any shard: one
-// that kills is at the top.
+// close reports whether one more death may be enough. top is the most deaths of any shard, because
+// a shard that kills has about the most.
 func (q Quarantine) close(s *suspicion, top int) bool { return q.next(s) && 4*len(s.Deaths) >= 3*top }
 
-// top is the most deaths of any suspect.
+// top returns the most deaths of any suspect.
 func (t *assignments) top() (n int) {
 	for _, s := range t.suspects {
 		n = max(n, len(s.Deaths))
@@ -75,13 +83,13 @@ func (t *assignments) top() (n int) {
 }
 
 const (
-	maxDeaths   = 64 // that are kept of a shard
-	maxVersions = 16 // that are kept of a quarantine
-	maxVersion  = 64 // bytes of one
+	maxDeaths   = 64 // kept of a shard, at most
+	maxVersions = 16 // kept of a quarantine, at most
+	maxVersion  = 64 // largest size of a version, in bytes
 )
 
-// suspicion is of a shard whose owners died. Times are seconds since 1970, by the assigners'
-// clocks.
+// suspicion is the record of a shard whose owners died. Times are seconds since 1970, by the
+// assigners' clocks.
 type suspicion struct {
 	Deaths   []int64  // the newest ones, oldest first
 	Of       []uint64 // of the last len(Of) deaths: identity of the member
@@ -89,13 +97,13 @@ type suspicion struct {
 	Versions []string // of the members when it began
 }
 
-// death is one of a member's process, which has one identity and dies once.
+// death is the death of a member's process, which has one identity and dies once.
 type death struct {
 	at int64
-	of uint64 // identity; 0: not known
+	of uint64 // identity; 0: unknown
 }
 
-// key is the same for all shards that the member owned.
+// key returns a death that is equal for all shards that the member owned.
 func (d death) key() death {
 	if d.of != 0 {
 		d.at = 0
@@ -103,7 +111,7 @@ func (d death) key() death {
 	return d
 }
 
-// identity has hashes of a member's process, in the upper half, and of its label.
+// identity returns hashes of a member's process, in the upper half, and of its label.
 func identity(m *Member) uint64 {
 	return fnv1a(string(mark.Process(m.ID)))<<32 | fnv1a(m.Node)&math.MaxUint32
 }
@@ -118,7 +126,7 @@ func (s *suspicion) list() []death {
 	return out
 }
 
-// with is a copy with other deaths.
+// with returns a copy with other deaths.
 func (s *suspicion) with(list []death) *suspicion {
 	x := &suspicion{Until: s.Until, Versions: s.Versions}
 	for _, d := range list[max(0, len(list)-maxDeaths):] {
@@ -127,7 +135,7 @@ func (s *suspicion) with(list []death) *suspicion {
 	return x
 }
 
-// newest is the time of the last death; 0 without one.
+// newest returns the time of the last death, or 0 without a death.
 func (s *suspicion) newest() int64 {
 	if len(s.Deaths) == 0 {
 		return 0
@@ -141,9 +149,9 @@ func (s *suspicion) held() bool { return s != nil && s.Until > 0 }
 // without reports whether no member had a version when the quarantine began.
 func (s *suspicion) without(version string) bool { return !slices.Contains(s.Versions, version) }
 
-// isolation is a plan's part about quarantine.
+// isolation is the part of a plan about quarantine.
 type isolation struct {
-	Time     int64   // when it was made; 0 if nothing follows from that
+	Time     int64   // when the plan was made; 0 if it changes no suspicion
 	Within   int64   // deaths before that are forgotten
 	Late     []int32 // shards whose owner died
 	By       []int32 // its slot, for each of Late
@@ -151,11 +159,11 @@ type isolation struct {
 	Until    int64 // end of a quarantine that begins now
 	Versions []string
 	Free     []int32
-	Left     int // deaths that count of a shard which comes free, at most
+	Left     int // largest number of deaths that count of a freed shard
 }
 
-// die notes the deaths of shards' owners. Times that are ahead of the plan's are by a clock that was
-// wrong, and are moved back.
+// die records the deaths of shards' owners. A time after the plan's time comes from a wrong
+// clock, and is moved back.
 func (t *assignments) die(c *planChange) {
 	if c.Isolation.Time == 0 {
 		return
@@ -197,7 +205,7 @@ func (t *assignments) die(c *planChange) {
 	t.suspects = next
 }
 
-// revive takes back the deaths of processes that are members again.
+// revive removes the deaths of processes that are members again.
 func (t *assignments) revive() {
 	living := map[uint64]bool{}
 	for i := range t.members {
@@ -216,8 +224,8 @@ func (t *assignments) revive() {
 	}
 }
 
-// suspect counts the deaths of a shard's owners for one that gets a range of it as well, if that has
-// fewer: the key that kills may be there.
+// suspect copies the deaths of a shard's owners to a shard that gets a range of it, if the
+// latter has fewer deaths. The key that kills may be in the range.
 func (t *assignments) suspect(from, to string) {
 	s := t.suspects[from]
 	if s == nil || s.held() || t.suspects[to].held() {
@@ -228,8 +236,8 @@ func (t *assignments) suspect(from, to string) {
 	}
 }
 
-// isolate begins and ends quarantines. A shard that comes free is on probation: its next owner's
-// death is enough.
+// isolate begins and ends quarantines. A freed shard is on probation: its next owner's death is
+// enough.
 func (t *assignments) isolate(c *planChange) error {
 	if t.suspects == nil && len(c.Isolation.Hold) > 0 {
 		t.suspects = map[string]*suspicion{}
@@ -259,8 +267,8 @@ func (t *assignments) isolate(c *planChange) error {
 	return nil
 }
 
-// isolate adds to a plan which shards it puts into quarantine, and which it frees. It returns those
-// that are undecided, and whether there is suspicion left, all of which ends by time.
+// isolate adds the shards that a plan puts into quarantine or frees. It returns the undecided
+// shards, and whether any suspicion is left. Suspicion ends with time.
 func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *planChange) (undecided []int32, again bool) {
 	q := p.Quarantine
 	if q.Deaths <= 0 {
@@ -299,7 +307,7 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 		}
 	}
 	due := p.due(&after, enough)
-	if len(held)+len(due) > min(few(len(t.names)), len(t.names)/2) { // it is not the shards
+	if len(held)+len(due) > min(few(len(t.names)), len(t.names)/2) { // the shards are not the cause
 		is.Free, due = append(is.Free, held...), nil
 	}
 	ttl := time.Duration(0)
@@ -325,8 +333,8 @@ func (p *planner) isolate(wall time.Time, t *assignments, v *core.View, ch *plan
 	return undecided, len(t.suspects)+len(after.suspects) > 0
 }
 
-// due are the shards that kill their owners, as far as deaths tell. Such a shard has enough of all
-// deaths, on more than one machine, and no other shard was there each time. The deaths that a shard
+// due returns the shards that seem to kill their owners. Such a shard has enough of all deaths, on
+// more than one machine, and no other shard was present at each of them. Deaths that one shard
 // explains do not count for the others.
 func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32) {
 	lists, all, explained := map[string][]death{}, map[death]bool{}, map[death]bool{}
@@ -371,7 +379,7 @@ func (p *planner) due(t *assignments, enough func(n, all int) bool) (out []int32
 	return out
 }
 
-// machines counts the node labels of deaths.
+// machines returns the number of node labels in a list of deaths.
 func machines(list []death) int {
 	labels := map[uint64]bool{}
 	for _, d := range list {
@@ -380,8 +388,8 @@ func machines(list []death) int {
 	return len(labels)
 }
 
-// deaths adds to a plan the deaths of the members whose slots it sets free, of the shards that they had a
-// lease of. One whose process is a member did not die.
+// deaths adds the deaths of the members whose slots a plan frees, for each shard that they had a
+// lease of. If a member's process is a member again, it did not die.
 func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	living := map[core.SessionID]bool{}
 	for i := range v.Members {
@@ -399,43 +407,43 @@ func (p *planner) deaths(t *assignments, v *core.View, ch *planChange) {
 	}
 }
 
-// calm reports whether every member of the table lives, as far as a view tells.
+// calm reports whether every member of the table lives, by a view.
 func (t *assignments) calm(v *core.View) bool {
 	living := map[core.SessionID]bool{"": true}
 	for i := range v.Members {
 		living[v.Members[i].Session] = true
 	}
-	for _, id := range v.Silent { // the member that evicts it sees its own claims first
+	for _, id := range v.Silent { // the member that evicts a silent one sees its own claims first
 		delete(living, id)
 	}
 	return !slices.ContainsFunc(t.members, func(m Member) bool { return !living[m.ID] })
 }
 
-// tellQuarantine logs which quarantines a plan began and ended.
-func tellQuarantine(out *Outcome, t *assignments) {
+// tellQuarantine logs the quarantines that a plan began and ended.
+func tellQuarantine(log *slog.Logger, out *Outcome, t *assignments) {
 	for _, i := range out.change.Isolation.Hold {
 		shard := out.Cluster.Shards[i].Name
-		slog.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", t.asideOf(shard).Why))
+		log.Warn("tenure: sharding: shard in quarantine", slog.String("shard", shard), slog.String("why", t.asideOf(shard).Why))
 	}
 	for _, i := range out.change.Isolation.Free {
 		shard := out.Cluster.Shards[i].Name
-		slog.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", out.Number))
+		log.Warn("tenure: sharding: shard out of quarantine", slog.String("shard", shard), slog.Int64("plan", out.Number))
 	}
 }
 
-// widowed reports whether the i-th shard's owner died, if to is the member that it is now: None if it is
-// gone.
+// widowed reports whether the i-th shard's owner died. to is the member that the owner is now, or
+// None if it is gone.
 func (t *assignments) widowed(i int, to int32) bool {
 	o := t.owner[i]
 	return o != None && to == None && !t.members[o].Drain
 }
 
-// few is up to how many shards of all are suspected for themselves. Where more are, their members die.
+// few returns the largest number of suspected shards. Above it, the members are the cause.
 func few(shards int) int { return max(3, shards/20) }
 
-// near reports whether one death more of a shard's owners is enough, with the one that this plan
-// counts. Then it is not moved for balance's sake: the assigned member would claim it before the plan
-// that counts the next death.
+// near reports whether one more death of a shard's owners is enough, including the death that this
+// plan counts. Such a shard is not moved to balance the members, because the assigned member would
+// claim it before the plan that counts the next death.
 func (p *planner) near(s *suspicion, died bool, top int) bool {
 	if p.Quarantine.Deaths <= 0 || s == nil && !died {
 		return false
@@ -451,7 +459,7 @@ func (p *planner) near(s *suspicion, died bool, top int) bool {
 	return p.Quarantine.close(&now, top)
 }
 
-// versions are those that members have in their metadata, without doubles.
+// versions returns the versions in members' metadata, without duplicates.
 func (p *planner) versions(v *core.View) (out []string) {
 	for i := range v.Members {
 		if p.Takes != nil && !p.Takes(v.Members[i]) {
@@ -467,28 +475,28 @@ func (p *planner) versions(v *core.View) (out []string) {
 	return out
 }
 
-// asideOf says why a shard is not meant to have an owner: it is in quarantine, or was of the
-// keyspace and has ended.
-func (t *assignments) asideOf(shard string) core.Aside {
+// asideOf returns the reason why a shard should have no owner: it is in quarantine, or it was of
+// the keyspace and has ended.
+func (t *assignments) asideOf(shard string) seam.Aside {
 	if s := t.suspects[shard]; s.held() {
 		return s.aside()
 	}
 	if t.keys.Name == "" {
-		return core.Aside{}
+		return seam.Aside{}
 	}
 	if i, err := t.keys.index(shard); err != nil || i >= t.next {
-		return core.Aside{}
+		return seam.Aside{}
 	}
 	if _, ok := indexOf(t, shard); ok {
-		return core.Aside{}
+		return seam.Aside{}
 	}
 	return merged
 }
 
-var merged = core.Aside{Why: "its range was merged with another one"}
+var merged = seam.Aside{Why: "its range was merged with another one"}
 
-func (s *suspicion) aside() core.Aside {
+func (s *suspicion) aside() seam.Aside {
 	until := time.Unix(s.Until, 0).UTC()
 	why := fmt.Sprintf("in quarantine until %s: %d of its owners died", until.Format(time.RFC3339), len(s.Deaths))
-	return core.Aside{Why: why, Until: until}
+	return seam.Aside{Why: why, Until: until}
 }

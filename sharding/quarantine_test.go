@@ -13,12 +13,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// poison is a namespace one of whose shards fells the process that serves it.
+// poison is a namespace in which one shard crashes the process that serves it.
 type poison struct {
 	*world
 	shard   string
 	fatal   bool
-	felled  chan *member
+	doomed  chan *member
 	options func(*Options)
 }
 
@@ -35,7 +35,7 @@ func (p *poison) start(node, version string) *member {
 				fatal := p.fatal
 				p.mu.Unlock()
 				if fatal {
-					p.felled <- m
+					p.doomed <- m
 					<-ctx.Done()
 					return nil
 				}
@@ -51,18 +51,18 @@ func (p *poison) setFatal(on bool) {
 	p.fatal = on
 }
 
-// aside is why a member sees the shard set aside.
+// aside returns the reason why a member sees the shard set aside.
 func (p *poison) aside(m *member) string {
 	o, _ := m.e.View().Owner(p.shard)
-	return o.Aside.Why
+	return o.Aside
 }
 
-// fell crashes whoever gets the shard, for some time, and says how many those were.
-func (p *poison) fell(during time.Duration) (n int) {
+// crashOwners crashes each owner of the shard for a time, and returns the number of crashes.
+func (p *poison) crashOwners(during time.Duration) (n int) {
 	end := time.After(during)
 	for {
 		select {
-		case m := <-p.felled:
+		case m := <-p.doomed:
 			time.Sleep(ttl / 50)
 			m.crash()
 			n++
@@ -73,7 +73,7 @@ func (p *poison) fell(during time.Duration) (n int) {
 }
 
 func newPoison(w *world, members int, options func(*Options)) *poison {
-	p := &poison{world: w, shard: "orders-007", felled: make(chan *member, 10), options: options}
+	p := &poison{world: w, shard: "orders-007", doomed: make(chan *member, 10), options: options}
 	for i := range members {
 		p.start(fmt.Sprintf("n%02d", i), "1")
 	}
@@ -92,8 +92,8 @@ func (p *poison) living() *member {
 	return nil
 }
 
-// A shard that kills whoever serves it fells three of 50 members. Then it is held back, visibly,
-// and every other shard has an owner all the time, but for a takeover.
+// A shard that crashes every process that serves it kills three of 50 members. Then it is held,
+// visibly, and every other shard has an owner all the time, except for a takeover.
 func TestQuarantine(t *testing.T) {
 	members := share.Of(t, "members", 50, 25)
 	bubble(t, func(w *world) {
@@ -127,14 +127,14 @@ func TestQuarantine(t *testing.T) {
 		owner := w.owners()[p.shard]
 		for _, m := range w.members {
 			if m.node == owner {
-				m.crash() // the first that it fells, though it had the shard for long
+				m.crash() // the first member that it kills, although it had the shard for long
 			}
 		}
-		dead := 1 + p.fell(20*ttl)
+		dead := 1 + p.crashOwners(20*ttl)
 		close(stop)
 		<-watched
 		v := p.living()
-		// Nothing distinguishes a shard that three owners took along from the one that killed them.
+		// Shards that three owners had together cannot be told from the one that killed them.
 		if why := p.aside(v); dead < 3 || dead > 4 || !strings.Contains(why, fmt.Sprint(dead, " of its owners died")) {
 			w.Errorf("%d members died, and the shard is set aside for %q", dead, why)
 		}
@@ -146,13 +146,13 @@ func TestQuarantine(t *testing.T) {
 			w.Errorf("another shard was without an owner for %v", without)
 		}
 		w.Logf("%d of %d members died; the others' shards were without an owner for %v at most", dead, members, without)
-		// It ends by time, and the first owner that it fells is enough then.
+		// It ends with time, and then the death of the first owner is enough.
 		time.Sleep(40 * time.Second)
-		if again := p.fell(10 * ttl); again < 1 || again > 2 || p.aside(p.living()) == "" {
+		if again := p.crashOwners(10 * ttl); again < 1 || again > 2 || p.aside(p.living()) == "" {
 			w.Errorf("%d members died after the quarantine, and the shard is set aside for %q", again, p.aside(p.living()))
 		}
-		// A member without a version, as the command tenure is one, ends nothing; one of another
-		// version gets the shard.
+		// A member without a version, such as the command tenure, ends no quarantine. A member of
+		// another version gets the shard.
 		p.setFatal(false)
 		w.rule(control.Put, control.Rule{Kind: control.Pin, Shards: "orders-000", Node: "n01"})
 		time.Sleep(5 * ttl)
@@ -167,7 +167,7 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
-// An operator ends a quarantine, and prevents the next, for as long as the rule lasts.
+// An operator ends a quarantine, and prevents the next while the rule lasts.
 func TestRelease(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newPoison(w, 16, func(o *Options) { o.Quarantine.Deaths = 2 })
@@ -178,7 +178,7 @@ func TestRelease(t *testing.T) {
 				break
 			}
 		}
-		if dead := p.fell(10 * ttl); dead != 1 || p.aside(p.living()) == "" {
+		if dead := p.crashOwners(10 * ttl); dead != 1 || p.aside(p.living()) == "" {
 			w.Fatalf("%d more died, set aside for %q", dead, p.aside(p.living()))
 		}
 		p.setFatal(false)
@@ -194,14 +194,14 @@ func TestRelease(t *testing.T) {
 				break
 			}
 		}
-		if dead := p.fell(5 * ttl); dead < 2 || p.aside(p.living()) != "" {
+		if dead := p.crashOwners(5 * ttl); dead < 2 || p.aside(p.living()) != "" {
 			w.Errorf("%d died under the rule, and the shard is set aside for %q", dead, p.aside(p.living()))
 		}
 	})
 }
 
-// When every member dies at once, or many within the window, it is not the shards: none is held
-// back.
+// If every member dies at once, or many within the window, the shards are not the cause: none is
+// held back.
 func TestNoQuarantineOfMany(t *testing.T) {
 	bubble(t, func(w *world) {
 		p := newPoison(w, 2, nil)
@@ -222,7 +222,7 @@ func TestNoQuarantineOfMany(t *testing.T) {
 		v := p.living().e.View()
 		held := 0
 		for _, o := range v.Shards {
-			if o.Aside.Why != "" {
+			if o.Aside != "" {
 				held++
 			}
 		}
@@ -232,8 +232,8 @@ func TestNoQuarantineOfMany(t *testing.T) {
 	})
 }
 
-// A member that dies before it handed over what a plan gave to another one counts as the owner that
-// died, whether or not the other one has it already; and not after the hand-over.
+// A member that dies before it handed over its planned shards counts as the owner that died,
+// whether or not the other member has them already. After the hand-over it does not count.
 func TestDeathBeforeTheHandOver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -310,8 +310,8 @@ func TestDeathBeforeTheHandOver(t *testing.T) {
 	}
 }
 
-// A shard of which one death more is enough is not moved for balance's sake: a member to which it is
-// assigned would claim it when its owner is dead, before the plan that counts that death.
+// If one more death is enough for a shard, it is not moved to balance the members. The assigned
+// member would claim it when its owner is dead, before the plan that counts that death.
 func TestNoMoveNearQuarantine(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
@@ -340,7 +340,7 @@ func TestNoMoveNearQuarantine(t *testing.T) {
 	}
 }
 
-// Nor is one whose owner is gone, if that death makes it so.
+// The same applies to a shard whose owner is gone, if that death makes it so.
 func TestNoMoveOfAnOrphanNearQuarantine(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
@@ -375,7 +375,7 @@ func TestNoMoveOfAnOrphanNearQuarantine(t *testing.T) {
 	}
 }
 
-// A shard that comes free after more deaths than a quarantine needs stays free until its owner dies.
+// A shard that is freed after more deaths than a quarantine needs stays free until its owner dies.
 func TestFreeAfterManyDeaths(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()
@@ -416,8 +416,8 @@ func TestFreeAfterManyDeaths(t *testing.T) {
 	}
 }
 
-// The key that kills may be in any of the ranges that a shard is split into, or in the one that it is
-// merged with: each has the deaths.
+// The key that kills may be in any of the ranges of a split shard, or in the range of a merge. Each
+// of these shards has the deaths.
 func TestDeathsFollowTheRange(t *testing.T) {
 	t.Parallel()
 	base := &planChange{Number: 1, Base: true, Keys: Keyspace{Name: "k", Shards: 3}, Next: 3}
@@ -445,10 +445,14 @@ func TestDeathsFollowTheRange(t *testing.T) {
 	if err != nil || len(next.suspects["k-0000"].Deaths) != 2 {
 		t.Errorf("%+v, error %v, want the more deaths of two", next, err)
 	}
+	base.Suspects["gone"] = &suspicion{Until: 9}
+	if table, err = (&assignments{}).apply(base); err != nil || len(table.suspects) != 2 || len(base.Suspects) != 3 {
+		t.Errorf("%+v, error %v, want no suspicion of a shard that is not in the set", table, err)
+	}
 }
 
-// In a crash loop of all members the deaths of shards differ by one or two, which says nothing about
-// the shards. One that was there at most of the deaths, as no other shard was, stands out.
+// In a crash loop of all members the deaths of shards differ by one or two, which proves nothing
+// about the shards. A shard that was there at most of the deaths, unlike all others, stands out.
 func TestStandsOut(t *testing.T) {
 	t.Parallel()
 	q, _ := Quarantine{}.resolve()

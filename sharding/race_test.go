@@ -2,5 +2,6 @@
 
 package sharding
 
-// restartScale is how many shards the rolling restart has: fewer where all is slower.
+// restartScale is the number of shards of the rolling restart. It is lower under the slow race
+// detector.
 const restartScale = 200

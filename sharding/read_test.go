@@ -10,21 +10,23 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Tools read the map, and why shards are set aside, from the log alone.
-func TestReadAside(t *testing.T) {
+func TestReadPlans(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
 		if err != nil {
 			w.Fatal(err)
 		}
 		defer b.Close()
-		if m, err := ReadMap(w.Context(), b); m != nil || err != nil {
-			w.Errorf("the map without plans: %v, %v", m, err)
+		m, why, err := ReadPlans(w.Context(), b, seam.Key{})
+		if m != nil || err != nil {
+			w.Fatalf("the map without plans: %v, %v", m, err)
 		}
-		why, err := ReadAside(w.Context(), b)
-		if err != nil || why("orders-0000") != (core.Aside{}) {
+		if why("orders-0000") != (seam.Aside{}) {
 			w.Errorf("without plans: %v", err)
 		}
 		for _, node := range []string{"a", "b"} {
@@ -43,19 +45,18 @@ func TestReadAside(t *testing.T) {
 			})
 		}
 		time.Sleep(3 * ttl)
-		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: hex(1 << 63)})
+		w.rule(control.Put, control.Rule{Kind: control.Merge, Hash: keyspace.FormatHash(1 << 63)})
 		time.Sleep(5 * ttl)
-		if why, err = ReadAside(w.Context(), b); err != nil {
+		if m, why, err = ReadPlans(w.Context(), b, seam.Key{}); err != nil {
 			w.Fatal(err)
 		}
-		m, err := ReadMap(w.Context(), b)
-		if err != nil || m.Len() != 3 || why("k-0002") != merged || why("k-0000") != (core.Aside{}) || why("k-0004") != (core.Aside{}) || why("other") != (core.Aside{}) {
-			w.Errorf("after a merge: %v, %v, %v", m, why("k-0002"), err)
+		if m.Len() != 3 || why("k-0002") != merged || why("k-0000") != (seam.Aside{}) || why("k-0004") != (seam.Aside{}) || why("other") != (seam.Aside{}) {
+			w.Errorf("after a merge: %v, %v", m, why("k-0002"))
 		}
 	})
 }
 
-// asideOf knows shards in quarantine, and those that have ended; no more is claimed of others.
+// asideOf knows shards in quarantine, and those that have ended. It knows nothing of others.
 func TestAsideOf(t *testing.T) {
 	until := time.Unix(2_000_000_000, 0).UTC()
 	table := &assignments{keys: Keyspace{Name: "k", Shards: 2}, next: 5, names: []string{"fixed", "k-0000", "k-0003"},
@@ -64,7 +65,7 @@ func TestAsideOf(t *testing.T) {
 		"k-0001": true, "k-0002": true, "k-0004": true,
 		"k-0000": false, "k-0003": false, "k-0005": false, "k-1": false, "k-": false, "x": false, "": false, "k-00001": false,
 	} {
-		if got := table.asideOf(shard); (got == merged) != want || !want && got != (core.Aside{}) {
+		if got := table.asideOf(shard); (got == merged) != want || !want && got != (seam.Aside{}) {
 			t.Errorf("%q: got %+v, want merged %v", shard, got, want)
 		}
 	}
@@ -73,7 +74,7 @@ func TestAsideOf(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error, and not an empty map.
+// Plans that cannot be decoded are an error, and not an empty map.
 func TestReadGarbage(t *testing.T) {
 	bubble(t, func(w *world) {
 		b, err := memory.Open(w.Context(), w.store, "test", nil)
@@ -98,11 +99,8 @@ func TestReadGarbage(t *testing.T) {
 		if err := errors.Join(e.Run(ctx), <-written); err != nil {
 			w.Fatal(err)
 		}
-		if _, err := ReadAside(w.Context(), b); !errors.Is(err, core.ErrInvalid) {
-			w.Errorf("ReadAside: %v", err)
-		}
-		if _, err := ReadMap(w.Context(), b); !errors.Is(err, core.ErrInvalid) {
-			w.Errorf("ReadMap: %v", err)
+		if _, _, err := ReadPlans(w.Context(), b, seam.Key{}); !errors.Is(err, core.ErrInvalid) {
+			w.Errorf("ReadPlans: %v", err)
 		}
 	})
 }

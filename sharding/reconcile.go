@@ -10,22 +10,22 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A step is what a member does about one shard.
+// A step is an action of a member for one shard.
 type step uint8
 
 const (
-	keep     step = iota // as it is
+	keep     step = iota // no action
 	contend              // for the shard
 	withdraw             // from the shard
 	handOver             // to the successor
 )
 
-// A situation is all that decides on the step for one shard.
+// A situation is everything that decides the step for one shard.
 type situation struct {
 	contended bool            // the elector contends for it
-	state     core.LeaseState // of the own lease; empty without one
-	leave     bool            // this member is to be emptied
-	alone     bool            // and nobody is left who takes its shards
+	state     core.LeaseState // of this member's lease; empty without a lease
+	leave     bool            // this member must be emptied
+	alone     bool            // and no other member takes its shards
 	successor core.SessionID  // of a lease that can be handed over; empty without one
 }
 
@@ -52,16 +52,16 @@ func (s situation) yields() bool {
 	return s.contended && (s.state == core.LeaseHeld || s.state == core.LeaseStarting)
 }
 
-// steps are those for all shards, by what is to be done.
+// steps holds the steps for all shards, by kind.
 type steps struct {
 	contend, withdraw []string
 	handOver          map[core.SessionID][]int
-	left              int // leases that are still to be given away before this member is empty
+	left              int // leases still to be given away before this member is empty
 }
 
-// reconcile does what the table and the view ask for. It reports whether this
-// member is leaving and has nothing left. It decides from the present state
-// alone, so what was missed in between does not matter.
+// reconcile carries out the table and the view. It reports whether this member is leaving and has
+// nothing left. It decides from the current state alone, so missed intermediate states do not
+// matter.
 func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	m.mu.Lock()
 	table, leave := m.table, m.drained
@@ -88,7 +88,7 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	if err := m.carryOut(todo, leave); err != nil || !leave {
 		return false, err
 	}
-	// Until it is withdrawn a shard may be granted that this view does not show.
+	// Until it is withdrawn, a shard may be granted that this view does not show.
 	if len(todo.withdraw) > 0 {
 		signal(m.wake)
 		return false, nil
@@ -100,7 +100,7 @@ func (m *Manager) reconcile(v *core.View) (empty bool, err error) {
 	return true, nil
 }
 
-// steps decides on every shard.
+// steps decides the step for every shard.
 func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 	todo := &steps{handOver: map[core.SessionID][]int{}}
 	leases := v.Leases // sorted, as the names are
@@ -139,8 +139,9 @@ func (m *Manager) steps(v *core.View, leave, alone bool) *steps {
 	return todo
 }
 
-// waits reports whether this member is not to own a shard before a plan gives it to it: one in
-// quarantine, and one whose next owner's death leads there, which an heir would suffer first.
+// waits reports whether this member must not own a shard before a plan gives it the shard. The
+// shard is in quarantine, or its next owner's death would put it there. In the latter case, an
+// heir would be the first to die.
 func (m *Manager) waits(v *core.View, i int) bool {
 	s := m.suspects[i]
 	if s == nil || m.o.Quarantine.Deaths < 0 {
@@ -150,16 +151,16 @@ func (m *Manager) waits(v *core.View, i int) bool {
 	return s.held() || m.cautious && m.o.Quarantine.close(s, m.top) && k != None && m.known.session(int(k)) != v.Session
 }
 
-// carryOut asks the elector for the steps. What becomes of a hand-over or a withdrawal
-// shows in later views, so that a handler that does not return delays nobody.
+// carryOut asks the elector for the steps. Later views show the results of hand-overs and
+// withdrawals, so a handler that does not return delays no other shard.
 func (m *Manager) carryOut(todo *steps, leave bool) error {
 	if len(todo.contend) > 0 {
 		if err := m.e.Contend(m.h, todo.contend...); err != nil {
 			return err
 		}
 	}
-	// After the shards: the first to contend joins, and a member that is seen may be
-	// given a shard at once.
+	// This comes after the shards, because the first contention joins, and a visible member may
+	// get a shard immediately.
 	if err := m.standForAssigner(!leave && !m.blind.Load() && time.Now().UnixNano() >= m.refused.Load()); err != nil {
 		return err
 	}
@@ -195,8 +196,8 @@ func (m *Manager) noteEmptied() {
 	}
 }
 
-// successor returns the member to hand an own shard over to; empty if there is none, or if it
-// prepares the shard still.
+// successor returns the member that gets a shard of this member. It returns "" if no member
+// does, or while that member still prepares the shard.
 func (m *Manager) successor(v *core.View, i int, leave, alone bool) (to core.SessionID, prepares bool) {
 	k := m.at[i]
 	if k == None {

@@ -6,7 +6,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestStep is every situation of a shard.
+// TestStep covers every situation of a shard.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	states := []core.LeaseState{"", core.LeaseStarting, core.LeaseHeld, core.LeaseDraining, core.LeaseStuck, core.LeaseRevoked}

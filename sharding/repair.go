@@ -9,15 +9,17 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Repair rebuilds the plans of a keyspace from the notes of its shards, for tools. It is for plans that
-// cannot be understood. Ranges and owners stay as they are. With the options of a member Repair takes
-// the lease of AssignerShard, which is not granted while a member plans, and replaces the plans. With
-// nil it only reads.
+// Repair is for tools. It rebuilds the plans of a keyspace from the notes of its shards, if the
+// plans cannot be understood. Ranges and owners do not change. With the options of a member, Repair
+// replaces the plans under the lease of the assigner's shard, which is not granted while a member
+// plans. With nil, it only reads.
 //
-// The error matches core.ErrConflict if the plans are understood, or if a member of a newer version
-// lives. It matches core.ErrInvalid, and names the shards, if the notes do not divide the keyspace.
+// If the plans can be understood, or a member of a newer version is alive, the error matches
+// core.ErrConflict. If the notes do not divide the keyspace, it matches core.ErrInvalid and names
+// the shards.
 func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options) (m *Map, err error) {
 	if write == nil {
 		_, _, m, err = rebuild(ctx, b, k)
@@ -48,8 +50,14 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 		return nil, nil, nil, err
 	}
 	// A member that understands the plans may be giving ranges.
-	if newer := slices.ContainsFunc(v.Members, func(x core.Member) bool { return formOf(&x) > formVersion }); newer || j.blind(k) == nil {
-		return nil, nil, nil, fmt.Errorf("tenure: %w: the plans are understood, here or by a member of a newer version: use that one", core.ErrConflict)
+	newer := slices.ContainsFunc(v.Members, func(x core.Member) bool { return formOf(&x) > formVersion })
+	switch {
+	case !newer && j.gap == nil && j.table.keys.Name == "":
+		return nil, nil, nil, fmt.Errorf("tenure: %w: the namespace has no keyspace, so there is nothing to repair: check its name",
+			core.ErrConflict)
+	case newer || j.blind(k) == nil:
+		return nil, nil, nil, fmt.Errorf("tenure: %w: the plans are understood, here or by a member of a newer version: use that one",
+			core.ErrConflict)
 	}
 	notes := map[int]note{}
 	for _, s := range v.Shards {
@@ -67,13 +75,13 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 			return nil, nil, nil, err
 		}
 	}
-	t := j.table // by the plans before the first that is not understood, which say how the keyspace began
+	t := j.table // from the plans before the first that is not understood, which show how the keyspace began
 	c := &planChange{Number: max(int64(j.after), t.number), Base: true, Keys: k, Next: t.next}
 	if t.keys.Name != "" {
 		c.Keys = t.keys
 	}
 	if err = c.gather(notes, t.keys.Name != ""); !c.Keys.same(k) {
-		err = fmt.Errorf("its plans are those of keyspace %q with hash %s", t.keys.Name, cmp.Or(t.keys.Hash, HashMixed))
+		err = fmt.Errorf("its plans are those of keyspace %q with hash %s", t.keys.Name, cmp.Or(t.keys.Hash, keyspace.HashMixed))
 	}
 	if err == nil {
 		t, err = t.apply(c)
@@ -84,8 +92,9 @@ func rebuild(ctx context.Context, b core.Backend, k Keyspace) (*journal, *planCh
 	return j, c, t.ranged(), nil
 }
 
-// gather fills in a base from the notes of the shards that have a record, each the zero note if the
-// shard has noted nothing. certain says that the number of shards at the beginning is.
+// gather fills in a base from the notes of the shards that have a record. A shard without a note
+// counts as having the zero note. certain reports whether the number of shards at the beginning is
+// known.
 func (c *planChange) gather(notes map[int]note, certain bool) error {
 	k, has, ends := c.Keys, map[int]Range{}, map[int]bool{}
 	for i := range k.Shards {
@@ -119,7 +128,8 @@ func (c *planChange) gather(notes map[int]note, certain bool) error {
 	return c.divides()
 }
 
-// reopen gives the takers of the i-th shard's gifts, in has, what they have not taken. It reports whether there is any.
+// reopen adds the gifts of the i-th shard that were not taken to the takers' ranges in has. It
+// reports whether there are any.
 func (c *planChange) reopen(i int, notes map[int]note, has map[int]Range) (open bool, err error) {
 	k, n, t := c.Keys, notes[i], assignments{changes: c.Changes}
 	for _, g := range n.Gave {
@@ -140,7 +150,7 @@ func (c *planChange) reopen(i int, notes map[int]note, has map[int]Range) (open 
 	return open, nil
 }
 
-// divides reports, as an error, whether the ranges of a base do not divide the keyspace.
+// divides returns an error if the ranges of a base do not divide the keyspace.
 func (c *planChange) divides() error {
 	k := c.Keys
 	pieces := slices.DeleteFunc(slices.Clone(c.Ranges), func(p numbered) bool { return p.Range.Empty() })
@@ -148,12 +158,13 @@ func (c *planChange) divides() error {
 	at, before := uint64(0), "the beginning"
 	for n, p := range pieces {
 		if p.Range.From != at || n > 0 && at == 0 {
-			return fmt.Errorf("%s ends at %s, and shard %q has %v: restore the items %s of both", before, hex(at), k.shard(p.Shard), p.Range, noteKey)
+			return fmt.Errorf("%s ends at %s, and shard %q has %v: restore the items %s of both", before, keyspace.FormatHash(at), k.shard(p.Shard), p.Range,
+				noteKey)
 		}
 		at, before = p.Range.To, fmt.Sprintf("shard %q", k.shard(p.Shard))
 	}
 	if at != 0 || len(pieces) == 0 {
-		return fmt.Errorf("%s ends at %s, and no shard has the rest: restore the items %s", before, hex(at), noteKey)
+		return fmt.Errorf("%s ends at %s, and no shard has the rest: restore the items %s", before, keyspace.FormatHash(at), noteKey)
 	}
 	return nil
 }

@@ -12,16 +12,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 )
 
 var ordersTwo = Keyspace{Name: "orders", Shards: 2}
 
-// TestRepair: where no member understands the plans, the notes of the shards give the map that there
-// was. Members go on with it: their ranges and owners stay, and they are split again.
+// TestRepair: if no member understands the plans, the notes of the shards give the former map.
+// Members continue with it: their ranges and owners stay, and they are split again.
 func TestRepair(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
+		empty, err := memory.Open(w.Context(), w.store, "test", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer empty.Close()
+		refused(w, empty, ordersTwo, core.ErrConflict, "no keyspace")
 		d := &divider{splits: map[string][]uint64{"orders-0000": {1 << 60}}}
 		a := formed(w, "a", d, &s, false)
 		split(w, a)
@@ -50,7 +57,8 @@ func TestRepair(t *testing.T) {
 		}
 		refused(w, b.b, Keyspace{Name: "orders", Shards: 8}, core.ErrInvalid, "orders-0001", "restore the items")
 		refused(w, b.b, Keyspace{Name: "other", Shards: 2}, core.ErrInvalid, "it has 0 shards")
-		if _, err := Repair(w.Context(), b.b, ordersTwo, &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		if _, err := Repair(w.Context(), b.b, ordersTwo, &core.Options{Node: "tool", LockDir: "none",
+			Logger: slog.New(slog.DiscardHandler)}); err != nil {
 			w.Fatal(err)
 		}
 		refused(w, a.b, ordersTwo, core.ErrConflict)
@@ -73,7 +81,7 @@ func TestRepair(t *testing.T) {
 }
 
 // TestRepairBetweenSteps: a range that was given, and not taken when the plans were lost, is taken
-// after the repair; by members that began after it, and by those that gave.
+// after the repair, by members that began after it, and by those that gave.
 func TestRepairBetweenSteps(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {
@@ -122,7 +130,7 @@ func TestRepairBetweenSteps(t *testing.T) {
 	}
 }
 
-// refused checks that nothing is repaired, and why not.
+// refused checks that nothing is repaired, and the reason.
 func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) {
 	w.Helper()
 	m, err := Repair(w.Context(), b, k, nil)
@@ -137,7 +145,7 @@ func refused(w *world, b core.Backend, k Keyspace, want error, texts ...string) 
 	}
 }
 
-// TestRepairDamagedNote: a note that cannot be read, or was written by a later version, is named.
+// TestRepairDamagedNote: the error names a note that cannot be decoded, or is of a later version.
 func TestRepairDamagedNote(t *testing.T) {
 	bubble(t, func(w *world) {
 		var s said
@@ -173,7 +181,8 @@ func TestRepairDamagedNote(t *testing.T) {
 			refused(w, b.b, ordersTwo, core.ErrInvalid, "orders-0000", "orders-0001", "ends at")
 		}
 		for _, v := range []string{"", "{", `{"map":0}`, `{"map":"x"}`, `{"map":9,"range":["0x0","y"]}`, `{"map":4611686018427387904}`,
-			`{"map":3,"range":["0x1000000000000000","0x9000000000000000"]}`, `{"map":3,"gave":[{"shard":"other","range":["0x1000000000000000","0x8000000000000000"]}]}`,
+			`{"map":3,"range":["0x1000000000000000","0x9000000000000000"]}`,
+			`{"map":3,"gave":[{"shard":"other","range":["0x1000000000000000","0x8000000000000000"]}]}`,
 			strings.Repeat(" ", maxNote) + `{"map":3}`} {
 			value <- []byte(v)
 			<-value
@@ -182,8 +191,9 @@ func TestRepairDamagedNote(t *testing.T) {
 	})
 }
 
-// TestGather: of the notes that random plans leave, at any moment between their steps, the map is
-// rebuilt; with any of them left out or changed it is refused, or another one that divides the keyspace.
+// TestGather: from the notes of random plans, at any moment between their steps, the map is
+// rebuilt. With any note missing or changed, gather fails, or finds another map that divides the
+// keyspace.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -290,7 +300,7 @@ func TestGather(t *testing.T) {
 
 func indexed(t *assignments, shard string) int { i, _ := indexOf(t, shard); return i }
 
-// spoil changes one note: what is made of them then is refused, or divides the keyspace.
+// spoil changes one note. The result is refused, or divides the keyspace.
 func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	t.Helper()
 	bad := map[int]note{}
@@ -330,8 +340,8 @@ func spoil(t *testing.T, r *rand.Rand, k Keyspace, notes map[int]note) {
 	}
 }
 
-// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have yet again, is not
-// lost. It stays given until the next plan returns it.
+// TestRepairOfARefusal: a range that its taker refused, and that its giver does not have back yet,
+// is not lost. It stays given until the next plan returns it.
 func TestRepairOfARefusal(t *testing.T) {
 	t.Parallel()
 	k := Keyspace{Name: "k", Shards: 1}
@@ -345,7 +355,7 @@ func TestRepairOfARefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if table, err = table.apply(&planChange{Number: table.number + 1, Refused: []int32{1}}); err != nil {
+	if table, err = table.apply(&planChange{Number: table.number + 1, Refused: []refusal{{Shard: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	if len(table.changes) != 1 || len(table.changes[0].Gifts) != 0 || table.changes[0].Rest != (Range{}) {

@@ -16,23 +16,23 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// report is a member's load, which it writes for the assigner.
+// report is a member's load, written for the assigner.
 type report struct {
 	Session  core.SessionID
 	Capacity float64
 	Shards   []shardReport // in any order, each name once
 }
 
-// shardReport is the load of one shard, as a meter measured it: Parts are those of meter.read.
+// shardReport is the load of one shard, as its meter measured it. For Parts, see meter.read.
 type shardReport struct {
 	Name  string
 	Rate  float64
 	Parts []Part
 }
 
-// The form of a report: one byte of version, the session, the capacity, and the shards by name.
-// A name is written without the prefix that it shares with the one before. Loads of parts are bytes, in
-// proportion to the highest of the shard; their sum is the shard's rate.
+// The form of a report: one byte of version, the session, the capacity, and the shards by name. A
+// name omits the prefix that it shares with the name before. Loads of parts are bytes, in
+// proportion to the shard's highest; their sum is the shard's rate.
 const (
 	reportVersion = 1
 	maxReportName = 128
@@ -41,9 +41,9 @@ const (
 
 var errReport = errors.New("sharding: not a report of load")
 
-// encode returns the report in at most limit bytes. If it is too long, it omits the parts of the
-// shards with the least load first, then these shards themselves. The session and the capacity,
-// at most 72 bytes, are in any report.
+// encode returns the report in at most limit bytes. If it is too long, encode omits the parts of
+// the shards with the least load first, then these shards. Every report has the session and the
+// capacity, at most 72 bytes.
 func (r *report) encode(limit int) []byte {
 	head := appendString([]byte{reportVersion}, string(r.Session))
 	head = appendLoad(head, r.Capacity)
@@ -62,7 +62,7 @@ func (r *report) encode(limit int) []byte {
 	}
 	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.Name, b.Name) })
 	n := len(items)
-	// omitting omits the parts of so many shards, and above n the shards, too.
+	// omitting omits the parts of count shards and, above n, also the shards.
 	omitting := func(count int) []byte {
 		b := binary.AppendUvarint(slices.Clone(head), uint64(n-max(0, count-n)))
 		last := ""
@@ -92,7 +92,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// appendLoad appends a rate as a float32; one that is no rate becomes 0.
+// appendLoad appends a rate as a float32. It replaces an invalid rate with 0.
 func appendLoad(b []byte, x float64) []byte {
 	if !(x > 0) {
 		x = 0
@@ -100,13 +100,14 @@ func appendLoad(b []byte, x float64) []byte {
 	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(min(x, math.MaxFloat32))))
 }
 
-// isHot reports whether a part is a hot key, of a shard with that rate.
+// isHot reports whether a part is a hot key of a shard with that rate.
 func (p Part) isHot(rate float64) bool {
 	return p.Range.To == p.Range.From+1 && p.Load > leastHot*rate
 }
 
-// appendParts appends one byte, 0 without parts, else 1 and the number of hot keys; then the
-// bounds of the range, whose last bits are mostly 0, in reverse; the loads of its parts; the hot keys.
+// appendParts appends one byte: 0 if there are no parts, or else 1 plus the number of hot keys.
+// Then come the ends of the range with their bits reversed, since the last bits are mostly 0. The
+// loads of its parts and the hot keys follow.
 func (s *shardReport) appendParts(b []byte) []byte {
 	if len(s.Parts) == 0 || !(float32(s.Rate) > 0) {
 		return append(b, 0)
@@ -140,7 +141,7 @@ func (s *shardReport) appendParts(b []byte) []byte {
 	return b
 }
 
-// decodeReport reads a report, and returns its shards in the order of their names.
+// decodeReport decodes a report. Its shards are in the order of their names.
 func decodeReport(b []byte) (*report, error) {
 	in := &reader{b: b}
 	if v := in.byte(); in.err == nil && v != reportVersion {
@@ -151,7 +152,9 @@ func decodeReport(b []byte) (*report, error) {
 		in.fail()
 	}
 	last := ""
-	for range in.length(maxShards) {
+	n := in.length(maxShards)
+	out.Shards = slices.Grow(out.Shards, min(n, len(in.b)/8)) // a shard has 8 bytes at least
+	for range n {
 		same := min(int(in.num(maxReportName)), len(last))
 		s := shardReport{Name: last[:same] + in.text(maxReportName)}
 		if s.Name <= last || core.CheckShard(s.Name) != nil {
@@ -183,7 +186,7 @@ func readLoad(in *reader) float64 {
 	return x
 }
 
-// readParts reads the parts of a shard. Its rate is divided in proportion to their bytes.
+// readParts reads the parts of a shard. It divides the rate in proportion to their bytes.
 func readParts(in *reader, rate float64) []Part {
 	n := int(in.byte()) - 1
 	if n < 0 {
@@ -223,7 +226,7 @@ func readParts(in *reader, rate float64) []Part {
 	return lay(r, &rest, hot)
 }
 
-// total is the member's load.
+// total returns the member's load.
 func (r *report) total() float64 {
 	sum := 0.0
 	for i := range r.Shards {
@@ -232,8 +235,8 @@ func (r *report) total() float64 {
 	return sum
 }
 
-// differs reports whether the assigner needs this report after the last one that was written,
-// nil for none. Members that have no load and had none write nothing.
+// differs reports whether the assigner needs this report after the last one that was written, or
+// nil. Members that have no load, and had none before, write nothing.
 func (r *report) differs(last *report) bool {
 	if last == nil {
 		last = &report{}
@@ -263,7 +266,7 @@ func (r *report) differs(last *report) bool {
 	return false
 }
 
-// newKey reports whether a key with more than least is hot that was not.
+// newKey reports whether a key with a load above least has become hot.
 func (s *shardReport) newKey(last *shardReport, least float64) bool {
 	for _, p := range s.Parts {
 		if p.isHot(s.Rate) && p.Load > least && !slices.ContainsFunc(last.Parts, func(q Part) bool {
@@ -275,8 +278,8 @@ func (s *shardReport) newKey(last *shardReport, least float64) bool {
 	return false
 }
 
-// reportEvery is how long a member waits between two reports: at least interval, and so that
-// all members write at most 20 a second.
+// reportEvery returns the wait between two reports of a member: at least interval, and long enough
+// that all members together write at most 20 a second.
 func reportEvery(members int, interval time.Duration) time.Duration {
 	return max(interval, time.Duration(members)*time.Second/20)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// loadedReport has shards of a keyspace with equal ranges, some of them with hot keys, in order
-// of load: the last has the most.
+// loadedReport has shards of a keyspace with equal ranges, some of them with hot keys, in order of
+// load, the highest last.
 func loadedReport(rng *rand.Rand, shards int, parts bool) *report {
 	r := &report{Session: "s0123456789abcdef0123456789abcdef", Capacity: 5000}
 	width := math.MaxUint64/uint64(max(shards, 1)) + 1
@@ -47,7 +47,7 @@ func loadedReport(rng *rand.Rand, shards int, parts bool) *report {
 	return r
 }
 
-// Reports arrive: rates to seven digits, parts to a byte.
+// Decoded reports have rates to seven digits, and parts to a byte.
 func TestReportsArrive(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{0, 1, 3, 200} {
@@ -83,7 +83,7 @@ func TestReportsArrive(t *testing.T) {
 	}
 }
 
-// A meter's parts arrive, with the hot keys that it found.
+// A decoded report has a meter's parts, with the hot keys that it found.
 func TestMetersParts(t *testing.T) {
 	t.Parallel()
 	m := newMeter(newLanes(), Range{1 << 62, 0}, meterStart)
@@ -107,7 +107,7 @@ func TestMetersParts(t *testing.T) {
 	}
 }
 
-// Values that are no loads are written as none, and the report can be read.
+// Invalid loads are written as 0, and the report can be read.
 func TestReportsOfGarbage(t *testing.T) {
 	t.Parallel()
 	whole := func(load float64) []Part { return []Part{{Range{}, load}} }
@@ -124,7 +124,7 @@ func TestReportsOfGarbage(t *testing.T) {
 			t.Errorf("a rate of %v was read as %v", s.Rate, rate)
 		}
 	}
-	// More hot keys than there may be are load of their parts, too.
+	// Hot keys above the limit count as load of their parts.
 	r := &report{Session: "s", Shards: []shardReport{{"a", 160, nil}}}
 	rest := [bins]float64{}
 	var hot []Part
@@ -143,7 +143,8 @@ func TestReportsOfGarbage(t *testing.T) {
 	}
 }
 
-// A report that would be too long says less of the shards with the least load, and all that fits.
+// A report that would be too long omits parts of the shards with the least load, and has all that
+// fits.
 func TestReportsKeepToTheirLimit(t *testing.T) {
 	t.Parallel()
 	r := loadedReport(rand.New(rand.NewPCG(4, 4)), 30, true)
@@ -179,7 +180,7 @@ func TestReportsKeepToTheirLimit(t *testing.T) {
 	}
 }
 
-// 2,000 shards fit in an item, with parts of those that matter.
+// 2,000 shards fit in an item, with the parts of the most loaded ones.
 func TestReportSize(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -197,7 +198,7 @@ func TestReportSize(t *testing.T) {
 	}
 }
 
-// Bytes that are no report are an error.
+// Bytes that are not a report are an error.
 func TestDecodeReportChecksBounds(t *testing.T) {
 	t.Parallel()
 	good := loadedReport(rand.New(rand.NewPCG(6, 6)), 3, true)
@@ -283,7 +284,7 @@ func FuzzReport(f *testing.F) {
 	})
 }
 
-// A member writes changes that matter to the assigner, and an idle one writes nothing.
+// A member writes changes that matter to the assigner, and an idle member writes nothing.
 func TestReportDiffers(t *testing.T) {
 	t.Parallel()
 	hotKey := func(h uint64, load float64) []Part {

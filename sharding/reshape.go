@@ -3,10 +3,12 @@ package sharding
 import (
 	"cmp"
 	"slices"
+
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// ranged reports whether a shard has a range of its own. The zero Range is a whole keyspace,
-// which only a shard with Parts is taken to have.
+// ranged reports whether a shard has a range. The zero Range is a whole keyspace; a shard with it
+// needs Parts to count as ranged.
 func (s *Shard) ranged() bool { return !s.Range.Empty() && (s.Range != (Range{}) || s.Parts != nil) }
 
 // one reports whether a range is one hash wide.
@@ -15,7 +17,8 @@ func (r Range) one() bool { return r.To-r.From == 1 }
 // divisible reports whether a shard's range can be split.
 func (s *Shard) divisible() bool { return s.ranged() && !s.Range.one() }
 
-// indivisible is the most of a shard's load that no split divides: its hottest key, or all.
+// indivisible returns the largest part of a shard's load that cannot be split: its hottest key, or
+// all.
 func (s *Shard) indivisible(load float64) float64 {
 	if !s.divisible() {
 		return load
@@ -29,15 +32,14 @@ func (s *Shard) indivisible(load float64) float64 {
 	return min(most, load)
 }
 
-// within estimates the load that lies in a part of a shard's range, by its Parts, or by how
-// wide it is.
+// within estimates the load in a part of a shard's range from its Parts, or from its width.
 func (s *Shard) within(r Range) float64 {
 	parts, load := s.Parts, 0.0
 	if len(parts) == 0 {
 		parts = []Part{{s.Range, s.Load}}
 	}
 	for i := range parts {
-		// Widths without 1, since the whole keyspace has 2^64.
+		// Widths are reduced by 1, because the whole keyspace has 2^64 hashes.
 		p := parts[i].Range
 		from, last := max(p.From, r.From), min(p.To-1, r.To-1)
 		if from <= last {
@@ -47,13 +49,13 @@ func (s *Shard) within(r Range) float64 {
 	return load
 }
 
-// wish notes that a member above High has no range to give that is small enough.
+// wish records that a member above High has no range to give that is small enough.
 func (l *loads) wish(m int32, size float64) {
-	// Ranges that merge would join again help nobody.
+	// Ranges that are so small that they would be merged again are useless.
 	size = max(size, l.a.SplitAbove*l.unit/4)
 	for _, s := range l.lists[m] {
 		if l.shard[s] <= size && l.shard[s] >= size/4 {
-			return // it moves as soon as the budget has it
+			return // it moves as soon as the budget allows
 		}
 	}
 	l.wishes = append(l.wishes, wish{m, size})
@@ -65,14 +67,14 @@ func (l *loads) changeable(s int32) bool {
 	return x.ranged() && !x.Busy && x.Owner != None && l.d.owner[s] == x.Owner && x.told() && !l.d.rules.names(s)
 }
 
-// A splitting is a range to be split into ranges of at most that load.
+// A splitting is a range to split into ranges of at most size load.
 type splitting struct {
 	shard int32
 	size  float64
 }
 
-// split divides ranges that are hot, or that are needed in smaller ones: the largest of a member
-// that wishes it, and of all while there are too few.
+// split divides hot ranges, and the largest range of each member that needs smaller ones. While
+// there are too few ranges, it divides the largest of all.
 func (l *loads) split(p *Plan) {
 	var list []splitting
 	few, largest := l.ranges < l.a.MinShards, map[int32]int32{}
@@ -107,7 +109,7 @@ func (l *loads) split(p *Plan) {
 	})
 	l.touched = map[int32]bool{}
 	for _, x := range list {
-		most := min(MaxCuts, l.a.MaxShards-l.ranges)
+		most := min(keyspace.MaxCuts, l.a.MaxShards-l.ranges)
 		if most <= 0 {
 			break
 		}
@@ -122,8 +124,8 @@ func (l *loads) split(p *Plan) {
 	}
 }
 
-// cuts are hashes that divide a range into ranges of at most that load, and give each key with
-// as much its own; at most as many as stated.
+// cuts returns hashes, no more than most, that divide a range into ranges of at most size load.
+// Each key with as much load gets its own range.
 func (s *Shard) cuts(size float64, most int) []uint64 {
 	for ; ; size *= 1.3 {
 		var at []uint64
@@ -147,7 +149,7 @@ func (s *Shard) cuts(size float64, most int) []uint64 {
 				heaviest = x
 			}
 		}
-		if len(at) == 0 { // all load lies in one part, or it is not known in which
+		if len(at) == 0 { // all load lies in one part, or the part is unknown
 			add(heaviest.Range.From + (heaviest.Range.To-1-heaviest.Range.From)/2 + 1)
 		}
 		if len(at) <= most {
@@ -170,7 +172,7 @@ func (l *loads) merge(p *Plan) {
 	shard := func(s int32) *Shard { return &l.d.c.Shards[s] }
 	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(shard(a).Range.From, shard(b).Range.From) })
 	left := min(max(1, len(order)/50), l.ranges-l.a.MinShards)
-	for _, same := range []bool{true, false} { // owners first, since that moves nothing
+	for _, same := range []bool{true, false} { // of one owner first, since that moves nothing
 		for i := 1; i < len(order); i++ {
 			from, to := order[i-1], order[i]
 			if shard(from).Range.To != shard(to).Range.From || same != (shard(from).Owner == shard(to).Owner) || !l.cold(from, to) {
@@ -197,8 +199,9 @@ func (l *loads) merge(p *Plan) {
 	}
 }
 
-// cold reports whether two neighbours are to become one range: both have little, or one has next
-// to nothing and the other is far from being split. Above MaxShards the latter is enough.
+// cold reports whether two neighbours should become one range: both have little load, or one has
+// almost none and the other is far from being split. Above MaxShards, the second condition alone
+// is enough.
 func (l *loads) cold(a, b int32) bool {
 	if l.touched[a] || l.touched[b] || !l.changeable(a) || !l.changeable(b) || l.d.c.Shards[a].Fixed || l.d.c.Shards[b].Fixed {
 		return false

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
@@ -23,8 +24,8 @@ var (
 	restartRounds = flag.Int("restart.rounds", 1, "how often all members are restarted")
 )
 
-// fleet is an application with many shards: its writers append numbered entries
-// to shards that they own, at random.
+// fleet is an application with many shards. Its writers append numbered entries to shards that they
+// own, at random.
 type fleet struct {
 	t      *testing.T
 	open   func() (core.Backend, error)
@@ -142,7 +143,7 @@ func (x *boat) leave() {
 	}
 }
 
-// settled waits until the members have even shares, for a while.
+// settled waits until the members have had even shares for a while.
 func (f *fleet) settled(boats []*boat) {
 	f.t.Helper()
 	want := f.shards / len(boats)
@@ -162,9 +163,9 @@ func (f *fleet) settled(boats []*boat) {
 	}
 }
 
-// TestRollingRestart restarts five members with many shards one by one under load:
-// no entry is lost or doubled (W2), no shard moves more than twice a round. Its time is fake:
-// plans that come faster than a slow machine carries them out move a shard more often.
+// TestRollingRestart restarts five members with many shards one by one under load. No entry is lost
+// or doubled (W2), and no shard moves more than twice a round. Its time is fake, because plans that
+// come faster than a slow machine carries them out move a shard more often.
 //
 //	go test ./sharding -run TestRollingRestart -v -args -restart.shards 10000 -restart.rounds 3
 func TestRollingRestart(t *testing.T) {
@@ -227,7 +228,7 @@ func rollingRestart(t *testing.T, open func() (core.Backend, error)) {
 	f.examine(took)
 }
 
-// leaveAtEnd stops a member of a fleet that ends: nobody is left to take over.
+// leaveAtEnd stops a member of a fleet that ends, with no member left to take over.
 func (x *boat) leaveAtEnd() {
 	x.f.mu.Lock()
 	x.f.timed = false
@@ -243,7 +244,7 @@ func (f *fleet) examine(took time.Duration) {
 	}
 	defer b.Close()
 	written := map[uint64]int{}
-	names, _ := Expand(f.o.Shards...)
+	names, _ := keyspace.Expand(f.o.Shards...)
 	for _, name := range names {
 		for after := core.Seq(0); ; {
 			page, err := b.ReadLog(f.t.Context(), core.ShardID(name), after, 1000)

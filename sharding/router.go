@@ -2,31 +2,30 @@ package sharding
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
 )
 
-// Route is where requests for a shard go.
+// Route is the destination of requests for a shard.
 type Route struct {
 	Shard   string
 	Session core.SessionID
-	Token   core.Token // to go with the request: an owner with another refuses
+	Token   core.Token // to send with the request; an owner with another token refuses it
 	Node    string
-	Meta    map[string]string // of the owner, such as its address; not to be modified
+	Meta    map[string]string // of the owner, such as its address; do not modify it
 	Self    bool              // this process owns it
 }
 
-// ErrNoOwner: nobody who lives owns the shard at present. Try again shortly.
-var ErrNoOwner = errors.New("shard has no owner at present")
+// ErrNoOwner: no living member currently owns the shard, and nothing was done. Try again shortly.
+var ErrNoOwner error = errtext.NotApplied("shard has no owner at present")
 
-// Router says who owns a shard, from this process's view and without I/O. An
-// answer may be out of date; that is harmless, because the owner's fence decides.
-// Its process need not own anything: an Elector that contends for nothing only
-// observes. All methods are safe for concurrent use.
+// Router finds the owner of a shard, from this process's view and without I/O. An answer may be out
+// of date. That is harmless, because the owner's fence decides. The process need not own anything:
+// an Elector that contends for nothing only observes. All methods are safe for concurrent use.
 type Router struct {
 	e *core.Elector
 	m *Manager
@@ -37,12 +36,12 @@ type Router struct {
 	members map[core.SessionID]*core.Member
 }
 
-// routeAge is how old a view may be that is asked for owners: making one costs
-// milliseconds where there are very many shards.
+// routeAge is the age up to which a view is used again, because making one takes milliseconds with
+// very many shards.
 const routeAge = 5 * time.Millisecond
 
-// NewRouter returns a Router on an Elector, and on the Manager of the same process, which knows
-// the map of the keyspace's ranges. Without a Manager it routes by shard only.
+// NewRouter returns a Router on an Elector and the Manager of the same process, which knows the
+// map of the keyspace's ranges. Without a Manager, it routes by shard only.
 func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	if e == nil {
 		return nil, fmt.Errorf("tenure: %w: the elector is nil", core.ErrInvalid)
@@ -50,7 +49,7 @@ func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	return &Router{e: e, m: m}, nil
 }
 
-// Owner returns where requests for a shard go. The error matches ErrNoOwner.
+// Owner returns the destination of requests for a shard. The error matches ErrNoOwner.
 func (r *Router) Owner(shard string) (Route, error) {
 	v, members := r.look()
 	return route(v, members, shard)
@@ -65,9 +64,9 @@ func route(v *core.View, members map[core.SessionID]*core.Member, shard string) 
 	return Route{Shard: shard, Session: o.Session, Token: o.Token, Node: m.Node, Meta: m.Meta, Self: o.Session == v.Session}, nil
 }
 
-// OwnerOfKey returns where requests for a key go: to the owner of its shard. While the range is
-// on its way to that shard the owner refuses the key with ErrMoved: try again shortly. The error
-// matches ErrNoOwner as long as the map of ranges is not known.
+// OwnerOfKey returns the destination of requests for a key, which is the owner of its shard. While
+// the range is moving to that shard, the owner refuses the key with ErrMoved. Try again shortly.
+// While the map of ranges is unknown, the error matches ErrNoOwner.
 func (r *Router) OwnerOfKey(key string) (Route, error) {
 	shard, err := r.Shard(key)
 	if err != nil {
@@ -76,7 +75,8 @@ func (r *Router) OwnerOfKey(key string) (Route, error) {
 	return r.Owner(shard)
 }
 
-// Shard is the shard of a key, by the map of ranges that is known here. Errors as of OwnerOfKey.
+// Shard returns the shard of a key according to the map of ranges that is known here. Its errors
+// are those of OwnerOfKey.
 func (r *Router) Shard(key string) (string, error) {
 	m := r.Map()
 	switch {
@@ -88,7 +88,8 @@ func (r *Router) Shard(key string) (string, error) {
 	return "", fmt.Errorf("tenure: the map of ranges is not known yet: %w", ErrNoOwner)
 }
 
-// Map is the Manager's map of ranges; nil if it is not known yet, or without a keyspace.
+// Map returns the Manager's map of ranges. If it is not known yet, or there is no keyspace, Map
+// returns nil.
 func (r *Router) Map() *Map {
 	if r.m == nil {
 		return nil
@@ -116,20 +117,18 @@ func (r *Router) set(v *core.View) {
 	}
 }
 
-// Changes is a subscription to changes of owners, made by Router.Changes. It is
-// used by one goroutine.
+// Changes is a subscription to changes of owners, made by Router.Changes. One goroutine may use it.
 type Changes struct {
 	r    *Router
 	last *core.View
 }
 
-// Changes starts a subscription. Its first Next returns every shard known.
+// Changes starts a subscription. Its first Next returns every known shard.
 func (r *Router) Changes() *Changes { return &Changes{r: r} }
 
-// Next waits for owners to change and returns the shards that did, each as it is
-// now; Session is empty where nobody owns it. Changes in between are merged, and
-// none is lost however slow the caller is. The error is ctx's, or matches
-// core.ErrStopped.
+// Next waits for owners to change and returns the changed shards with their current owners. If a
+// shard has no owner, Session is empty. Intermediate changes are merged. However slow the caller
+// is, no change is lost. The error is that of ctx, or matches core.ErrStopped.
 func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 	for {
 		v, err := c.r.e.WaitView(ctx, c.last)
@@ -146,13 +145,20 @@ func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 		if c.last != nil {
 			old = c.last.Shards
 		}
-		k := 0
-		for _, o := range v.Shards { // both by name; none is ever removed
-			for k < len(old) && old[k].Shard < o.Shard {
-				k++
+		vanished := func(to string) { // a free lock has no record; to: "" for all
+			for ; len(old) > 0 && (to == "" || old[0].Shard < to); old = old[1:] {
+				if old[0].Session != "" {
+					out = append(out, Route{Shard: old[0].Shard, Token: old[0].Token})
+				}
 			}
-			if k < len(old) && old[k] == o {
-				continue
+		}
+		for _, o := range v.Shards { // both by name
+			vanished(o.Shard)
+			if len(old) > 0 && old[0].Shard == o.Shard {
+				was := old[0]
+				if old = old[1:]; was == o {
+					continue
+				}
 			}
 			x, err := route(v, members, o.Shard)
 			if err != nil {
@@ -160,6 +166,7 @@ func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 			}
 			out = append(out, x)
 		}
+		vanished("")
 		c.last = v
 		if len(out) > 0 {
 			return out, nil

@@ -4,9 +4,84 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/lock"
 )
+
+// TestChangesOfLocks: the subscription reports that a lock is free, although its record is gone.
+// The place of its name in the order, and a slow reader, make no difference.
+func TestChangesOfLocks(t *testing.T) {
+	bubble(t, func(w *world) {
+		a, b := w.member("a"), w.member("b")
+		w.shares(10*ttl, map[string]int{"a": 15, "b": 15})
+		r, err := NewRouter(b.e, b.Manager)
+		if err != nil {
+			w.Fatal(err)
+		}
+		c, known := r.Changes(), map[string]Route{}
+		read := func() (n int) {
+			ctx, cancel := context.WithTimeout(w.Context(), ttl)
+			defer cancel()
+			for {
+				list, err := c.Next(ctx)
+				if err != nil {
+					return n
+				}
+				for _, x := range list {
+					known[x.Shard] = x
+				}
+				n += len(list)
+			}
+		}
+		read()
+		locks := lock.Open(a.e)
+		var held []*lock.Lock
+		for _, name := range []string{"a", "m", "z"} {
+			k, err := locks.Lock(w.Context(), name)
+			if err != nil {
+				w.Fatal(err)
+			}
+			held = append(held, k)
+		}
+		if read(); known["_lock.m"].Node != "a" {
+			w.Errorf("a lock that is held: %+v", known["_lock.m"])
+		}
+		again := known["_lock.z"].Token
+		for _, k := range held {
+			if err := k.Unlock(w.Context()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		if held[2], err = locks.Lock(w.Context(), "z"); err != nil { // freed and taken between two reads
+			w.Fatal(err)
+		}
+		time.Sleep(interval)
+		read()
+		for _, name := range []string{"a", "m"} {
+			if x := known["_lock."+name]; x.Session != "" || x.Node != "" {
+				w.Errorf("a lock that is free: %+v", x)
+			}
+		}
+		if x := known["_lock.z"]; x.Node != "a" || x.Token == again {
+			w.Errorf("a lock that was taken again: %+v", x)
+		}
+		time.Sleep(interval)
+		if n := read(); n != 0 {
+			w.Errorf("%d changes where nothing changes", n)
+		}
+		if err := held[2].Unlock(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if read(); known["_lock.z"].Session != "" {
+			w.Errorf("the last of all is free: %+v", known["_lock.z"])
+		}
+		if err := locks.Close(); err != nil {
+			w.Error(err)
+		}
+	})
+}
 
 func TestRouter(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -73,7 +148,7 @@ func TestRouter(t *testing.T) {
 	})
 }
 
-// sameRoute compares what can change.
+// sameRoute compares the fields that can change.
 func sameRoute(x, y Route) bool {
 	return x.Shard == y.Shard && x.Session == y.Session && x.Token == y.Token && x.Self == y.Self
 }

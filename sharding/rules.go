@@ -2,37 +2,52 @@ package sharding
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/tenure-go/tenure/core"
 )
 
-// Rules narrow who may own what. They come before balance, and are advice like
-// all of a plan: until it is carried out, and while there is no assigner, a member
-// may own what a rule forbids. Where rules leave no living member for a shard they
-// are not applied to it, because no shard is left without an owner (W1).
+// Rules restrict ownership. They take precedence over balance. Like the plan, they are advice.
+// Until the plan is carried out, and while there is no assigner, a member may own a shard against a
+// rule. If the rules leave no living member for a shard, they do not apply to it: no shard is left
+// without an owner (W1).
 //
 // Shards are named exactly, or by a prefix that ends in "*".
 type Rules struct {
-	Drain   []string            `json:"drain,omitempty" yaml:"drain,omitempty"`     // nodes that shall own nothing
-	Pin     map[string]string   `json:"pin,omitempty" yaml:"pin,omitempty"`         // shards to the node that shall own them while it lives
-	Exclude map[string][]string `json:"exclude,omitempty" yaml:"exclude,omitempty"` // shards to nodes that shall not own them
-	// Spread, if not empty, is a separator such as ".": shards whose names agree up
-	// to its last occurrence are a group, whose shards are spread evenly over the
-	// members' zones.
+	Drain   []string            `json:"drain,omitempty" yaml:"drain,omitempty"`     // nodes that must own nothing
+	Pin     map[string]string   `json:"pin,omitempty" yaml:"pin,omitempty"`         // shards to the node that must own them while it lives
+	Exclude map[string][]string `json:"exclude,omitempty" yaml:"exclude,omitempty"` // shards to nodes that must not own them
+	// Spread, if not empty, is a separator such as ".". Shards whose names agree up to its last
+	// occurrence are a group, which is spread evenly over the members' zones.
 	Spread string `json:"spread,omitempty" yaml:"spread,omitempty"`
-	// Prefer maps shards to the zone that shall have them, as far as its members' shares go,
-	// or their capacities without the reserve, where these are known and larger. The zone's
+	// Prefer maps shards to the zone that should have them. The zone gets them up to its members'
+	// shares, or their capacities without the reserve if these are known and larger. The zone's
 	// other shards make room. Plan.Elsewhere lists the shards that are in another zone.
 	Prefer map[string]string `json:"prefer,omitempty" yaml:"prefer,omitempty"`
 }
 
-// compiled are rules made ready for one Cluster. A nil one has no rules.
+// check returns an error if a rule names a shard by a name that no shard can have.
+func (r Rules) check() error {
+	for name, shards := range map[string]iter.Seq[string]{"Pin": maps.Keys(r.Pin), "Exclude": maps.Keys(r.Exclude), "Prefer": maps.Keys(r.Prefer)} {
+		for shard := range shards {
+			if prefix := strings.TrimSuffix(shard, "*"); prefix != "" && core.CheckShard(prefix) != nil || shard == "" {
+				return optErr("Balance.Rules.%s names %.60q: use the name of a shard, or a prefix and *", name, shard)
+			}
+		}
+	}
+	return nil
+}
+
+// compiled are rules prepared for one Cluster. A nil compiled has no rules.
 type compiled struct {
 	d       *draft
-	pin     map[int32]string   // only to nodes that live and own something
-	exclude map[int32][]string // only if somebody is left
-	group   []int32            // by shard, None if it has none; nil without Spread
+	pin     map[int32]string   // only to nodes that live and may own shards
+	exclude map[int32][]string // only if another node is left
+	group   []int32            // by shard, None for a shard without a group; nil without Spread
 	zone    []int32            // by member
 	most    []int32            // by group: shards in one zone
 	in      []int32            // by group and zone
@@ -78,7 +93,7 @@ func (r Rules) compile(d *draft) *compiled {
 	return k
 }
 
-// lookUp finds the entry for a shard: its own, or that of the longest prefix.
+// lookUp returns the entry for a shard: its own, or that of the longest prefix.
 func lookUp[T any](of map[string]T, name string) (v T, ok bool) {
 	if v, ok = of[name]; ok {
 		return v, true
@@ -134,8 +149,8 @@ func (k *compiled) count(s, m, by int32) {
 func (k *compiled) gave(s, m int32) { k.count(s, m, 1) }
 func (k *compiled) took(s, m int32) { k.count(s, m, -1) }
 
-// expel puts into the pool what its owner may not have. Of a group with too many
-// shards in one zone those go that came last.
+// expel puts the shards that their owners may not have into the pool. If a group has too many
+// shards in one zone, those that arrived last are removed.
 func (k *compiled) expel(d *draft) {
 	if k == nil {
 		return
@@ -156,11 +171,11 @@ func (k *compiled) expel(d *draft) {
 	}
 }
 
-// How far rules are applied.
+// How strictly rules apply.
 const (
 	strictly = iota
 	notThere // without Prefer
-	anyZone  // without Spread, too
+	anyZone  // without Prefer and Spread
 	anyhow   // without any rule
 )
 
@@ -185,7 +200,7 @@ func (k *compiled) allows(s, m int32, how int) bool {
 	return k.in[g*k.zones+k.zone[m]] < k.most[g]
 }
 
-// Costs of members that are the last resort, and out of the question.
+// Costs of members that are the last resort, or impossible.
 const (
 	rarely = math.MaxFloat64 / 2
 	never  = math.MaxFloat64
@@ -194,15 +209,15 @@ const (
 // bound reports whether a shard's preference of a zone is kept.
 func (k *compiled) bound(s int32) bool { return k.prefer != nil && k.granted[s] }
 
-// names reports whether a rule is about one shard, which is then neither split nor merged: the
-// rule would not hold for what comes of it.
+// names reports whether a rule is about one shard. Such a shard is neither split nor merged,
+// because the rule would not apply to the resulting shards.
 func (k *compiled) names(s int32) bool {
 	return k != nil && (k.pin[s] != "" || k.exclude[s] != nil)
 }
 
-// grant decides which preferences of zones are kept: those of shards that are there, then those
-// of others, as far as there is room. Those that are there may take more of it by a part, so
-// that none goes to and fro.
+// grant decides which preferences of zones are kept, while there is room. Those of shards already
+// in their zone come first. These shards may take a little more room, so that none moves to and
+// fro.
 func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, more float64) {
 	k := d.rules
 	if k == nil || k.prefer == nil || d.c.Frozen {
@@ -238,11 +253,11 @@ func (d *draft) grant(size func(s int32) float64, room func(m int32) float64, mo
 	}
 }
 
-// held reports whether a shard stays where it is for now, as far as balance is concerned.
+// held reports whether a shard must not move now to balance the members.
 func (s *Shard) held() bool { return s.Fixed || s.Busy }
 
-// best is the member that may own a shard at the least cost, by rendezvous among
-// equals; None if there is none.
+// best returns the member that may own a shard at the least cost, by rendezvous among equals, or
+// None if no member may own it.
 func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
 	h := fnv1a(d.c.Shards[s].Name)
 	best, least := int32(None), never
@@ -258,8 +273,8 @@ func (d *draft) best(s int32, how int, cost func(s, m int32) float64) int32 {
 	return best
 }
 
-// place gives each shard of the pool to the member with the least cost that the
-// rules allow: those shards first that have the least choice. given is told each.
+// place gives each shard of the pool to the member with the least cost that the rules allow. Shards
+// with the least choice come first. place calls given for each shard.
 func (d *draft) place(cost func(s, m int32) float64, given func(s, m int32)) {
 	choice := func(s int32) int {
 		switch {

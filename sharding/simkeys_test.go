@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// cause is why hashes have no owner.
+// cause is the reason why hashes have no owner.
 type cause uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	causes
 )
 
-// A segment is the hashes from one on, up to the next segment's, and the member that serves them.
+// A segment is the hashes from one up to the next segment's, and the member that serves them.
 type segment struct {
 	from  uint64
 	by    *slice // nil: nobody
@@ -30,10 +30,10 @@ type segment struct {
 	why   cause
 }
 
-// coverage has the whole keyspace in segments. The first begins with hash 0.
+// coverage divides the whole keyspace into segments. The first begins with hash 0.
 type coverage struct{ segments []segment }
 
-// cut makes a hash the beginning of a segment, and returns which.
+// cut makes a hash the beginning of a segment, and returns its index.
 func (k *coverage) cut(h uint64) int {
 	i, found := slices.BinarySearchFunc(k.segments, h, func(s segment, h uint64) int {
 		return cmp.Compare(s.from, h)
@@ -46,7 +46,7 @@ func (k *coverage) cut(h uint64) int {
 	return i
 }
 
-// span is the segments of a range.
+// span returns the segments of a range.
 func (k *coverage) span(r sharding.Range) []segment {
 	if r.Empty() {
 		return nil
@@ -59,7 +59,7 @@ func (k *coverage) span(r sharding.Range) []segment {
 	return k.segments[i:j]
 }
 
-// join makes one segment of neighbours with the same owner, in and beside a range.
+// join merges neighbouring segments with the same owner, in and beside a range.
 func (k *coverage) join(r sharding.Range) {
 	i := max(k.cut(r.From), 1)
 	for i < len(k.segments) && (r.To == 0 || k.segments[i].from <= r.To) {
@@ -71,7 +71,7 @@ func (k *coverage) join(r sharding.Range) {
 	}
 }
 
-// at is the segment of a hash.
+// at returns the segment of a hash.
 func (k *coverage) at(h uint64) *segment {
 	i, _ := slices.BinarySearchFunc(k.segments, h, func(s segment, h uint64) int {
 		if s.from <= h {
@@ -82,7 +82,7 @@ func (k *coverage) at(h uint64) *segment {
 	return &k.segments[i-1]
 }
 
-// rangeOf is the range of the i-th segment.
+// rangeOf returns the range of the i-th segment.
 func (k *coverage) rangeOf(i int) sharding.Range {
 	r := sharding.Range{From: k.segments[i].from}
 	if i+1 < len(k.segments) {
@@ -91,14 +91,15 @@ func (k *coverage) rangeOf(i int) sharding.Range {
 	return r
 }
 
-// takeover is the longest that hashes are without an owner: a member's silence, its eviction and
-// a plan, where one is waited for.
+// takeover is the longest time that hashes are without an owner: a member's silence, its eviction
+// and, if one is needed, a plan.
 func (w *world) takeover() int64 { return int64(w.c.TTL + 2*w.c.Interval + time.Second) }
 
-// noHashes is the range of a shard that has none.
+// noHashes is the range of a shard without hashes.
 var noHashes = sharding.Range{From: 1, To: 1}
 
-// A slice is what a member serves of a shard under one lease: sharding.Slice in its simplest form.
+// A slice is the part that a member serves of a shard under one lease: sharding.Slice in its
+// simplest form.
 type slice struct {
 	m     *member
 	shard int32
@@ -172,7 +173,7 @@ func (w *world) serve(sl *slice, r sharding.Range) {
 	w.feed(sl)
 }
 
-// overdue judges for how long nobody served a segment.
+// overdue judges how long no member served a segment.
 func (w *world) overdue(s *segment) {
 	if w.counting && w.now > s.until {
 		w.wrong("from hash %x on nobody had the keys of %s for %v, want at most %v",
@@ -181,7 +182,7 @@ func (w *world) overdue(s *segment) {
 	}
 }
 
-// refuse has a slice serve hashes no more.
+// refuse has a slice no longer serve hashes.
 func (w *world) refuse(sl *slice, r sharding.Range, why cause) {
 	list := w.serving.span(r)
 	for i := range list {
@@ -208,7 +209,7 @@ func (w *world) close(m *member, s int32, why cause) {
 	}
 }
 
-// unserved yields the segments that nobody serves, with their shard.
+// unserved yields the segments that no member serves, with their shard.
 func (w *world) unserved(yield func(s *segment, shard string)) {
 	for i := range w.serving.segments {
 		if s := &w.serving.segments[i]; s.by == nil {
@@ -217,7 +218,8 @@ func (w *world) unserved(yield func(s *segment, shard string)) {
 	}
 }
 
-// concern gives hashes without an owner another takeover's time, if they wait for a member that dies.
+// concern gives hashes without an owner the time of another takeover, if they wait for a member
+// that dies.
 func (w *world) concern(m *member) {
 	w.unserved(func(s *segment, shard string) {
 		waits := m == w.boss || w.planner.Owner(shard) == m.id || w.planner.Heir(shard) == m.id || w.has(m, shard)
@@ -236,7 +238,7 @@ func (w *world) has(m *member, shard string) bool {
 	return ok && w.owners[i].Session == m.id
 }
 
-// blame notes that a shard without an owner was handed to a member that is dead.
+// blame records that a shard without an owner was handed to a dead member.
 func (w *world) blame(shard int32) {
 	w.unserved(func(s *segment, of string) {
 		if of == string(w.names[shard]) {
@@ -245,7 +247,7 @@ func (w *world) blame(shard int32) {
 	})
 }
 
-// taken reports whether all that a plan gave was noted by those who got it.
+// taken reports whether all takers of a plan's gifts noted them.
 func (w *world) taken(number int64, gifts []sharding.Gift) bool {
 	for _, g := range gifts {
 		if w.notes[w.index[core.ShardID(g.Shard)]].Map < number {
@@ -255,7 +257,7 @@ func (w *world) taken(number int64, gifts []sharding.Gift) bool {
 	return true
 }
 
-// poke has the shards of a change look at it.
+// poke has the shards of a change check it.
 func (w *world) poke(c *sharding.RangeChange) {
 	for _, name := range append([]string{c.From}, giftsOf(c)...) {
 		s := w.index[core.ShardID(name)]
@@ -272,7 +274,7 @@ func giftsOf(c *sharding.RangeChange) (out []string) {
 	return out
 }
 
-// advance carries out the change that the slice's shard takes part in.
+// advance carries out the change in which the slice's shard takes part.
 func (w *world) advance(sl *slice) {
 	if !w.lives(sl) || !sl.ready || sl.busy {
 		return
@@ -316,7 +318,7 @@ func (w *world) advance(sl *slice) {
 	}
 }
 
-// giveAway refuses what the shard gives, and notes that.
+// giveAway refuses the shard's gifts, and notes that.
 func (w *world) giveAway(sl *slice, c *sharding.RangeChange) {
 	sl.busy = true
 	for _, g := range c.Gifts {
@@ -333,7 +335,7 @@ func (w *world) giveAway(sl *slice, c *sharding.RangeChange) {
 	})
 }
 
-// take copies what the shard gets, and notes that it has it.
+// take copies the shard's gift, and notes that it has it.
 func (w *world) take(sl *slice, c *sharding.RangeChange, g sharding.Gift) {
 	sl.busy = true
 	r := sharding.Join(sl.has, g.Range)
@@ -365,7 +367,7 @@ func (w *world) note(sl *slice, n sharding.Note, noted, inStore func()) {
 	})
 }
 
-// A blowStep is when in a split or merge a process is killed.
+// A blowStep is the step of a split or merge at which a process is killed.
 type blowStep int
 
 const (
@@ -382,7 +384,7 @@ var (
 	roleNames = [...]string{"giver", "taker", "assigner"}
 )
 
-// blows are which processes are killed in the midst of splits and merges.
+// blows are the processes to kill between the steps of splits and merges.
 type blows struct {
 	chosen map[string]*blowAt // by giver
 	last   int64
@@ -394,7 +396,7 @@ type blowAt struct {
 	role   int
 }
 
-// blow kills a process at a step of a change, if it is to be.
+// blow kills a process at a step of a change, if it is chosen.
 func (w *world) blow(c *sharding.RangeChange, step blowStep) {
 	if w.c.Blow == 0 {
 		return

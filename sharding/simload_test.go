@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// What is promised of loads.
+// The promises about loads:
 const (
 	atMost      = 1.3   // times its goal, of a member in calm times: High, and what is reported a tenth too low
 	perMinute   = 0.022 // of all load that plans move for balance's sake: 2 %, and the noise of what is reported
@@ -22,7 +22,7 @@ const (
 	poisonDelay = 3 * time.Second
 )
 
-// load is what the keys have, and what plans moved of it.
+// load is the keys' load, and the load that plans moved.
 type load struct {
 	keys     *sharding.KeyLoad
 	capacity float64 // of most members
@@ -59,21 +59,21 @@ func (w *world) beginLoad() {
 	w.then(w.c.Swap, swap)
 }
 
-// forget is what a new assigner knows of what was moved before it: nothing.
+// forget clears the moved loads, which a new assigner does not know.
 func (l *load) forget() {
 	if l != nil {
 		l.ledger = nil
 	}
 }
 
-// disturb ends a time that is calm.
+// disturb ends a calm time.
 func (w *world) disturb() {
 	if w.load != nil {
 		w.load.since = w.now
 	}
 }
 
-// tell has a member report its load, if that is due, and look again an interval later.
+// tell has a member report its load, if a report is due, and check again an interval later.
 func (w *world) tell(m *member) {
 	if !m.up {
 		return
@@ -95,7 +95,7 @@ func (w *world) tell(m *member) {
 	}
 }
 
-// account notes what a plan moves, and judges it.
+// account records the load that a plan moves, and judges it.
 func (w *world) account(out *sharding.Outcome) {
 	w.r.Ranges[0], w.r.Ranges[1] = min(w.r.Ranges[0], len(w.order)), max(w.r.Ranges[1], len(w.order))
 	for _, c := range w.planner.Changes() {
@@ -149,7 +149,7 @@ func (w *world) account(out *sharding.Outcome) {
 	}
 }
 
-// sample judges the members' loads, and what nobody serves.
+// sample judges the members' loads, and the unserved segments.
 func (w *world) sample() {
 	held := false
 	for shard, since := range w.poison.isolate {
@@ -196,8 +196,8 @@ func (w *world) sample() {
 	}
 }
 
-// helps reports whether a move of one shard takes a tenth from the higher share of two members, one of
-// which is m.
+// helps reports whether a move of one shard takes a tenth from the higher share of two members, one
+// of which is m.
 func (w *world) helps(m *member, of map[*member]float64) bool {
 	for _, sl := range m.slices {
 		x := w.load.keys.Load(sl.has)
@@ -210,7 +210,7 @@ func (w *world) helps(m *member, of map[*member]float64) bool {
 	return false
 }
 
-// A poison is a key that kills whoever serves it.
+// A poison is a key that kills each member that serves it.
 type poison struct {
 	rules   []control.Rule // operators'
 	hash    uint64
@@ -250,7 +250,7 @@ func (w *world) nextPoison() {
 	})
 }
 
-// deaths is after how many a shard is in quarantine, as it is promised.
+// deaths returns the promised number of deaths after which a shard is in quarantine.
 func (w *world) deaths() int {
 	if w.c.Quarantine.Deaths > 0 {
 		return w.c.Quarantine.Deaths
@@ -258,7 +258,7 @@ func (w *world) deaths() int {
 	return 3
 }
 
-// feed has a member die that serves the deadly key.
+// feed kills a member that serves the deadly key.
 func (w *world) feed(sl *slice) {
 	p := &w.poison
 	if !p.deadly || !sl.has.Has(p.hash) {
@@ -284,7 +284,7 @@ func (w *world) feed(sl *slice) {
 	})
 }
 
-// quarantines follows which shards are held back, and has keys mended.
+// quarantines follows which shards are held, and has keys mended.
 func (w *world) quarantines(pub *sharding.Published) {
 	p := &w.poison
 	if p.isolate == nil {
@@ -326,7 +326,7 @@ func (w *world) quarantines(pub *sharding.Published) {
 	})
 }
 
-// answers reports whether a shard has a hash, or is to give it away.
+// answers reports whether a shard has a hash, or must give it away.
 func (w *world) answers(shard string, hash uint64) bool {
 	to := w.planner.ShardOf(hash)
 	c := w.planner.Change(to)
@@ -340,7 +340,7 @@ func (w *world) pardon(shard string) {
 	w.then(time.Minute, func() { w.poison.rules = nil })
 }
 
-// endOfDay judges what is left.
+// endOfDay judges the final state.
 func (w *world) endOfDay() {
 	w.unserved(func(s *segment, _ string) { w.overdue(s) })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// batchItems is how many items one call carries, for counting.
+// batchItems is the number of items in one call, for counting.
 const batchItems = 1024
 
 func (w *world) call(kind string, items int) {
@@ -161,7 +161,7 @@ func (w *world) end(id core.SessionID) {
 	}
 }
 
-// changed tells everybody.
+// changed wakes all members.
 func (w *world) changed(c change) {
 	w.changes = append(w.changes, c)
 	for _, m := range w.members {
@@ -169,7 +169,7 @@ func (w *world) changed(c change) {
 	}
 }
 
-// glance has a member look at the store one delay later, once.
+// glance has a member read the store one delay later, once.
 func (w *world) glance(m *member) {
 	if !m.looking {
 		m.looking = true
@@ -230,8 +230,8 @@ func (w *world) everything(v *driver.View) (free []int32) {
 	return free
 }
 
-// since fills in a view of the changes after a cursor, and returns the shards that
-// lost their owner, and whether members came or went.
+// since fills in a view of the changes after a cursor. It returns the shards that lost their owner,
+// and whether members came or went.
 func (w *world) since(cursor int, v *driver.View) (free []int32, regroup bool) {
 	for _, c := range w.changes[cursor:] {
 		switch {
@@ -255,7 +255,7 @@ func (w *world) since(cursor int, v *driver.View) (free []int32, regroup bool) {
 	return free, regroup
 }
 
-// ids are the sessions in the store, in their order.
+// ids returns the sessions in the store, in their order.
 func (w *world) ids() []core.SessionID {
 	var out []core.SessionID
 	for id := range w.records {
@@ -265,7 +265,7 @@ func (w *world) ids() []core.SessionID {
 	return out
 }
 
-// rewatch finds out anew whose heartbeats a member wants to see.
+// rewatch computes again whose heartbeats a member wants to see.
 func (w *world) rewatch(m *member) {
 	for _, id := range m.watching {
 		w.watchers[id] = slices.DeleteFunc(w.watchers[id], func(x *member) bool { return x == m })

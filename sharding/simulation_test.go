@@ -18,20 +18,20 @@ import (
 )
 
 // The simulation runs many members and the shards of a keyspace over virtual time: the lease
-// machines of internal/fsm, one per member, over a model store, with the assigner of this package,
-// while members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
-// split and merged by it, and processes are killed between the steps of that; with Config.Poison
-// some keys kill whoever serves them. It judges all the time who serves each hash, and measures
-// what the plans cost: shards and load moved, time without an owner, calls to the store.
+// machines of internal/fsm, one per member, over a model store, with the assigner of this package.
+// Members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
+// split and merged by it, and processes are killed between the steps. With Config.Poison some keys
+// kill every member that serves them. The simulation always judges which member serves each hash.
+// It measures the cost of plans: shards and load moved, time without an owner, calls to the store.
 //
 // The machines, the planner, its log's form, the assigners, the heirs, the tables, reports, notes
-// and quarantine are the real ones. What the Manager and its slices do around them is done in its
-// simplest form: a plan reaches every member one delay after it was written, and handlers take a
-// fixed time to drain. The store answers every call; faults of the network are for the simulation
-// of internal/fsm. Full reads of the namespace are rare (Config.Resync), because a hundred machines
-// would spend the day on them.
+// and quarantine are the real ones. The Manager's and its slices' part is done in its simplest
+// form: a plan reaches every member one delay after it was written, and handlers take a fixed time
+// to drain. The store answers every call; the simulation of internal/fsm has faults of the network.
+// Full reads of the namespace are rare (Config.Resync), because a hundred machines would spend the
+// day on them.
 
-// Config is what is simulated. Zero values have defaults.
+// Config is the configuration of a simulation. Zero values have defaults.
 type Config struct {
 	Members, Shards int           // defaults 100 and 10,000
 	Time            time.Duration // virtual; default 24 h
@@ -52,13 +52,13 @@ type Config struct {
 	Quarantine sharding.Quarantine // default: as in sharding.Options with Keys, none without
 }
 
-// Gaps are times for which shards had no owner.
+// Gaps are times in which shards had no owner.
 type Gaps struct {
 	Count            int
 	Median, P99, Max time.Duration
 }
 
-// Result is what came of it.
+// Result is the result of a simulation.
 type Result struct {
 	Config
 	Crashes, Leaves, Joins int
@@ -123,8 +123,7 @@ func (m *member) setWants(s int32, on bool) {
 	m.wants[s] = on
 }
 
-// change is an entry of the store's history: a shard, or a member that came or
-// went.
+// change is an entry of the store's history: a shard, or a member that came or went.
 type change struct {
 	shard  int32
 	member *driver.Member
@@ -206,7 +205,7 @@ type world struct {
 // bossShard is the index of the assigner's shard.
 const bossShard = 0
 
-// complete fills in the defaults, and refuses what cannot be simulated.
+// complete fills in the defaults, and refuses invalid configurations.
 func (c *Config) complete() error {
 	for _, d := range []struct {
 		v   *time.Duration
@@ -237,7 +236,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// newWorld is the world before anything happened.
+// newWorld returns the world at the beginning.
 func newWorld(c *Config) (*world, error) {
 	w := &world{
 		c: c, rng: rand.New(rand.NewPCG(c.Seed, 8)), byID: map[core.SessionID]*member{}, index: map[core.ShardID]int32{},
@@ -245,13 +244,13 @@ func newWorld(c *Config) (*world, error) {
 		r: &Result{Config: *c, Calls: map[string]int{}, Blows: map[string]int{}},
 	}
 	w.serving.segments = []segment{{}}
-	w.shard(sharding.AssignerShard)
+	w.shard("_assigner")
 	var err error
 	w.planner, err = sharding.NewSimulated(c.Assigner, sharding.Keyspace{Name: "shard", Shards: c.Shards, Digits: 7}, c.Interval, c.Quarantine)
 	return w, err
 }
 
-// shard is the index of a shard, which is new perhaps.
+// shard returns the index of a shard, which may be new.
 func (w *world) shard(name core.ShardID) int32 {
 	s, ok := w.index[name]
 	if !ok {
@@ -262,8 +261,7 @@ func (w *world) shard(name core.ShardID) int32 {
 	return s
 }
 
-// Simulate runs one world to its end. The same Config gives the same Result, but
-// for Took.
+// Simulate runs one world to its end. The same Config gives the same Result, except for Took.
 func Simulate(c Config) (*Result, error) {
 	began := time.Now()
 	if err := c.complete(); err != nil {
@@ -276,7 +274,7 @@ func Simulate(c Config) (*Result, error) {
 	for i := range c.Members {
 		w.after(time.Duration(i)*time.Millisecond, event{kind: start})
 	}
-	// The first hour is for settling; then churn, and an hour without at the end.
+	// The first hour is for settling. Then there is churn, and an hour without it at the end.
 	settle := min(time.Hour, c.Time/10)
 	w.after(settle, event{kind: churn})
 	if c.Keys > 0 {
@@ -306,7 +304,7 @@ func Simulate(c Config) (*Result, error) {
 	return w.result(calm, settle, began), nil
 }
 
-// begin ends the time to settle, of which only faults are counted.
+// begin ends the time to settle, in which only faults are counted.
 func (w *world) begin() {
 	w.counting = true
 	w.r.Moves, w.gaps = 0, [causes][]time.Duration{}
@@ -316,7 +314,7 @@ func (w *world) begin() {
 // ending reports whether the day is so near its end that no more faults are made.
 func (w *world) ending() bool { return w.now >= int64(w.c.Time-min(time.Hour, w.c.Time/10)) }
 
-// wrong notes a promise that does not hold.
+// wrong records a promise that does not hold.
 func (w *world) wrong(format string, args ...any) {
 	w.r.Faults++
 	if len(w.r.Wrong) < 10 {
@@ -324,7 +322,7 @@ func (w *world) wrong(format string, args ...any) {
 	}
 }
 
-// then has something done later.
+// then schedules a function.
 func (w *world) then(d time.Duration, run func()) { w.after(d, event{kind: then, run: run}) }
 
 func (w *world) do(e *event) {
@@ -362,7 +360,7 @@ func (w *world) do(e *event) {
 			w.step(m, fsm.Input{Kind: fsm.InDrained, Shard: w.names[s], Token: token})
 		}
 		if m.leaving && len(m.held) == 0 {
-			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: sharding.AssignerShard})
+			w.step(m, fsm.Input{Kind: fsm.InUnwant, Shard: "_assigner"})
 			w.after(time.Second, event{kind: forget, m: m})
 		}
 	case forget: // a moment later, when what was in flight has arrived
@@ -410,7 +408,7 @@ func (w *world) start() {
 		WatchAll: 16, WatchFew: 3, Seed: w.rng.Uint64(),
 	})
 	w.members = append(w.members, m)
-	w.step(m, fsm.Input{Kind: fsm.InWant, Shard: sharding.AssignerShard})
+	w.step(m, fsm.Input{Kind: fsm.InWant, Shard: "_assigner"})
 	w.reconcile(m, w.order)
 	w.glance(m)
 	if w.load != nil {
@@ -419,7 +417,7 @@ func (w *world) start() {
 	w.disturb()
 }
 
-// state is what a member says of itself at first.
+// state returns a member's first published state.
 func (w *world) state(m *member) driver.MemberState {
 	s := driver.MemberState{Weight: 1}
 	if w.load != nil {
@@ -428,8 +426,7 @@ func (w *world) state(m *member) driver.MemberState {
 	return s
 }
 
-// strike ends a member, by a crash or in order, and plans its replacement and the
-// next strike.
+// strike ends a member, by a crash or in order, and plans its replacement and the next strike.
 func (w *world) strike() {
 	var live []*member
 	for _, m := range w.members {
@@ -467,7 +464,7 @@ func (w *world) strike() {
 	w.after(w.c.Drain, event{kind: drained, m: m})
 }
 
-// crash ends a process without a word.
+// crash ends a process without notice.
 func (w *world) crash(m *member) {
 	w.replace(m)
 	w.r.Crashes++
@@ -499,7 +496,7 @@ func (w *world) replace(m *member) {
 	w.disturb()
 }
 
-// assigners is 1 if the member is the assigner.
+// assigners returns 1 if the member is the assigner.
 func (w *world) assigners(m *member) int {
 	if _, ok := m.held[bossShard]; ok {
 		return 1
@@ -512,7 +509,7 @@ func (w *world) drop(m *member) {
 	w.rewatch(m)
 }
 
-// step steps a machine and does what it says.
+// step steps a machine and carries out its effects.
 func (w *world) step(m *member, in fsm.Input) {
 	for _, e := range m.m.Step(fsm.Instant(w.now), in) {
 		switch e.Kind {
@@ -525,7 +522,7 @@ func (w *world) step(m *member, in fsm.Input) {
 			w.granted(m, &e)
 		case fsm.EffRevoke:
 			s := w.index[e.Fence.Shard]
-			if w.boss == m && e.Fence.Shard == sharding.AssignerShard {
+			if w.boss == m && e.Fence.Shard == "_assigner" {
 				w.boss = nil
 			}
 			w.close(m, s, moving)
@@ -563,7 +560,7 @@ func (w *world) granted(m *member, e *fsm.Effect) {
 	w.open(m, s, e.Fence.Token)
 }
 
-// plan is what the assigner does once an interval.
+// plan does the assigner's work, once an interval.
 func (w *world) plan() {
 	if w.planned == len(w.changes) && !w.restless {
 		return
@@ -606,7 +603,7 @@ func (w *world) plan() {
 // epoch is when the day begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// view is what the assigner sees.
+// view returns the assigner's view.
 func (w *world) view() *core.View {
 	v := &core.View{Rules: w.poison.rules}
 	nodes := map[core.SessionID]string{}
@@ -625,7 +622,7 @@ func (w *world) view() *core.View {
 	return v
 }
 
-// publish is what follows from a plan that was written.
+// publish carries out the results of a plan that was written.
 func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
 	for _, name := range p.Added {
 		s := w.shard(core.ShardID(name))
@@ -660,8 +657,7 @@ func (w *world) publish(out *sharding.Outcome, p *sharding.Published) {
 	})
 }
 
-// carry has each member do what follows from a plan for shards that it touches, and for those
-// that ended.
+// carry has each member carry out a plan for the shards that it changes, and for those that ended.
 func (w *world) carry(touched, gone []int32) {
 	in := fsm.Input{Kind: fsm.InPrefer}
 	for _, s := range touched {
@@ -694,7 +690,7 @@ func (w *world) heirs(s int32) fsm.Heirs {
 	return fsm.Heirs{w.planner.Owner(string(w.names[s])), w.planner.Heir(string(w.names[s]))}
 }
 
-// reconcile has a member do about shards what its Manager would do.
+// reconcile has a member do for shards what its Manager would do.
 func (w *world) reconcile(m *member, shards []int32) {
 	var want []core.ShardID
 	var order []core.SessionID
@@ -782,7 +778,7 @@ func gapsOf(all []time.Duration) Gaps {
 	return Gaps{Count: len(all), Median: all[len(all)/2], P99: all[len(all)*99/100], Max: all[len(all)-1]}
 }
 
-// String is the result for people.
+// String returns the result for people.
 func (r *Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d members, %d shards, %v of virtual time, %.0f%% of the members an hour go (seed %d)\n",
@@ -810,7 +806,7 @@ func (r *Result) String() string {
 	return b.String()
 }
 
-// bounds says which bounds of a day with load do not hold.
+// bounds returns the limits of a day with load that do not hold.
 func (r *Result) bounds() error {
 	var errs []error
 	changes := float64(r.Crashes + r.Leaves + r.Joins + r.Swaps)
@@ -833,7 +829,7 @@ func (r *Result) bounds() error {
 	return errors.Join(errs...)
 }
 
-// loads prints what came of load, splits and poison.
+// loads prints the results about load, splits and poison.
 func (r *Result) loads(b *strings.Builder) {
 	fmt.Fprintf(b, "\n  %d keys of Zipf %.1f: %d splits, %d merges, %d to %d ranges\n", r.Keys, r.Zipf, r.Splits, r.Merges, r.Ranges[0], r.Ranges[1])
 	fmt.Fprintf(b, "  a hash that goes to another shard is refused for %v at the median, p99 %v, at most %v\n",
@@ -852,7 +848,7 @@ func (r *Result) loads(b *strings.Builder) {
 
 func short(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// Err says what does not hold; nil if all does.
+// Err returns an error with the promises that do not hold, or nil.
 func (r *Result) Err() error {
 	var errs []error
 	if n := len(r.Forgotten); n > 0 {

@@ -14,32 +14,37 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/goexit"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// ErrMoved: a key is not, or not yet, this shard's. The error is a *MovedError.
-var ErrMoved = errors.New("key belongs to another shard")
+// ErrMoved: a key does not belong to this shard, or does not belong to it yet. The error is a
+// *MovedError.
+var ErrMoved error = errtext.NotApplied("key belongs to another shard")
 
-// MovedError says which shard a key belongs to. It matches ErrMoved.
+// MovedError names the shard that a key belongs to. It matches ErrMoved.
 type MovedError struct {
-	Shard string // that refused the key
-	// To is the shard that the key belongs to by the map that the refusing process knows. It is
-	// Shard itself while that does not have the key yet.
+	Shard string // the shard that refused the key
+	// To is the shard that the key belongs to, according to the map of the process that refused
+	// the key. While Shard does not have the key yet, To is Shard itself.
 	To   string
 	Hash uint64 // of the key
 }
 
 func (e *MovedError) Error() string {
 	if e.To == e.Shard {
-		return fmt.Sprintf("tenure: %v: hash %s comes to %s, which does not have it yet: try again shortly", ErrMoved, hex(e.Hash), e.To)
+		return fmt.Sprintf("tenure: %v: hash %s comes to %s, which does not have it yet: try again shortly", ErrMoved, keyspace.FormatHash(e.Hash), e.To)
 	}
-	return fmt.Sprintf("tenure: %v: hash %s is not served by %s: ask %s", ErrMoved, hex(e.Hash), e.Shard, e.To)
+	return fmt.Sprintf("tenure: %v: hash %s is not served by %s: ask %s", ErrMoved, keyspace.FormatHash(e.Hash), e.Shard, e.To)
 }
 
-// Is reports whether the target is ErrMoved.
-func (e *MovedError) Is(target error) bool { return target == ErrMoved }
+// Unwrap returns ErrMoved: the shard refused the key before anything was sent.
+func (e *MovedError) Unwrap() error { return ErrMoved }
 
-// Slice is the part of a keyspace that one lease answers for. It says which keys those are,
-// while ranges are split and merged. All methods are safe for concurrent use.
+// Slice is the part of a keyspace that one lease serves. It keeps track of the keys while ranges
+// are split and merged. All methods are safe for concurrent use.
 type Slice struct {
 	m     *Manager
 	lease *core.Lease
@@ -54,27 +59,28 @@ type Slice struct {
 	mu      sync.Mutex
 	note    note // as it is in the store
 	busy    bool // a goroutine carries out a change
-	again   bool // the table changed meanwhile
+	again   bool // the table changed during that
 	closed  bool
-	waits   string // what the change waits for, for the log
+	waits   string // the reason why the change waits, for the log
 	work    sync.WaitGroup
-	former  []*serving // that calls may still be in
-	started time.Time  // when the change that is under way began
-	failed  struct {   // to take the range of a plan; of the goroutine that carries it out
+	former  []*serving // calls may still be in them
+	started time.Time  // when the current change began
+	failed  struct {   // attempts to take the range of a plan; used by the goroutine that carries it out
 		number int64
 		since  time.Time // the first time
 		err    error     // the last time
 	}
 }
 
-// note is the item of a shard that says which range it answers for, written under its lease, so
-// that it is fenced like all else. A range has one owner because it is taken only when the note
-// of the shard that had it says that it was given, and to whom.
+// note is the item of a shard that records the range it serves. It is written under the shard's
+// lease, so it is fenced like every write. A range has one owner, because the new shard takes it
+// only after the old shard's note names it as the recipient.
 type note struct {
 	Map   int64  `json:"map"` // number of the plan that the range follows from
 	Range *Range `json:"range,omitempty"`
 	Gave  []gift `json:"gave,omitempty"` // by that plan
-	// Refused is why the shard did not take what that plan gave it. The giver has it again.
+	// Refused is the reason why the shard did not take its gift of that plan. The giver has it
+	// again.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -84,13 +90,13 @@ const (
 	noteKey = ownKeys + "range"
 )
 
-// maxNote bounds the bytes of a note that are read, and maxRefused those of Refused.
+// maxNote is the largest size of a note that is read, and maxRefused of Refused, in bytes.
 const (
 	maxNote    = 16 << 10
 	maxRefused = 300
 )
 
-// has is the noted range.
+// has returns the noted range.
 func (n *note) has() Range {
 	if n.Range == nil {
 		return empty
@@ -98,18 +104,18 @@ func (n *note) has() Range {
 	return *n.Range
 }
 
-// serving is the range that is served at one time, and how many are in it.
+// serving is the range that is served at one time, and the number of calls in it.
 type serving struct {
 	has   Range
 	in    atomic.Int64
-	over  atomic.Bool   // another one is served
-	empty chan struct{} // has an element after the last one left, once it is over
+	over  atomic.Bool   // another range is served
+	empty chan struct{} // has an element after the last call left, once it is over
 }
 
 func (s *Slice) serve(r Range) {
 	next := &serving{has: r, empty: make(chan struct{}, 1)}
 	s.meter.setRange(r)
-	// A call that enters one of those later leaves again, since another one is served.
+	// A call that enters one of these later leaves it again, since another range is served.
 	s.former = slices.DeleteFunc(s.former, func(v *serving) bool { return v.in.Load() == 0 })
 	if was := s.serving.Swap(next); was != nil {
 		was.over.Store(true)
@@ -123,19 +129,20 @@ func (v *serving) leave() {
 	}
 }
 
-// Take copies the data of a range into the shard that gets it. The shard from has given the range
-// up: its log and items do not change any more for these keys, and can be read through the backend.
-// Take returns operations that are committed together with the note that the range is here, so that
-// they are applied once. If they are more than one commit holds, the puts and deletes without a
-// condition are committed before it, in pieces. Take is called again if it fails or if a commit does;
-// until then both shards refuse the range. If attempts fail for 30 s, the giver has it again. The giver
-// keeps its data, so if a range comes back, Take also deletes the items that the shard still has
-// of it. Operations on items that begin with "tenure/" are left out: each shard has its own.
+// Take copies the data of a range into the shard that gets it. The shard from has given up the
+// range: its log and items no longer change for these keys, and can be read through the backend.
+// Take returns operations. They are committed together with the note that the range is here, so
+// that they are applied exactly once. If they exceed one commit, the puts and deletes without a
+// condition are committed before it, in pieces. If Take or a commit fails, Take is called again.
+// Until it succeeds, both shards refuse the range. If attempts fail for 30 s, the giver gets the
+// range back. The giver keeps its data. So if a range comes back, Take also deletes the items of
+// that range that the shard still has. Operations on items whose keys begin with "tenure/" are
+// left out, because each shard has such items of its own.
 type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 
-// OpenSlice says which keys a lease's shard has, and carries out splits and merges of its range
-// as they are planned. It belongs at the beginning of the handler of a shard of
-// Options.Keyspace, before the first write:
+// OpenSlice returns the Slice of a lease's shard. The Slice carries out planned splits and merges
+// of the shard's range. Call it at the beginning of the handler of a shard of Options.Keyspace,
+// before the first write:
 //
 //	s, err := manager.OpenSlice(ctx, lease, take)
 //	if err != nil {
@@ -143,18 +150,19 @@ type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 //	}
 //	defer s.Close()
 //
-// A range goes from one shard to another in two steps. First the giver waits for the calls of
-// Commit and Do, and notes under its lease that it gave the range, and to which shard: an earlier
-// lease cannot write any more, and this one does not. Then the taker, which waits for that note,
-// takes the range, and notes that it has it. In between both refuse the range's keys, so no key is
-// ever served by two. Every other key is served all the time.
+// A range moves from one shard to another in two steps. First, the giver waits until calls of
+// Commit and Do have returned. Under its lease, it then notes that it gave the range, and to which
+// shard. From then on, neither this lease nor an earlier one writes in the range. Then the taker,
+// which waits for that note, takes the range, and notes that it has it. In between, both refuse the
+// range's keys, so no key is ever served by two shards. All other keys are served all the time.
 //
-// take may be nil if there is no data to copy. ctx, the handler's, bounds the changes; Close ends
-// and joins them before the handler returns, and with it the lease. A change that takes longer
-// than 30 s is logged at Warn to slog.Default with the reason, and again every 5 min.
+// If there is no data to copy, take may be nil. The handler's ctx limits the changes. Close ends
+// and joins them before the handler returns, and the lease with it. If a change takes longer than
+// 30 s, it is logged at Warn to slog.Default with the reason, and again every 5 min.
 //
-// The error matches core.ErrInvalid if the shard is not of the keyspace, if its note cannot be
-// read, or if a slice of this lease is open; else it is ctx's, or the lease's.
+// The error matches core.ErrInvalid if the shard is not in the keyspace, its note cannot be
+// decoded, or the lease already has an open slice. Otherwise, it is the error of ctx or of the
+// lease.
 func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (*Slice, error) {
 	shard := lease.Shard()
 	if _, err := m.o.Keyspace.index(shard); err != nil {
@@ -167,7 +175,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	if err != nil {
 		return nil, err
 	}
-	s := &Slice{m: m, lease: lease, take: take, log: slog.Default().With(slog.String("shard", shard))}
+	s := &Slice{m: m, lease: lease, take: take, log: m.o.Logger.With(slog.String("shard", shard))}
 	if s.note, err = readNote(shard, item); err != nil {
 		return nil, err
 	}
@@ -182,7 +190,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	s.ctx, s.stop = context.WithCancel(ctx)
 	m.mu.Lock()
 	other := m.slices[shard]
-	if other == nil || other.lease != lease { // else a range could be given while the other one serves it
+	if other == nil || other.lease != lease { // otherwise a range could be given while the other slice serves it
 		m.slices[shard], m.meters[shard] = s, s.meter
 	}
 	m.mu.Unlock()
@@ -194,7 +202,7 @@ func (m *Manager) OpenSlice(ctx context.Context, lease *core.Lease, take Take) (
 	return s, nil
 }
 
-// first is the range of a shard that has not noted any.
+// first returns the range of a shard that has no note.
 func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
 	for {
 		m.mu.Lock()
@@ -211,7 +219,7 @@ func (m *Manager) first(ctx context.Context, shard string) (Range, error) {
 	}
 }
 
-// first is the range of a shard that has not noted any, the i-th of the table.
+// first returns the range of a shard that has no note, the i-th of the table.
 func (t *assignments) first(shard string, i int) (Range, error) {
 	if c := t.change(shard); c != nil {
 		return c.before(shard, t.ranges[i]), nil
@@ -222,8 +230,8 @@ func (t *assignments) first(shard string, i int) (Range, error) {
 	return t.ranges[i], nil
 }
 
-// Check is nil if the key is this shard's to serve now; else the error matches ErrMoved. A range
-// may be given up right after, so callers write through Commit or Do.
+// Check returns nil if the shard serves the key now. Otherwise, the error matches ErrMoved. The
+// range may be given up right afterwards, so write through Commit or Do.
 func (s *Slice) Check(key string) error {
 	h := s.m.o.Keyspace.Of(key)
 	if s.serving.Load().has.Has(h) {
@@ -241,8 +249,8 @@ func (s *Slice) moved(h uint64) error {
 	return e
 }
 
-// Commit is the lease's Commit for one key. The error matches ErrMoved, and nothing is sent, if
-// the key is not this shard's.
+// Commit is the lease's Commit for one key. If the shard does not have the key, the error matches
+// ErrMoved, and nothing is sent.
 func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Committed, error) {
 	v, err := s.enter(key)
 	if err != nil {
@@ -252,10 +260,10 @@ func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Co
 	return s.lease.Commit(ctx, ops...)
 }
 
-// Do calls f, which may read and write for the key under the lease, inside the store or outside,
-// unless the key is not this shard's: then the error matches ErrMoved. A range is not given up
-// while f runs. So f returns only when the outcome of its writes outside the store is known, and
-// is bounded: a change that waits for it longer than 5 s is tried again later.
+// Do calls f, which may read and write for the key under the lease, in the store or outside. If the
+// shard does not have the key, the error matches ErrMoved, and f is not called. A range is not
+// given up while f runs. So f must return only when it knows the outcome of its writes outside the
+// store. f must not run long: a change that has waited for f for 5 s is put off.
 func (s *Slice) Do(key string, f func() error) error {
 	v, err := s.enter(key)
 	if err != nil {
@@ -265,8 +273,8 @@ func (s *Slice) Do(key string, f func() error) error {
 	return f()
 }
 
-// enter counts a call in the range that is served now. A call that comes as the range is replaced
-// tries again, so that the replacer waits only for calls that saw the former range.
+// enter counts a call in the range that is served now. If the range is replaced during enter, it
+// tries again, so that the replacer waits only for calls that saw the previous range.
 func (s *Slice) enter(key string) (*serving, error) {
 	h := s.m.o.Keyspace.Of(key)
 	for {
@@ -284,8 +292,8 @@ func (s *Slice) enter(key string) (*serving, error) {
 	}
 }
 
-// Range is the range that the shard serves now. whole is true if the map of ranges gives the shard
-// exactly that.
+// Range returns the range that the shard serves now. whole is true if the map of ranges gives the
+// shard exactly that range.
 func (s *Slice) Range() (r Range, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,8 +302,8 @@ func (s *Slice) Range() (r Range, whole bool) {
 	return s.serving.Load().has, !s.busy && (c == nil || s.note.Map >= c.Number)
 }
 
-// Close ends the changes that are under way and waits for them, for a call of Take as well, so that
-// none outlives the lease (S12). It may be called more than once.
+// Close ends the changes in progress and waits for them, including a call of Take, so that no
+// change outlives the lease (S12). It may be called more than once.
 func (s *Slice) Close() {
 	s.stop()
 	s.mu.Lock()
@@ -310,8 +318,8 @@ func (s *Slice) Close() {
 	}
 }
 
-// advance carries out the table's changes of the range, in a goroutine that ends when there are no
-// more. There is one at a time.
+// advance carries out the table's changes of the range, in a goroutine that ends after the last
+// one. One such goroutine runs at a time.
 func (s *Slice) advance() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -330,7 +338,7 @@ func (s *Slice) advance() {
 				continue
 			}
 			if s.ctx.Err() != nil || s.lease.Err() != nil {
-				return // it stays busy: nothing can be noted any more
+				return // it stays busy, because nothing can be noted any longer
 			}
 			if _, say := s.m.ranges.Failed(s.lease.Shard(), time.Now()); say {
 				s.log.Warn("tenure: sharding: a change of the shard's range is tried again", slog.Any("error", err))
@@ -341,7 +349,7 @@ func (s *Slice) advance() {
 	s.work.Go(func() { s.watch(done) })
 }
 
-// pending reports whether there may be something to do, and forgets that there was.
+// pending reports whether there may be a change to carry out, and resets s.again.
 func (s *Slice) pending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,7 +362,7 @@ func (s *Slice) pending() bool {
 	return s.busy
 }
 
-// step carries out the change of the table that the shard takes part in, if there is one.
+// step carries out the change of the table in which the shard takes part, if there is one.
 func (s *Slice) step() error {
 	t := s.m.assigned()
 	c := t.change(s.lease.Shard())
@@ -381,13 +389,13 @@ func (s *Slice) step() error {
 	return s.receive(c, c.gift(s.lease.Shard()))
 }
 
-// drainBudget is how long a change waits for calls of Commit and Do. Then the whole range is served
-// again for a while, since its keys are refused meanwhile.
+// drainBudget is how long a change waits for calls of Commit and Do. After that, the whole range
+// is served again for a while, since its keys are refused during the wait.
 const drainBudget = 5 * time.Second
 
-// give gives ranges to others, once these have owners.
+// give gives ranges to other shards, once these have owners.
 func (s *Slice) give(c *rangeChange) error {
-	if len(c.Gifts) == 0 { // it has again what others did not take: each has noted that
+	if len(c.Gifts) == 0 { // it takes back gifts that others refused
 		s.waitFor("the store")
 		if err := s.commit(c.given(), nil); err != nil {
 			return err
@@ -398,7 +406,7 @@ func (s *Slice) give(c *rangeChange) error {
 	if err := s.awaitOwners(c); err != nil {
 		return err
 	}
-	if s.m.blind.Load() || s.m.assigned().change(c.From) == nil { // it may not be planned any longer
+	if s.m.blind.Load() || s.m.assigned().change(c.From) == nil { // the change may no longer be planned
 		return errors.New("the plan of the change is not in force, or not understood")
 	}
 	was := c.before(c.From, c.Rest)
@@ -420,7 +428,7 @@ func (s *Slice) give(c *rangeChange) error {
 	return nil
 }
 
-// given is the note of the shard that gives, once it gave.
+// given returns the note of the giver after it gave.
 func (c *rangeChange) given() note {
 	n := note{Map: c.Number, Gave: c.Gifts}
 	if !c.Rest.Empty() {
@@ -429,7 +437,7 @@ func (c *rangeChange) given() note {
 	return n
 }
 
-// gave reports whether the note, the giver's, says that a gift of the change was given.
+// gave reports whether the giver's note confirms a gift of the change.
 func (n *note) gave(c *rangeChange, g gift) (bool, error) {
 	if n.Map == c.Number && slices.Contains(n.Gave, g) {
 		return true, nil
@@ -441,7 +449,8 @@ func (n *note) gave(c *rangeChange, g gift) (bool, error) {
 	return false, nil
 }
 
-// drain waits until no call is left in a former range; false if that takes too long.
+// drain waits until no call is left in an earlier range. It returns false if that takes too
+// long.
 func (s *Slice) drain() bool {
 	limit := time.NewTimer(drainBudget)
 	defer limit.Stop()
@@ -462,8 +471,8 @@ func (s *Slice) drain() bool {
 	return true
 }
 
-// awaitOwners waits until each taker has a living owner, so that the range is refused for no
-// longer than that owner needs.
+// awaitOwners waits until each taker has a living owner, so that the range is refused only while
+// that owner takes it.
 func (s *Slice) awaitOwners(c *rangeChange) error {
 	s.waitFor("an owner of the shards that are split off")
 	for v := s.m.e.View(); ; {
@@ -487,7 +496,8 @@ func (s *Slice) awaitOwners(c *rangeChange) error {
 	}
 }
 
-// takeBudget is how long after the first attempt that failed another one that fails is the last: the range goes back.
+// takeBudget is the time after the first failure from which a further failure is final. The range
+// is then given back.
 const takeBudget = 30 * time.Second
 
 // receive takes a range that another shard gives.
@@ -525,8 +535,8 @@ func (s *Slice) receive(c *rangeChange, g *gift) error {
 	return nil
 }
 
-// turn waits until the shard that gets the next higher range has noted it, or that it refused it. So the
-// ranges that go back lie next to the one that the giver kept.
+// turn waits until the shard that gets the next higher range has noted or refused it. So ranges
+// that are given back adjoin the range that the giver kept.
 func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
 	i := slices.Index(c.Gifts, g) + 1
 	if i == len(c.Gifts) {
@@ -546,7 +556,8 @@ func (s *Slice) turn(c *rangeChange, g gift) (refused string, err error) {
 
 // fetch calls Take, and commits its operations with the note.
 func (s *Slice) fetch(c *rangeChange, g *gift) error {
-	ops, err := s.take(s.ctx, c.From, g.Range)
+	var ops []core.Op
+	err := goexit.Call(func() (err error) { ops, err = s.take(s.ctx, c.From, g.Range); return err })
 	if err != nil {
 		return err
 	}
@@ -554,7 +565,8 @@ func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	r := join(s.serving.Load().has, g.Range)
 	next := note{Map: c.Number, Range: &r}
 	if err = s.commit(next, ops); errors.Is(err, core.ErrTooLarge) {
-		// What overwrites comes before the note: the shard serves none of these keys, and each attempt writes all again.
+		// Operations that overwrite come before the note. The shard serves none of these keys,
+		// and each attempt writes all of them again.
 		var first, rest []core.Op
 		for _, op := range ops {
 			if op.Key != "" && op.IfVersion == driver.AnyVersion {
@@ -575,7 +587,7 @@ func (s *Slice) fetch(c *rangeChange, g *gift) error {
 	return err
 }
 
-// pieces commits ops, in as many commits as the store's limits ask for.
+// pieces commits ops in as many commits as the store's limits require.
 func (s *Slice) pieces(ops []core.Op) (err error) {
 	if len(ops) > 0 {
 		err = s.send(ops)
@@ -588,7 +600,7 @@ func (s *Slice) pieces(ops []core.Op) (err error) {
 	return err
 }
 
-// refuse notes that the shard does not take what a plan gives it.
+// refuse notes that the shard does not take its gift.
 func (s *Slice) refuse(c *rangeChange, why string) error {
 	n := note{Map: c.Number, Refused: why}
 	if r := s.serving.Load().has; !r.Empty() {
@@ -628,11 +640,11 @@ func (s *Slice) waitFor(what string) {
 	s.waits = what
 }
 
-// sayAfter is how long a change goes on before it is logged.
+// sayAfter is the time after which a change in progress is logged.
 const sayAfter = 30 * time.Second
 
-// watch logs that a change goes on, until done: clients may be refused meanwhile, which nothing
-// else logs.
+// watch logs that a change is in progress, until done. Clients may be refused during it, and no
+// other line reports that.
 func (s *Slice) watch(done <-chan struct{}) {
 	t := time.NewTimer(sayAfter)
 	defer t.Stop()
@@ -665,7 +677,7 @@ func readNote(shard string, item *core.Item) (n note, err error) {
 	if item == nil {
 		return note{}, nil
 	}
-	if len(item.Value) > maxNote || json.Unmarshal(item.Value, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > MaxCuts {
+	if boundjson.Unmarshal(item.Value, maxNote, 16*keyspace.MaxCuts, &n) != nil || n.Map < 1 || n.Map > maxNumber/2 || len(n.Gave) > keyspace.MaxCuts {
 		return note{}, fmt.Errorf("tenure: %w: shard %q: its item %s was not written by this package: restore it, or use another namespace",
 			core.ErrInvalid, shard, noteKey)
 	}
@@ -681,15 +693,16 @@ func (m *Manager) noted(ctx context.Context, shard string) (note, error) {
 	return readNote(shard, item)
 }
 
-// taken reports whether each taker has noted the plan that gave it a range, and which of them refused it.
-func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []string, err error) {
+// taken reports whether each taker has noted the plan that gave it a range, and returns those that
+// refused.
+func (m *Manager) taken(ctx context.Context, number int64, gifts []gift) (done bool, refused []untaken, err error) {
 	for _, g := range gifts {
 		n, err := m.noted(ctx, g.Shard)
 		if err != nil || n.Map < number {
 			return false, nil, err
 		}
 		if n.Map == number && n.Refused != "" {
-			refused = append(refused, g.Shard)
+			refused = append(refused, untaken{g.Shard, n.Refused[:min(len(n.Refused), maxRefused)]})
 		}
 	}
 	return true, refused, nil
@@ -710,7 +723,7 @@ func (m *Manager) awaitGift(ctx context.Context, c *rangeChange, g gift) error {
 		}
 		t := time.NewTimer(wait)
 		select {
-		case <-changed: // by a slice of this process, perhaps
+		case <-changed: // perhaps by a slice of this process
 		case <-t.C:
 		case <-ctx.Done():
 		}
@@ -721,7 +734,7 @@ func (m *Manager) awaitGift(ctx context.Context, c *rangeChange, g gift) error {
 	}
 }
 
-// persist reads until it is answered, as long as ctx lasts.
+// persist repeats a read until the store answers, or ctx ends.
 func persist(ctx context.Context, read func(context.Context) (*core.Item, error)) (*core.Item, error) {
 	for {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)

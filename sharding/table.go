@@ -8,44 +8,46 @@ import (
 	"sync"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// assignments are the table in force: the sum of the plans in the assigner's log. A table does
-// not change once it is made: the next plan makes another one. The zero value is that before
+// assignments is the current table: the sum of the plans in the assigner's log. A table does not
+// change once it is made. The next plan makes another table. The zero value is the table before
 // the first plan.
 type assignments struct {
 	number  int64 // of the last plan
 	specs   []string
-	keys    Keyspace // without a name: there are no keys
+	keys    Keyspace // without a name: no keys
 	next    int      // number of the next shard of the keyspace
-	names   []string // sorted, as all that is by shard
+	names   []string // sorted, like everything by shard
 	ranges  []Range  // by shard; empty without keys
 	members []Member // by slot; an empty ID is a free slot
 	owner   []int32  // by shard: a slot, or None
 	moved   []int64  // by shard: number of the plan that moved it
 	why     []Reason
-	// changes are the splits and merges that are not complete, in the order of their plans.
-	// No shard is in two of them.
+	// changes are the incomplete splits and merges, in the order of their plans. No shard is in two
+	// of them.
 	changes []rangeChange
-	// suspects are the shards whose owners died, by name. What it has is not modified.
+	// suspects are the shards whose owners died, by name. The values are not modified.
 	suspects map[string]*suspicion
 
 	byRange *lazyMap // shared by tables with the same ranges
 }
 
-// lazyMap is a map of ranges that is made when it is first asked for.
+// lazyMap is a map of ranges that is made on first use.
 type lazyMap struct {
 	once sync.Once
 	m    *Map
 }
 
-// rangeChange is a split or a merge: a shard gives ranges to others. The table's ranges are
-// those when it is complete. Without Gifts it takes back what others refused.
+// rangeChange is a split or a merge: a shard gives ranges to others. The table has the ranges that
+// result from the change. Without Gifts, the shard takes back ranges that others refused.
 type rangeChange struct {
 	Number int64 // of the plan
 	From   string
-	Rest   Range // what From keeps; empty for a merge, after which it ends
+	Rest   Range // kept by From; empty for a merge, after which From ends
 	Gifts  []gift
+	Why    string // without Gifts: why another shard refused them; at most maxRefused bytes
 }
 
 // gift is a range on its way to a shard.
@@ -54,15 +56,15 @@ type gift struct {
 	Range Range  `json:"range"`
 }
 
-// Assignment is who should own a shard, and since which plan and why.
+// Assignment is the assigned owner of a shard, with the plan and the reason.
 type Assignment struct {
 	Shard string
-	Owner Member // zero if nobody should
+	Owner Member // zero if no member should own it
 	Plan  int64
-	Why   Reason // zero for what an earlier table than the one read first had decided
+	Why   Reason // zero for a decision before the table that was read first
 }
 
-// at is the assignment of the i-th shard in the order of names.
+// at returns the assignment of the i-th shard in the order of names.
 func (t *assignments) at(i int) Assignment {
 	a := Assignment{Shard: t.names[i], Plan: t.moved[i], Why: t.why[i]}
 	if o := t.owner[i]; o != None {
@@ -71,7 +73,7 @@ func (t *assignments) at(i int) Assignment {
 	return a
 }
 
-// session is who should own the i-th shard; empty if nobody should.
+// session returns the assigned owner of the i-th shard, or "" if it has none.
 func (t *assignments) session(i int) core.SessionID {
 	if o := t.owner[i]; o != None {
 		return t.members[o].ID
@@ -79,7 +81,7 @@ func (t *assignments) session(i int) core.SessionID {
 	return ""
 }
 
-// ranged is the map of the table's ranges; nil if it has no keys.
+// ranged returns the map of the table's ranges, or nil if it has no keys.
 func (t *assignments) ranged() *Map {
 	if t.keys.Name == "" {
 		return nil
@@ -94,7 +96,7 @@ func (t *assignments) has(shard string) bool {
 	return ok
 }
 
-// change is the split or merge that a shard takes part in; nil if there is none.
+// change returns the split or merge in which a shard takes part, or nil.
 func (t *assignments) change(shard string) *rangeChange {
 	for i := range t.changes {
 		c := &t.changes[i]
@@ -105,7 +107,7 @@ func (t *assignments) change(shard string) *rangeChange {
 	return nil
 }
 
-// busy are the shards that a change is under way of.
+// busy returns the shards with a change in progress.
 func (t *assignments) busy() map[string]bool {
 	out := map[string]bool{}
 	for i := range t.changes {
@@ -117,7 +119,7 @@ func (t *assignments) busy() map[string]bool {
 	return out
 }
 
-// gift is what a shard gets by the change; nil if nothing.
+// gift returns the gift of the change to a shard, or nil.
 func (c *rangeChange) gift(shard string) *gift {
 	for i := range c.Gifts {
 		if c.Gifts[i].Shard == shard {
@@ -127,8 +129,8 @@ func (c *rangeChange) gift(shard string) *gift {
 	return nil
 }
 
-// before is the range that a shard has until it has noted the change. It is empty for a
-// shard that the change made.
+// before returns the range that a shard has until it has noted the change. It is empty for a shard
+// that the change made.
 func (c *rangeChange) before(shard string, after Range) Range {
 	if shard == c.From {
 		for _, g := range c.Gifts {
@@ -146,7 +148,7 @@ func (c *rangeChange) before(shard string, after Range) Range {
 	return Range{after.From, g.Range.From}
 }
 
-// join is the range of two that are neighbours, or one of which is empty.
+// join returns the union of two ranges that are neighbours, or one of which is empty.
 func join(a, b Range) Range {
 	switch {
 	case a.Empty():
@@ -159,7 +161,7 @@ func join(a, b Range) Range {
 	return Range{b.From, a.To}
 }
 
-// named are the shards that get the gifts.
+// named returns the shards that get the gifts.
 func named(gifts []gift) []string {
 	out := make([]string, len(gifts))
 	for i := range gifts {
@@ -168,35 +170,41 @@ func named(gifts []gift) []string {
 	return out
 }
 
-// planChange is one plan as it is written to the log: a base, which replaces the
-// table, or what differs from the table before it.
+// planChange is one plan in the form of the log: a base, which replaces the table, or the
+// differences from the table before it.
 type planChange struct {
 	Number int64
 	Base   bool
-	form   byte // that it is written in; 0: the first
-	// Of a base only: the set of shards, and the keyspace with the ranges of its shards.
+	form   byte // the form that it is written in; 0: the first
+	// Only a base has these: the set of shards, and the keyspace with the ranges of its shards.
 	Specs   []string
 	Keys    Keyspace
 	Next    int
 	Ranges  []numbered
 	Changes []rangeChange
-	// Of a base only: the shards that are suspected.
+	// Only a base has the suspected shards.
 	Suspects map[string]*suspicion
 
 	Isolation isolation
-	// Seats are members and their slots: all of a base's, else those that joined or
-	// changed.
+	// Seats are members and their slots. A base lists all members. Other plans list those that
+	// joined or changed.
 	Seats []memberSlot
 	Gone  []int32 // slots set free
-	// Moves say To, a slot or None, and Why. Of a base there is one per shard that
-	// has an owner, and Plan says when it was moved.
+	// In Moves, only To, which is a slot or None, and Why are set. A base has a move for each shard
+	// with an owner, and Plan is the plan that moved it.
 	Moves []slotMove
-	// Splits, Merges, Settled, the givers of changes that are complete, and Refused, shards that
-	// do not take what a change gives them, name shards as the table before has them.
+	// Settled lists the givers of complete changes, and Refused the shards that do not take
+	// their gifts. Like Splits and Merges, they name shards as in the table before.
 	Splits  []Split
 	Merges  []Merge
 	Settled []int32
-	Refused []int32 // of one change in the order of its gifts; the others are taken
+	Refused []refusal // of one change in the order of its gifts; the others are taken
+}
+
+// refusal is a shard that does not take its gift, and the reason.
+type refusal struct {
+	Shard int32
+	Why   string
 }
 
 // nothing reports whether the change changes nothing.
@@ -225,9 +233,8 @@ type slotMove struct {
 	Why   Reason
 }
 
-// apply returns the table that the change makes of this one. A change that does not fit the
-// table, which happens only to a log that was tampered with or cut, is an error; a base always
-// fits if it is valid.
+// apply returns the table that results from the change. A change that does not fit the table is an
+// error; it occurs only in a log that was tampered with or cut. A valid base always fits.
 func (t *assignments) apply(c *planChange) (*assignments, error) {
 	next, err := t.begin(c)
 	if err != nil {
@@ -269,7 +276,7 @@ func (t *assignments) apply(c *planChange) (*assignments, error) {
 	return next, nil
 }
 
-// begin is the table that a change is made in: a copy, or that of a base without owners.
+// begin returns the table in which a change is made: a copy, or the table of a base without owners.
 func (t *assignments) begin(c *planChange) (*assignments, error) {
 	if c.Base {
 		return unassigned(c)
@@ -305,13 +312,13 @@ func (t *assignments) seat(c *planChange) error {
 	return nil
 }
 
-// unassigned is the table of a base, whose shards have no owner.
+// unassigned returns the table of a base, whose shards have no owner.
 func unassigned(c *planChange) (*assignments, error) {
-	names, err := Expand(c.Specs...)
+	names, err := keyspace.Expand(c.Specs...)
 	if err != nil && len(c.Specs) > 0 {
 		return nil, err
 	}
-	t := &assignments{specs: c.Specs, keys: c.Keys, next: c.Next, names: names, changes: c.Changes, suspects: maps.Clone(c.Suspects),
+	t := &assignments{specs: c.Specs, keys: c.Keys, next: c.Next, names: names, changes: c.Changes, suspects: c.Suspects,
 		byRange: &lazyMap{}}
 	for range names {
 		t.ranges = append(t.ranges, empty)
@@ -328,7 +335,7 @@ func unassigned(c *planChange) (*assignments, error) {
 		}
 	}
 	n := len(t.names)
-	if n == 0 || n > MaxShards {
+	if n == 0 || n > keyspace.MaxShards {
 		return nil, fmt.Errorf("sharding: plan %d has %d shards", c.Number, n)
 	}
 	t.owner, t.moved, t.why = make([]int32, n), make([]int64, n), make([]Reason, n)
@@ -336,6 +343,13 @@ func unassigned(c *planChange) (*assignments, error) {
 		t.owner[i] = None
 	}
 	t.sort(nil)
+	for name := range c.Suspects {
+		if !t.has(name) { // no plan would end its suspicion
+			t.suspects = maps.Clone(t.suspects)
+			maps.DeleteFunc(t.suspects, func(name string, _ *suspicion) bool { return !t.has(name) })
+			break
+		}
+	}
 	for i := 1; i < n; i++ {
 		if t.names[i] == t.names[i-1] {
 			return nil, fmt.Errorf("sharding: plan %d has shard %q twice", c.Number, t.names[i])
@@ -351,7 +365,7 @@ func unassigned(c *planChange) (*assignments, error) {
 	return t, nil
 }
 
-// divide makes the splits and merges of a change, and ends those that are complete.
+// divide makes the splits and merges of a change, and ends the complete ones.
 func (t *assignments) divide(c *planChange) error {
 	if len(c.Splits)+len(c.Merges)+len(c.Settled)+len(c.Refused) == 0 {
 		return nil
@@ -364,8 +378,9 @@ func (t *assignments) divide(c *planChange) error {
 	if len(c.Splits)+len(c.Merges)+len(c.Refused) > 0 {
 		t.byRange = &lazyMap{}
 	}
-	for _, s := range c.Refused {
-		if s < 0 || int(s) >= len(t.names) || !t.takeBack(c.Number, t.names[s], &t.ranges[s]) {
+	for _, x := range c.Refused {
+		s := x.Shard
+		if s < 0 || int(s) >= len(t.names) || !t.takeBack(c.Number, t.names[s], x.Why, &t.ranges[s]) {
 			return wrong("takes back the range of", s)
 		}
 		if gone[s] = t.ranges[s].Empty(); gone[s] {
@@ -403,30 +418,30 @@ func (t *assignments) divide(c *planChange) error {
 		}
 		t.merge(c.Number, m)
 	}
-	if t.names = slices.Clone(t.names); len(t.names) > MaxShards || t.next > maxNumbers {
+	if t.names = slices.Clone(t.names); len(t.names) > keyspace.MaxShards || t.next > maxNumbers {
 		return fmt.Errorf("sharding: plan %d makes %d shards, up to number %d: more than %d, or than %d", c.Number, len(t.names), t.next-1,
-			MaxShards, maxNumbers)
+			keyspace.MaxShards, maxNumbers)
 	}
 	t.sort(gone)
 	return nil
 }
 
-// takeBack undoes that a shard, which has a range, was given some of it; false if it was not.
-func (t *assignments) takeBack(number int64, shard string, has *Range) bool {
+// takeBack undoes the gift of a range to a shard. It returns false if there is no such gift.
+func (t *assignments) takeBack(number int64, shard, why string, has *Range) bool {
 	c := t.change(shard)
 	if c == nil || c.From == shard || !c.Rest.Empty() && !adjoin(c.Rest, c.gift(shard).Range) {
 		return false
 	}
 	*has = c.before(shard, *has)
-	c.Number, c.Rest = number, join(c.Rest, c.gift(shard).Range)
+	c.Number, c.Rest, c.Why = number, join(c.Rest, c.gift(shard).Range), why
 	i, ok := indexOf(t, c.From)
 	t.ranges[i] = c.Rest
 	return ok
 }
 
-// splits reports whether a shard can be split so now.
+// splits reports whether a split is valid now.
 func (t *assignments) splits(s Split) bool {
-	if s.Shard < 0 || int(s.Shard) >= len(t.names) || len(s.At) < 1 || len(s.At) > MaxCuts || t.change(t.names[s.Shard]) != nil {
+	if s.Shard < 0 || int(s.Shard) >= len(t.names) || len(s.At) < 1 || len(s.At) > keyspace.MaxCuts || t.change(t.names[s.Shard]) != nil {
 		return false
 	}
 	r := t.ranges[s.Shard]
@@ -459,7 +474,7 @@ func (t *assignments) split(number int64, s Split) {
 	t.changes = append(t.changes, c)
 }
 
-// merges reports whether two shards can be merged so now.
+// merges reports whether a merge is valid now.
 func (t *assignments) merges(m Merge) bool {
 	n := int32(len(t.names))
 	if m.From < 0 || m.To < 0 || m.From >= n || m.To >= n || m.From == m.To ||
@@ -481,7 +496,7 @@ func (t *assignments) merge(number int64, m Merge) {
 	t.changes = append(t.changes, rangeChange{Number: number, From: t.names[m.From], Rest: empty, Gifts: []gift{g}})
 }
 
-// sort puts the shards in the order of their names, without those that are gone.
+// sort sorts the shards by name, and removes those in gone.
 func (t *assignments) sort(gone map[int32]bool) {
 	order := make([]int32, 0, len(t.names))
 	for i := range t.names {
@@ -502,7 +517,7 @@ func ordered[T any](of []T, order []int32) []T {
 	return out
 }
 
-// base is the whole table as a change.
+// base returns the whole table as a change.
 func (t *assignments) base(number int64) *planChange {
 	c := &planChange{Number: number, Base: true, Specs: t.specs, Keys: t.keys, Next: t.next, Changes: t.changes, Suspects: t.suspects}
 	for i, m := range t.members {

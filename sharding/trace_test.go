@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// A trace is of a keyspace under load, its members, and their owners, without a store. Each
-// interval every owner reports the rates of its ranges, with some noise; one plan is made and
-// carried out until the next. A range that was split or merged is busy for one interval, with
-// the loads that were estimated from its Parts.
+// A trace is a keyspace under load, its members, and their owners, without a store. In each
+// interval every owner reports the rates of its ranges, with some noise. One plan is made and
+// carried out until the next. A range that was split or merged is busy for one interval, with loads
+// that are estimated from its Parts.
 type trace struct {
 	*KeyLoad
 	a                     Balance
@@ -54,7 +55,7 @@ func (w *trace) name() string {
 	return fmt.Sprintf("orders-%06d", w.named-1)
 }
 
-// step is one interval: reports, a plan, and what comes of it.
+// step is one interval: reports, a plan, and its result.
 func (w *trace) step(t testing.TB) *Plan {
 	t.Helper()
 	c := &Cluster{Members: w.members, Begun: w.begun}
@@ -106,7 +107,7 @@ func (w *trace) step(t testing.TB) *Plan {
 	return p
 }
 
-// judge measures what the members have after a plan.
+// judge measures the members' loads after a plan.
 func (w *trace) judge() {
 	of, hot := make([]float64, len(w.members)), make([]float64, len(w.members))
 	for i := range w.shards {
@@ -130,8 +131,8 @@ func (w *trace) judge() {
 	w.least = min(w.least, len(w.shards))
 }
 
-// minute is the most load that moved within 60 intervals, of those from one on, as a part of all,
-// and when.
+// minute returns the most load that moved within 60 intervals, from one interval on, as a part of
+// all load, and when.
 func (w *trace) minute(from int) (most float64, when int) {
 	for i := from; i < len(w.ledger); i++ {
 		sum := 0.0
@@ -145,8 +146,8 @@ func (w *trace) minute(from int) (most float64, when int) {
 	return most / w.sum[len(w.weight)], when
 }
 
-// checkShape checks what every plan promises: splits and merges are possible, touch each shard
-// once, and nothing that moves or is busy.
+// checkShape checks the promises of every plan: splits and merges are possible, and change each
+// shard once, and none that moves or is busy.
 func checkShape(t testing.TB, c *Cluster, p *Plan) {
 	t.Helper()
 	touched := map[int32]bool{}
@@ -165,7 +166,7 @@ func checkShape(t testing.TB, c *Cluster, p *Plan) {
 	}
 	for _, x := range p.Splits {
 		s := touch(x.Shard)
-		if len(x.At) == 0 || len(x.At) > MaxCuts {
+		if len(x.At) == 0 || len(x.At) > keyspace.MaxCuts {
 			t.Fatalf("%d cuts", len(x.At))
 		}
 		last := s.Range.From
@@ -190,10 +191,10 @@ func (w *trace) String() string {
 		w.worst[n], w.raw[n], w.least, w.most, len(w.shards), w.moves, w.splits, w.merges)
 }
 
-// changes is how much was split, merged and moved.
+// changes returns the amounts that were split, merged and moved.
 func (w *trace) changes() int { return w.moves + w.splits + w.merges }
 
-// highest is the highest of the figures from one on.
+// highest returns the highest of the figures from one on.
 func highest(of []float64, from int) float64 { return slices.Max(of[from:]) }
 
 // TestZipf: 1,000,000 keys on 50 members are even after ten intervals.
@@ -218,7 +219,7 @@ func TestZipf(t *testing.T) {
 	}
 }
 
-// Where nobody estimates the loads of new ranges, their owners' reports do, an interval later.
+// If the loads of new ranges are not estimated, their owners' reports are used, an interval later.
 func TestZipfWithoutEstimates(t *testing.T) {
 	t.Parallel()
 	w := newTrace(2, 100_000, 1.1, 20, 40)
@@ -242,9 +243,9 @@ func isLong() bool {
 	return f != nil && f.Value.String() == "true"
 }
 
-// TestDrift: for an hour, each minute two hot keys turn cold and two others hot: one of the hundred
-// hottest, and one of those from the 20th to the 200th. Where two of the five hottest move to
-// other members in one minute, 4 % of all load is too much somewhere, and more than 2 % moves.
+// TestDrift: for an hour, each minute two hot keys turn cold and two others hot. One is of the
+// hundred hottest, and one is of the 20th to the 200th. If two of the five hottest move to other
+// members in one minute, some member has 4 % of all load too much, and more than 2 % moves.
 //
 //	go test ./sharding -run TestDrift -v -timeout 30m -args -long
 func TestDrift(t *testing.T) {
@@ -282,7 +283,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// A key with 30 % of all load has a range, and then a member, for itself alone.
+// A key with 30 % of all load gets its own range, and then its own member.
 func TestHotKey(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {

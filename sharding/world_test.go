@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 )
 
 const (
@@ -20,8 +21,8 @@ const (
 	interval = 200 * time.Millisecond
 )
 
-// world is a store with members on it, in a bubble of fake time. A goroutine that
-// is left at the end fails the test.
+// world is a store with members on it, in a bubble of fake time. A goroutine that is left at the
+// end fails the test.
 type world struct {
 	*testing.T
 	store    *memory.Store
@@ -41,7 +42,7 @@ func bubble(t *testing.T, f func(w *world)) {
 	bubbleAlone(t, f)
 }
 
-// bubbleAlone is a bubble beside which no test runs.
+// bubbleAlone runs a bubble beside which no test runs.
 func bubbleAlone(t *testing.T, f func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, store: memory.New(), holders: map[string][]string{}, grants: map[string]int{}}
@@ -85,12 +86,12 @@ func (w *world) member(node string, change ...func(*member, *Options)) *member {
 	return m
 }
 
-// build is a member whose manager does not run.
+// build returns a member whose manager does not run.
 func (w *world) build(node string, change ...func(*member, *Options)) *member {
 	w.Helper()
 	m := &member{w: w, node: node, link: &kvfault.Link{}, ran: make(chan error, 1), ended: make(chan error, 1)}
 	m.handler = m.hold
-	o := &Options{Shards: []string{"orders-00..29"}, Interval: interval, OnError: w.fail}
+	o := &Options{Shards: []string{"orders-00..29"}, Interval: interval, Logger: loglines.Failures("tenure: sharding: trying", w.fail)}
 	for _, f := range change {
 		f(m, o)
 	}
@@ -129,7 +130,7 @@ func (w *world) fail(err error) {
 	w.errs = append(w.errs, err)
 }
 
-// hold serves a shard until it is told to stop.
+// hold serves a shard until it should stop.
 func (m *member) hold(ctx context.Context, l *core.Lease) error {
 	m.w.enter(m.node, l)
 	defer m.w.leave(m.node, l)
@@ -156,7 +157,7 @@ func (w *world) leave(node string, l *core.Lease) {
 	}
 }
 
-// spread is how many shards each node runs; "" for those that nobody does.
+// spread returns the number of shards that each node runs; "" is for shards that no node runs.
 func (w *world) spread() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +173,7 @@ func (w *world) spread() map[string]int {
 	return out
 }
 
-// owners is who runs what.
+// owners returns the node that runs each shard.
 func (w *world) owners() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +195,7 @@ func moved(a, b map[string]string) (n int) {
 	return n
 }
 
-// shares waits until each of the nodes has so many shards, in the order given.
+// shares waits until each node has the given number of shards, in the order given.
 func (w *world) shares(within time.Duration, want map[string]int) {
 	w.Helper()
 	from := time.Now()
@@ -211,8 +212,7 @@ func (w *world) shares(within time.Duration, want map[string]int) {
 	}
 }
 
-// leaveNow stops the member as a program does: first the manager, then the
-// elector.
+// leaveNow stops the member like a program: first the manager, then the elector.
 func (m *member) leaveNow() error {
 	m.stop()
 	err := <-m.ran
@@ -223,7 +223,7 @@ func (m *member) leaveNow() error {
 	return err
 }
 
-// crash ends the process without a word to the store.
+// crash ends the process without notice to the store.
 func (m *member) crash() {
 	if m.gone {
 		return
@@ -237,7 +237,7 @@ func (m *member) crash() {
 	m.b.Close()
 }
 
-// openSlices are the member's.
+// openSlices returns the member's open slices.
 func (m *member) openSlices() (out []*Slice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +247,7 @@ func (m *member) openSlices() (out []*Slice) {
 	return out
 }
 
-// state logs what the members know.
+// state logs the members' knowledge.
 func (w *world) state() {
 	for _, m := range w.members {
 		v, t := m.e.View(), m.assigned()

@@ -1,4 +1,4 @@
-// Package tenurefx wires Tenure into an application made with go.uber.org/fx.
+// Package tenurefx wires Tenure into an application that uses go.uber.org/fx.
 //
 //	fx.New(
 //		fx.Provide(loadConfig),                              // *config.Config
@@ -9,24 +9,31 @@
 //
 // # Order of events
 //
-// The backend that the configuration chooses is opened when something first needs
-// it, within open_wait and open_timeout; the others never connect. An application that supplies
-// its own core.Backend leaves Backends out; that one is used and not closed.
+// The chosen backend is opened when something first needs it, within open_wait and open_timeout.
+// The other backends never connect. An application with its own core.Backend omits Backends. In
+// this case, tenurefx uses that backend and does not close it.
 //
-// A start hook begins the run and returns at once: the store elects the leader in the
-// background. The context of a start hook never reaches the run. A stop hook ends it: handlers
-// are asked to stop, each lease is given back when its handler returned, and then the backend
-// is closed. It keeps to the deadline of its context, with a tenth and at least a second kept
-// for later hooks; a handler that takes longer keeps its shard until its session is evicted,
-// and the fence refuses its later writes. Config.Warnings, which are logged, say when the
-// drain budget does not fit stop_timeout. A run that ends by itself shuts the application down
-// with exit code 1.
+// A start hook begins the run and returns immediately, since the store elects the leader in the
+// background. The run never sees the context of the start hook. A stop hook ends the run. It asks
+// the handlers to stop, gives each lease back when its handler has returned, and closes the backend
+// last. The hook keeps to the deadline of its context. It leaves a tenth of the time, and if
+// possible a second, for later hooks. If a handler takes longer, its shard stays with this session
+// until the session is evicted, and the fence refuses the handler's later writes. If the drain
+// budget does not fit into stop_timeout, a line of Config.Warnings is logged. If a run ends without
+// having been asked to, the application shuts down with exit code 1.
+//
+// # Options of the application
+//
+// An application may provide *core.Options, *sharding.Options and *follower.Options for values that
+// a file cannot express. *core.Options replaces the options of the configuration. For the other
+// two, values in the configuration override the application's, so that an operator can change them.
 //
 // # What it does not do
 //
-// It starts no fx.App and reads no file. Fx runs no stop hook of an application that
-// could not be made, so a backend that was opened by then is left to the end of the
-// process. Without fx, package config opens the backend and core, sharding and follower make
-// the rest. For metrics add tenureprom.Module; it is in package tenureprom, so that an
-// application without Prometheus does not link it.
+// It starts no fx.App and reads no file. Its subpackage service makes a whole sharded service,
+// with metrics and the board. If fx cannot build an application, it runs none of the stop
+// hooks, so an open backend stays open until the process ends. Without fx, open the backend
+// with package config, and make the rest with core, sharding and follower. For metrics, add
+// tenureprom.Module. It is in package tenureprom so that other applications do not link
+// Prometheus.
 package tenurefx

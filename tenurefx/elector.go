@@ -19,40 +19,39 @@ const (
 	followGroup   = `group:"tenure.followings"`
 )
 
-// Election is shards that this process contends for, and the handler that serves
-// each while it holds it. An application provides any number of them, see
-// AsElection.
+// Election is a set of shards that this process contends for, with their handler. An
+// application may provide any number of Elections: see AsElection.
 type Election struct {
 	Shards  []string
 	Handler core.Handler
 }
 
-// AsElection marks a constructor that returns an Election, and perhaps an error,
-// for fx.Provide.
+// AsElection annotates a constructor of an Election for use with fx.Provide. The constructor may
+// also return an error.
 func AsElection(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(electionGroup))
 }
 
-// AsHooks marks a constructor that returns core.Hooks, for fx.Provide. Several may
-// be provided, beside those of core.Options: all are called.
+// AsHooks annotates a constructor of core.Hooks for use with fx.Provide. An application may provide
+// several. All of them are called, and so are the hooks of core.Options.
 func AsHooks(constructor any) any {
 	return fx.Annotate(constructor, fx.ResultTags(hooksGroup))
 }
 
-// Work runs while a shard is held: it is started when the shard is granted, and
-// stopped and joined before it is given back.
+// Work runs while a shard is held. It starts when the shard is granted, and ends before the shard
+// is given back.
 type Work struct {
 	Shards []string
-	// Start begins the work and returns; ctx ends when the lease may not be used any
-	// more, so the work may keep it. With an error the shard is given back and tried
-	// again after a back-off.
+	// Start begins the work and returns. ctx ends when the lease may no longer be used, so the work
+	// may keep ctx. If Start returns an error, the shard is given back and claimed again after a
+	// back-off.
 	Start func(ctx context.Context, lease *core.Lease) error
-	// Stop ends the work and returns when it has ended. ctx ends when the lease may
-	// not be used any more: drop the work that is still open then.
+	// Stop ends the work and returns when it has ended. ctx ends when the lease may no longer be
+	// used. Drop the rest of the work then.
 	Stop func(ctx context.Context) error
 }
 
-// Election is the Work as an Election.
+// Election returns an Election whose handler runs the work.
 func (w Work) Election() Election {
 	return Election{Shards: w.Shards, Handler: func(ctx context.Context, lease *core.Lease) error {
 		if err := w.Start(lease.Context(), lease); err != nil {
@@ -63,23 +62,21 @@ func (w Work) Election() Election {
 	}}
 }
 
-// electorParams are the inputs of newElector.
 type electorParams struct {
 	fx.In
 
 	Backend core.Backend
 	Config  *config.Config `optional:"true"`
-	// Options, if there are any, are used instead of those of Config.
+	// Options, if provided, replaces the options of Config.
 	Options   *core.Options `optional:"true"`
 	Elections []Election    `group:"tenure.elections"`
 	Hooks     []core.Hooks  `group:"tenure.hooks"`
-	// Logger becomes core.Options.Logger, unless Options have one, and gets the
-	// configuration's warnings.
+	// Logger gets the configuration's warnings. If Options has no logger, Logger becomes
+	// core.Options.Logger.
 	Logger *slog.Logger `optional:"true"`
 }
 
-// newElector returns an Elector that contends for the shards of the elections. The
-// caller runs it.
+// newElector returns an Elector that contends for the shards of the elections.
 func newElector(p electorParams) (*core.Elector, error) {
 	o := p.Options
 	switch {
@@ -115,8 +112,8 @@ func newElector(p electorParams) (*core.Elector, error) {
 	return e, nil
 }
 
-// Backends provides the core.Backend that *config.Config chooses among openers, and
-// closes it after its users have stopped.
+// Backends provides the core.Backend that *config.Config chooses among openers. It closes the
+// backend after its users have stopped.
 func Backends(openers ...core.Opener) fx.Option {
 	return fx.Provide(func(lc fx.Lifecycle, c *config.Config) (core.Backend, error) {
 		b, err := c.Open(context.Background(), openers...) // within open_wait and open_timeout
@@ -128,8 +125,8 @@ func Backends(openers ...core.Opener) fx.Option {
 	})
 }
 
-// Module provides the *core.Elector, and runs it from the application's start to
-// its stop. It needs a core.Backend, see Backends.
+// Module provides the *core.Elector, and runs it from the start of the application to its stop.
+// It needs a core.Backend: see Backends.
 func Module() fx.Option {
 	return fx.Module("tenure",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p electorParams) (*core.Elector, error) {
@@ -144,7 +141,7 @@ func Module() fx.Option {
 	)
 }
 
-// hook runs something in the background, from start to stop.
+// hook runs a function in the background, from start to stop.
 func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hook {
 	var cancel context.CancelFunc
 	ended := make(chan error, 1)
@@ -155,8 +152,8 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 			go func() {
 				err := run(ctx)
 				ended <- err
-				if ctx.Err() == nil { // by itself
-					// It fails only where nobody waits for a shutdown.
+				if ctx.Err() == nil { // the run ended unasked
+					// Shutdown fails only if nothing waits for a shutdown.
 					_ = sd.Shutdown(fx.ExitCode(1))
 				}
 			}()
@@ -181,9 +178,9 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 	}
 }
 
-// early keeps a tenth of the time to the deadline for the hooks that come after, and
-// a second if that is no more than half: a store that syncs its files as it closes
-// takes as long, and fx then reports only that the deadline passed.
+// early ends the context before its deadline, to leave time for later hooks. It leaves a tenth of
+// the rest, or a second if that is more, but at most half. A store that syncs its files when it
+// closes needs this time. Without it, fx reports only that the deadline passed.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

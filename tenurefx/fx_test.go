@@ -343,6 +343,12 @@ func TestFollower(t *testing.T) {
 // TestRefused: mistakes are reported when the application is made. Fx stops nothing
 // of an application that it could not make, so the backend stays open.
 func TestRefused(t *testing.T) {
+	// sharded is an application with options, whose file has other keys.
+	sharded := func(o sharding.Options, keys string) fx.Option {
+		o.Shards = []string{"a"}
+		return fx.Options(fx.Supply(sqliteConf(t, ", sharding: "+keys), &o), tenurefx.Backends(sqlite.Opener()), tenurefx.Module(),
+			tenurefx.Sharding(), fx.Provide(func() tenurefx.ShardHandler { return func(context.Context, *core.Lease) error { return nil } }))
+	}
 	for name, c := range map[string]struct {
 		o    fx.Option
 		want string
@@ -358,6 +364,12 @@ func TestRefused(t *testing.T) {
 			fx.Provide(func() tenurefx.ShardHandler { return nil })), `did you mean "shards"`},
 		"follower's section": {fx.Options(fx.Supply(sqliteConf(t, ", follower: {batch: many}")),
 			tenurefx.Backends(sqlite.Opener()), tenurefx.Follower()), "follower.batch"},
+		"the file's value before the program's": {sharded(sharding.Options{Interval: time.Second}, "{interval: 1ns}"), "interval 1ns"},
+		"a part of a part":                      {sharded(sharding.Options{}, "{quarantine: {within: 1ms}}"), "quarantine.within 1ms"},
+		"a rule":                                {sharded(sharding.Options{}, "{balance: {rules: {pin: [a]}}}"), "sharding.balance.rules.pin: got a list"},
+		"an assigner that the file sets up":     {sharded(sharding.Options{Assigner: sharding.Balance{}}, "{balance: {high: 2}}"), "balance has no effect"},
+		"the follower's file before the program": {fx.Options(fx.Supply(sqliteConf(t, ", follower: {batch: 70000}"), &follower.Options{Batch: 5}),
+			tenurefx.Backends(sqlite.Opener()), tenurefx.Follower()), "batch 70000"},
 	} {
 		app := fx.New(fx.NopLogger, c.o)
 		if err := app.Err(); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -1,8 +1,8 @@
 package tenurefx
 
 import (
+	"cmp"
 	"log/slog"
-	"time"
 
 	"go.uber.org/fx"
 
@@ -12,25 +12,10 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ShardingSettings are the keys below sharding in the configuration. See
-// sharding.Options.
-type ShardingSettings struct {
-	Shards      []string          `yaml:"shards"`   // names and ranges; or keyspace
-	Keyspace    sharding.Keyspace `yaml:"keyspace"` // its shards are served beside shards
-	Interval    time.Duration     `yaml:"interval"`
-	LeaveBudget time.Duration     `yaml:"leave_budget"` // default: half of stop_timeout
-	Cooldown    time.Duration     `yaml:"cooldown"`
-	Penalty     time.Duration     `yaml:"penalty"`
-	Poll        time.Duration     `yaml:"poll"`
-	ZoneKey     string            `yaml:"zone_key"`
-	Capacity    float64           `yaml:"capacity"`
-}
-
-// ShardHandler serves each shard that sharding gives to this process. An
-// application provides one.
+// ShardHandler serves each shard that sharding assigns to this process. An application provides
+// one.
 type ShardHandler core.Handler
 
-// managerParams are the inputs of newManager.
 type managerParams struct {
 	fx.In
 
@@ -38,13 +23,12 @@ type managerParams struct {
 	Elector *core.Elector
 	Handler ShardHandler
 	Config  *config.Config `optional:"true"`
-	// Options, if there are any, are used instead of those of Config, but for an empty
-	// Shards and an empty Keyspace.
+	// Options are the application's options. Values in the configuration override them.
 	Options *sharding.Options `optional:"true"`
 	Logger  *slog.Logger      `optional:"true"`
 }
 
-// managerResult is a Manager and a Router that knows its keyspace.
+// managerResult is a Manager and the Router of its keyspace.
 type managerResult struct {
 	fx.Out
 
@@ -52,51 +36,31 @@ type managerResult struct {
 	Router  *sharding.Router
 }
 
-// newManager returns a Manager and a Router. The caller runs the Manager.
 func newManager(p managerParams) (managerResult, error) {
-	var s ShardingSettings
+	var o sharding.Options
+	if p.Options != nil {
+		o = *p.Options
+	}
 	if p.Config != nil {
-		if err := p.Config.Section("sharding", &s); err != nil {
+		if err := p.Config.Section("sharding", &o); err != nil {
 			return managerResult{}, err
 		}
+		o.LeaveBudget = cmp.Or(o.LeaveBudget, p.Config.StopTimeout()/2) // the rest is for the Elector
 	}
-	o := &sharding.Options{
-		Interval: s.Interval, LeaveBudget: s.LeaveBudget, Cooldown: s.Cooldown,
-		Penalty: s.Penalty, Poll: s.Poll, ZoneKey: s.ZoneKey, Capacity: s.Capacity,
+	if o.Logger == nil {
+		o.Logger = p.Logger
 	}
-	if s.LeaveBudget == 0 && p.Config != nil {
-		o.LeaveBudget = p.Config.StopTimeout() / 2 // the rest is for the Elector
-	}
-	if p.Options != nil {
-		c := *p.Options
-		o = &c
-	}
-	if len(o.Shards) == 0 {
-		o.Shards = append(o.Shards, s.Shards...)
-	}
-	if o.Keyspace == (sharding.Keyspace{}) && s.Keyspace != (sharding.Keyspace{}) {
-		if err := s.Keyspace.Validate(); err != nil {
-			return managerResult{}, errtext.Errorf("tenure: sharding.keyspace: %w", err)
-		}
-		o.Keyspace = s.Keyspace
-	}
-	if o.OnError == nil && p.Logger != nil {
-		o.OnError = func(err error) { p.Logger.Warn("tenure: sharding", "error", err) }
-	}
-	m, err := sharding.NewManager(p.Backend, p.Elector, core.Handler(p.Handler), o)
-	if err != nil && p.Options == nil {
-		err = errtext.InKeys(err, s)
-	}
+	m, err := sharding.NewManager(p.Backend, p.Elector, core.Handler(p.Handler), &o)
 	if err != nil {
-		return managerResult{}, err
+		return managerResult{}, errtext.InKeys(err, o)
 	}
 	r, err := sharding.NewRouter(p.Elector, m)
 	return managerResult{Manager: m, Router: r}, err
 }
 
-// Sharding provides the *sharding.Manager and the *sharding.Router, and runs the
-// Manager beside the Elector of Module: when the application stops, this member is
-// emptied first.
+// Sharding provides the *sharding.Manager and the *sharding.Router. It runs the Manager alongside
+// the Elector of Module. When the application stops, the Manager gives away this member's shards
+// before the Elector stops.
 func Sharding() fx.Option {
 	return fx.Module("tenure-sharding",
 		fx.Provide(func(lc fx.Lifecycle, sd fx.Shutdowner, p managerParams) (managerResult, error) {
@@ -104,7 +68,7 @@ func Sharding() fx.Option {
 			if err != nil {
 				return managerResult{}, errtext.Errorf("tenure: sharding: %w", err)
 			}
-			// Appended after the Elector's, so it stops before it.
+			// The hook is appended after the Elector's, so it stops first.
 			lc.Append(hook("sharding manager", r.Manager.Run, sd))
 			return r, nil
 		}),

@@ -1,6 +1,6 @@
-// Package tenuretest plays an application's own handler and follower under faults:
-// several members in one testing/synctest bubble, on the memory store, in fake time.
-// A few lines of a test play a hundred different accidents in seconds.
+// Package tenuretest runs an application's own handler and follower under faults. Several members
+// run in one testing/synctest bubble, on the memory store, in fake time. A few lines of a test
+// play hundreds of accidents in seconds.
 //
 //	func TestOrders(t *testing.T) {
 //		tenuretest.Run(t, nil, func(w *tenuretest.World) {
@@ -18,38 +18,34 @@
 //
 // # What happens
 //
-// [Run] plays the scenario once for each seed. World.Play pauses members, suspends
-// their machines, cuts them off the store, loses replies, and crashes and restarts
-// them, at instants that follow from the seed. Every call takes a time that follows
-// from the seed as well. A scenario is judged by its own checks; Tenure's rules have
-// tests of their own.
+// [Run] plays the scenario once for each seed. World.Play pauses members, suspends their machines,
+// cuts them off from the store, loses replies, and crashes and restarts them. The seed determines
+// when faults happen, and how long each call takes. The scenario's own checks judge the outcome.
+// Tenure's rules have their own tests.
 //
-// An effect outside the store goes through [Member.Do], which stands for the network:
-// a member that is paused or suspended between a check and its effect makes the effect
-// afterwards, however late, as a real process does. That is what a fence is for, and
-// [Lease.Err] is not.
+// An effect outside the store goes through [Member.Do], which stands for the network. If a member
+// is paused or suspended between a check and its effect, it makes the effect afterwards, however
+// late, as a real process does. A fence protects against this. [Lease.Err] does not.
 //
 // # A failing seed
 //
-// Each seed is a subtest. A failure ends with what happened, and the command that
-// plays the same again:
+// Each seed is a subtest. A failure ends with the events, and the command that repeats them:
 //
 //	go test -run '^TestOrders$/^seed=7$'
 //
-// The environment variable TENURETEST_SEEDS sets the number of seeds, for a long run.
+// For a long run, set the number of seeds with the environment variable TENURETEST_SEEDS.
 //
 // # The control
 //
-// A test that cannot fail shows nothing. [Control] plays the scenario on stores that
-// have no fence, and fails unless the scenario does.
+// A test that cannot fail shows nothing. [Control] plays the scenario on stores without a fence,
+// and fails unless the scenario fails.
 //
 // # What it does not do
 //
-// A paused or suspended member is stopped where it meets others: at calls to the store
-// and in Do. Its own timers go on, so its leases may end earlier, seen by itself, than
-// those of a real process. The clock of a suspended machine stands still for Tenure
-// only. Goroutines that are ready at the same instant run in any order; the scenario's
-// own randomness has to come from [World.Rand].
+// A paused or suspended member stops only where it meets others: at calls to the store and in Do.
+// Its own timers continue, so it may see its leases end earlier than a real process would. The
+// clock of a suspended machine stands still only for Tenure. Goroutines that are ready at the same
+// instant run in any order. The scenario must take its own randomness from [World.Rand].
 //
 // [Lease.Err]: https://pkg.go.dev/github.com/tenure-go/tenure/core#Lease.Err
 package tenuretest

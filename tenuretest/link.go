@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// backend is a member's store; core asks it for the clocks of the process.
+// backend is a member's store, which also gives core the clocks of the process.
 type backend struct {
 	core.Backend
 	process *virtual.Process
@@ -23,7 +23,7 @@ var _ virtual.Host = (*backend)(nil)
 // Process implements virtual.Host.
 func (b *backend) Process() *virtual.Process { return b.process }
 
-// link is all that connects a process to others, with its faults.
+// link connects a process to others, with its faults.
 type link struct {
 	process *virtual.Process
 	gone    chan struct{} // closed by a crash
@@ -57,7 +57,7 @@ func (l *link) set(f Faults, on bool) {
 	l.moved = make(chan struct{})
 }
 
-// crash ends the process for all others.
+// crash ends the process as the others see it.
 func (l *link) crash() { close(l.gone) }
 
 func (l *link) crashed() bool {
@@ -75,7 +75,7 @@ func (l *link) has(f Faults) bool {
 	return l.on&f != 0
 }
 
-// await waits while one of the faults is on. The error is ctx's or ErrCrashed.
+// await waits while one of the faults is on. It returns ctx's error or ErrCrashed.
 func (l *link) await(ctx context.Context, while Faults) error {
 	for {
 		l.mu.Lock()
@@ -100,7 +100,7 @@ func (l *link) await(ctx context.Context, while Faults) error {
 type message struct {
 	m    *Member
 	what string
-	n    int // counts those of the member that are alike
+	n    int // counts the member's equal messages
 }
 
 func (m *Member) message(what ...any) *message {
@@ -112,10 +112,10 @@ func (m *Member) message(what ...any) *message {
 	return x
 }
 
-// travel waits for as long as the message is on its way.
+// travel waits while the message is on its way.
 func (x *message) travel(ctx context.Context) error {
 	w := x.m.w
-	// Any number of nanoseconds, so that hardly two things happen at the same instant.
+	// The time has nanoseconds, so that two events rarely happen at the same instant.
 	most := int64(w.o.TTL / 250)
 	t := time.NewTimer(time.Duration(most/10 + w.draw(most, x.m.node, x.what, x.n)))
 	defer t.Stop()
@@ -129,8 +129,8 @@ func (x *message) travel(ctx context.Context) error {
 	}
 }
 
-// pass waits while one of the faults is on. What it held goes on a little later, each
-// at its own time.
+// pass waits while one of the faults is on. The messages that the fault held continue a little
+// later, each at its own time.
 func (x *message) pass(ctx context.Context, faults Faults) error {
 	for x.m.link.has(faults) {
 		if err := x.m.link.await(ctx, faults); err != nil {
@@ -146,7 +146,7 @@ func (x *message) pass(ctx context.Context, faults Faults) error {
 	return nil
 }
 
-// around is the member's way to the store: what becomes of one call.
+// around carries one call of the member to the store.
 func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	x := m.message(c.Op, " ", c.Shard, " ", c.Key)
 	if err := x.travel(ctx); err != nil {
@@ -158,11 +158,11 @@ func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(con
 	}
 	send := ctx
 	if c.Op.Writes() {
-		send = stopped // what has left the process arrives, whoever still waits
+		send = stopped // a sent request arrives even if no caller waits
 	}
 	if err := x.pass(ctx, Cut); err != nil {
 		if c.Op.Writes() && m.w.draw(2, "late", m.node, x.what, x.n) == 0 {
-			m.w.late.Go(func() { // a request that the network had, delivered when it is whole again
+			m.w.late.Go(func() { // the network delivers the request when the fault ends
 				if x.pass(send, Cut) == nil {
 					_ = proceed(send)
 				}
@@ -193,8 +193,8 @@ func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(con
 	return err
 }
 
-// unheard is the error of a call that the store may have done, where ErrCrashed would say that
-// it did nothing.
+// unheard returns the error of a call that the store may have done. ErrCrashed would mean that it
+// did nothing.
 func unheard(gone error) error {
 	if errors.Is(gone, ErrCrashed) {
 		return errUnheard

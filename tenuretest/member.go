@@ -15,29 +15,27 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// ErrNoReply is what Do returns where effect was called and the member has no reply: it was
-// lost, or the member crashed before it came. Whether the effect was refused is not known.
+// ErrNoReply is the error of Do if effect was called but the member has no reply. The reply was
+// lost, or the member crashed before it came. Whether the effect was refused is unknown.
 var ErrNoReply = errors.New("tenuretest: no reply: the effect was made or refused")
 
-// ErrCrashed is what the calls of a crashed member return; nothing of what they asked
-// for is done.
+// ErrCrashed is the error of a crashed member's calls, which have no effect.
 var ErrCrashed = fmt.Errorf("tenuretest: the member has crashed: %w", core.ErrClosed)
 
 // errStopped is the cause of the end of main's context.
 var errStopped = errors.New("tenuretest: the member is stopped")
 
-// slot is a place for a member: one process after the other, with the same label.
+// slot is a place for a member: a sequence of processes with one label.
 type slot struct {
 	w     *World
 	node  string
 	main  func(ctx context.Context, m *Member) error
-	life  int // counts the processes
+	life  int // number of processes so far
 	now   *Member
 	lives sync.WaitGroup // the goroutines of main
 }
 
-// Member is one process, from its start to its end. All methods are safe for concurrent
-// use.
+// Member is one process, from its start to its end. All methods are safe for concurrent use.
 type Member struct {
 	w       *World
 	node    string
@@ -47,10 +45,9 @@ type Member struct {
 	stop    context.CancelCauseFunc
 
 	mu   sync.Mutex
-	sent map[string]int // counts messages that are alike
+	sent map[string]int // counts equal messages
 }
 
-// start starts a process.
 func (s *slot) start() {
 	w := s.w
 	if w.stopped {
@@ -138,15 +135,16 @@ func (s *slot) heal() {
 	s.now.link.set(AllFaults, false)
 }
 
-// Node is the label of the member: "m1", "m2" and so on, the same after a restart.
+// Node returns the label of the member: "m1", "m2" and so on. It stays the same after a
+// restart.
 func (m *Member) Node() string { return m.node }
 
-// Backend is the store as this member reaches it. The world closes it.
+// Backend returns the store as this member reaches it. The world closes it.
 func (m *Member) Backend() core.Backend { return m.backend }
 
-// Options are what an Elector needs here: the label, the TTL, a seed, and hooks that put
-// grants and ends of leases into what a failure shows. The caller may change them; with
-// more hooks use core.JoinHooks.
+// Options returns the options for an Elector: the label, the TTL, a seed, and hooks. The hooks add
+// grants and ends of leases to the events that a failure shows. The caller may change the options.
+// Add hooks with core.JoinHooks.
 func (m *Member) Options() *core.Options {
 	ttl := m.w.o.TTL
 	seed := uint64(m.w.draw(math.MaxInt64-1, "options", m.node, m.life)) + 1
@@ -167,20 +165,20 @@ func (m *Member) Options() *core.Options {
 	}
 }
 
-// note notes what the member does, but not what it would have done had it not crashed.
+// note notes an event of the member, unless the member has crashed.
 func (m *Member) note(format string, args ...any) {
 	if !m.link.crashed() {
 		m.w.note(format, args...)
 	}
 }
 
-// Do makes an effect outside the store, as a request to another service would: it takes a
-// while, waits while the member is paused or suspended, and is not made by a member that
-// has crashed. effect is called once or not at all, while no other effect of any member
-// is made, and must not wait; it says by its error whether the effect was refused.
+// Do makes an effect outside the store, as a request to another service would. Do takes time, and
+// waits while the member is paused or suspended. A crashed member makes no effect. Do calls effect
+// at most once, and never while another member's effect is made. effect must not wait. Its error
+// means that the effect was refused.
 //
-// The error is effect's; or ErrNoReply, where effect was called and the member has no reply;
-// or, where effect was not called, ErrCrashed or ctx's.
+// If effect was called, Do returns its error, or ErrNoReply if the member has no reply.
+// Otherwise, Do returns ErrCrashed or ctx's error.
 func (m *Member) Do(ctx context.Context, effect func() error) error {
 	x := m.message("do")
 	if err := x.travel(ctx); err != nil {

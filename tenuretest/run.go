@@ -16,37 +16,37 @@ import (
 // Faults is a set of kinds of faults.
 type Faults uint8
 
-// The kinds.
+// These are the kinds of faults.
 const (
-	Pause     Faults = 1 << iota // the process is stopped, and goes on later
-	Suspend                      // the machine is: the process's clock stands still, too
-	Cut                          // the store is out of reach; what was sent may arrive later
-	LostReply                    // writes, and effects of Do, are applied and not answered
-	Crash                        // the process ends at once, and is started again later
+	Pause     Faults = 1 << iota // the process is stopped, and continues later
+	Suspend                      // the machine is stopped: the process's clock stands still, too
+	Cut                          // the store is out of reach; sent requests may arrive later
+	LostReply                    // writes and effects of Do are applied, but not answered
+	Crash                        // the process ends suddenly, and is started again later
 	AllFaults = Pause | Suspend | Cut | LostReply | Crash
 )
 
-// Options say what is played. The zero value, and nil, work.
+// Options configure Run and Control. Nil and the zero value mean the defaults.
 type Options struct {
-	// Seeds is how many seeds are played, from 1 on. Default 20. The environment
-	// variable TENURETEST_SEEDS goes before it.
+	// Seeds is the number of seeds to play, beginning with 1. Default 20. The environment
+	// variable TENURETEST_SEEDS overrides it.
 	Seeds int
-	// Length is how long World.Play plays faults, in the bubble's time. Default 20 TTL,
-	// at most 24 h.
+	// Length is how long World.Play plays faults, in the time of the bubble. Default 20 TTL, at
+	// most 24 h.
 	Length time.Duration
-	// TTL of Member.Options. Default 1 s, at least 10 ms, at most 1 h.
+	// TTL is the TTL in Member.Options. Default 1 s, at least 10 ms, at most 1 h.
 	TTL time.Duration
-	// Faults are the kinds that are played. Default AllFaults.
+	// Faults are the kinds of faults to play. Default AllFaults.
 	Faults Faults
 }
 
-// seedsVariable is the environment variable that goes before Options.Seeds.
+// seedsVariable is the environment variable that overrides Options.Seeds.
 const seedsVariable = "TENURETEST_SEEDS"
 
-// maxSeeds bounds what one test plays.
+// maxSeeds limits the seeds of one test.
 const maxSeeds = 1_000_000
 
-// resolve returns a copy with the defaults filled in, or says what is wrong.
+// resolve returns a copy with the defaults filled in, or an error that says what to change.
 func (o *Options) resolve() (Options, error) {
 	var c Options
 	if o != nil {
@@ -84,9 +84,9 @@ func (o *Options) resolve() (Options, error) {
 	return c, nil
 }
 
-// Run plays the scenario once for each seed, each in its own bubble and as a subtest,
-// up to the first that fails. The scenario runs in its own goroutine; members that it
-// leaves running are stopped when it returns. Nil options work.
+// Run plays the scenario once for each seed, up to the first seed that fails. Each seed has its
+// own bubble and is a subtest. The scenario runs in its own goroutine. When it returns, Run stops
+// the members that still run. Nil options mean the defaults.
 func Run(t *testing.T, o *Options, scenario func(w *World)) {
 	t.Helper()
 	c, err := o.resolve()
@@ -105,11 +105,11 @@ func Run(t *testing.T, o *Options, scenario func(w *World)) {
 	}
 }
 
-// Control plays the scenario as Run does, on stores without a fence: a write under a
-// superseded token is applied, as by an application that checks nothing. It passes at
-// the first seed that fails, which it logs, and fails if none does: then the scenario's
-// checks see no damage, and passing Run means nothing. A scenario whose effects have
-// their own fence leaves it out where World.Control is true.
+// Control plays the scenario as Run does, but on stores without a fence. These apply a write under
+// a superseded token, as an application without checks would. Control passes at the first seed that
+// fails, and logs it. If no seed fails, Control fails: the scenario's checks see no damage, so a
+// Run that passes proves nothing. If a scenario's effects have their own fence, the scenario must
+// omit that fence if World.Control is true.
 func Control(t *testing.T, o *Options, scenario func(w *World)) {
 	t.Helper()
 	c, err := o.resolve()
@@ -122,7 +122,7 @@ func Control(t *testing.T, o *Options, scenario func(w *World)) {
 		switch {
 		case t.Failed():
 			return
-		case w == nil: // not asked for by -run
+		case w == nil: // -run does not select it
 		case len(w.failures) > 0:
 			t.Logf("the control fails with seed %d, as it must: %s", seed, w.failures[0])
 			return
@@ -132,7 +132,6 @@ func Control(t *testing.T, o *Options, scenario func(w *World)) {
 		"check more, play longer, or have effects outside the store go through Member.Do", c.Seeds)
 }
 
-// play plays one seed.
 func play(t *testing.T, o Options, seed int, control bool, scenario func(w *World)) (w *World) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +144,7 @@ func play(t *testing.T, o Options, seed int, control bool, scenario func(w *Worl
 	return w
 }
 
-// replay is the command that plays the test of that name again.
+// replay returns the command that plays a test by its name again.
 func replay(test string) string {
 	parts := strings.Split(test, "/")
 	for i, p := range parts {

@@ -15,8 +15,8 @@ type step struct {
 	on     bool
 }
 
-// schedule is when which member has which fault, by the seed alone. A member has one
-// fault at a time, and of several members one has none.
+// schedule returns the begins and ends of faults, which depend only on the seed. A member has one
+// fault at a time. If there are several members, one has none.
 func (w *World) schedule() []step {
 	rnd := rand.New(rand.NewPCG(w.seed, 3))
 	kinds := w.o.Faults.kinds()
@@ -25,7 +25,7 @@ func (w *World) schedule() []step {
 	between := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(rnd.Int64N(int64(most-least)))
 	}
-	free := make([]time.Duration, len(w.slots)) // when the member has no fault any more
+	free := make([]time.Duration, len(w.slots)) // when the member's last fault ends
 	var out []step
 	for at := from; ; {
 		at += between(ttl/20, 3*ttl/2)
@@ -50,7 +50,7 @@ func (w *World) schedule() []step {
 	return out
 }
 
-// kinds are the kinds of the set.
+// kinds returns the kinds in the set.
 func (f Faults) kinds() []Faults {
 	var out []Faults
 	for k := Pause; k <= Crash; k <<= 1 {
@@ -61,7 +61,7 @@ func (f Faults) kinds() []Faults {
 	return out
 }
 
-// String names the kinds of the set.
+// String returns the names of the kinds in the set.
 func (f Faults) String() string {
 	names := map[Faults]string{Pause: "pause", Suspend: "suspend", Cut: "cut", LostReply: "lost reply", Crash: "crash"}
 	text := ""

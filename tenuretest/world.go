@@ -16,12 +16,12 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxEvents is how many of the latest events a failure shows.
+// maxEvents is the number of latest events that a failure shows.
 const maxEvents = 60
 
-// World is one play of a scenario: a store, the members on it, and their faults. Its
-// methods are for the scenario's goroutine, but for Logf, Errorf and Control, which
-// are safe for concurrent use.
+// World is one play of a scenario: a store, its members, and their faults. Only the scenario's
+// goroutine may call its methods, except Logf, Errorf and Control, which are safe for concurrent
+// use.
 type World struct {
 	t       *testing.T
 	o       Options
@@ -30,10 +30,10 @@ type World struct {
 	rnd     *rand.Rand
 	start   time.Time
 	store   *memory.Store
-	backend core.Backend // of the scenario: without faults
+	backend core.Backend // the scenario's, without faults
 	slots   []*slot
 	late    sync.WaitGroup // requests that arrive after their caller gave up
-	effects sync.Mutex     // while an effect of Do is made
+	effects sync.Mutex     // held while an effect of Do is made
 	stopped bool
 
 	mu       sync.Mutex
@@ -53,27 +53,25 @@ func newWorld(t *testing.T, o Options, seed uint64, control bool) *World {
 	return w
 }
 
-// namespace of the members.
 const namespace = "tenuretest"
 
-// Seed is the seed that is played.
+// Seed returns the current seed.
 func (w *World) Seed() uint64 { return w.seed }
 
-// Rand is randomness that follows from the seed, for the scenario's own choices.
+// Rand returns a random source that depends on the seed, for the scenario's own choices.
 func (w *World) Rand() *rand.Rand { return w.rnd }
 
-// Control reports whether this is a control, on a store without a fence.
+// Control reports whether this play is a control, on a store without a fence.
 func (w *World) Control() bool { return w.control }
 
-// Backend is the store as the scenario sees it, without faults, for its checks. It is
-// closed at the end.
+// Backend returns the store without faults, for the scenario's checks. The world closes it.
 func (w *World) Backend() core.Backend { return w.backend }
 
-// Start starts n members, each in its own goroutine. main is what a process does from
-// its start until ctx ends, as at SIGTERM: it makes an Elector on m.Backend, runs it, and
-// returns when everything has ended. It is called again, with another Member, after a
-// crash. An error of a member that did not crash fails the scenario. What outlives a
-// process is made before Start.
+// Start starts n members, each in its own goroutine. main does what a process does from its start
+// until ctx ends, as if at SIGTERM. It makes an Elector on m.Backend, runs it, and returns when
+// everything has ended. After a crash, Start calls main again with another Member. If a member
+// that did not crash returns an error, the scenario fails. Before Start, make the objects that
+// outlive a process.
 func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 	for range n {
 		s := &slot{w: w, node: fmt.Sprintf("m%d", len(w.slots)+1), main: main}
@@ -82,8 +80,9 @@ func (w *World) Start(n int, main func(ctx context.Context, m *Member) error) {
 	}
 }
 
-// Play plays faults for Options.Length of the bubble's time, ends them all, and starts
-// members that are down. At any time at least one member, of two or more, has no fault.
+// Play plays faults for Options.Length in the time of the bubble. Then it ends all faults, and
+// starts members that are down. If there are two or more members, at any time at least one has no
+// fault.
 func (w *World) Play() {
 	w.note("faults begin")
 	for _, s := range w.schedule() {
@@ -96,8 +95,8 @@ func (w *World) Play() {
 	w.note("all faults are over")
 }
 
-// Look calls f while no member runs, and no effect of Do is made: f may read what they
-// share. After Stop there is no need for it.
+// Look calls f while no member runs and no effect of Do is made, so f may read state that they
+// share. After Stop, Look is not needed.
 func (w *World) Look(f func()) {
 	synctest.Wait()
 	w.effects.Lock()
@@ -105,8 +104,8 @@ func (w *World) Look(f func()) {
 	f()
 }
 
-// Await waits until cond is true, for at most 1000 TTL of the bubble's time; then the
-// scenario fails and ends. cond is called as by Look.
+// Await waits until cond is true, for at most 1000 TTL in the time of the bubble. If cond is
+// still false, the scenario fails and ends. Await calls cond as Look calls f.
 func (w *World) Await(what string, cond func() bool) {
 	step := w.o.TTL / 20
 	for range 20 * 1000 {
@@ -120,8 +119,8 @@ func (w *World) Await(what string, cond func() bool) {
 	w.Fatalf("not within %v: %s", 1000*w.o.TTL, what)
 }
 
-// Stop stops all members in an orderly way and waits until they have ended. Nothing can
-// be started afterwards.
+// Stop stops all members in an orderly way and waits until they have ended. Nothing can be started
+// after it.
 func (w *World) Stop() {
 	if w.stopped {
 		return
@@ -140,7 +139,7 @@ func (w *World) Stop() {
 	w.late.Wait()
 }
 
-// end stops what the scenario left running.
+// end stops members that still run.
 func (w *World) end() {
 	w.Stop()
 	if err := w.backend.Close(); err != nil {
@@ -148,7 +147,7 @@ func (w *World) end() {
 	}
 }
 
-// Errorf says that the scenario failed. It goes on.
+// Errorf marks the scenario as failed. The scenario continues.
 func (w *World) Errorf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.mu.Lock()
@@ -157,20 +156,20 @@ func (w *World) Errorf(format string, args ...any) {
 	w.note("FAILED: %s", text)
 }
 
-// Fatalf is Errorf, and ends the scenario.
+// Fatalf is like Errorf, but also ends the scenario.
 func (w *World) Fatalf(format string, args ...any) {
 	w.Errorf(format, args...)
 	runtime.Goexit()
 }
 
-// FailNow ends a scenario that failed. With Errorf and Helper it makes a World work with
-// assertion libraries.
+// FailNow ends a failed scenario. With Errorf and Helper, it makes a World work with assertion
+// libraries.
 func (w *World) FailNow() { runtime.Goexit() }
 
 // Helper does nothing.
 func (w *World) Helper() {}
 
-// Logf adds a line to what a failure shows.
+// Logf adds a line to the events that a failure shows.
 func (w *World) Logf(format string, args ...any) { w.note(format, args...) }
 
 func (w *World) note(format string, args ...any) {
@@ -184,7 +183,7 @@ func (w *World) note(format string, args ...any) {
 	w.events = append(w.events, line)
 }
 
-// story is what happened, and how to play it again.
+// story returns the events, and how to play them again.
 func (w *World) story(test string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "play it again, in this package's folder: %s\n", replay(test))
@@ -201,8 +200,8 @@ func (w *World) sleepUntil(at time.Duration) {
 	time.Sleep(at - time.Since(w.start))
 }
 
-// draw is a number from 0 to n-1 that follows from the seed, the instant and what it is
-// for, in whatever order goroutines draw.
+// draw returns a number from 0 to n-1. It depends on the seed, the instant and the purpose, but not
+// on the order in which goroutines draw.
 func (w *World) draw(n int64, what ...any) int64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, w.seed, "\x00", int64(time.Since(w.start)))

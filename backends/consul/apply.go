@@ -9,9 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// Apply runs a batch. A transaction of Consul is all or nothing: when some items
-// of a request are refused, Consul names them all, and the others are sent again
-// without them (rule A6).
+// Apply runs a batch. A transaction of Consul is all or nothing. If Consul refuses some items
+// of a request, it names all of them. Apply then sends the others again (rule A6).
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(err)
@@ -39,7 +38,7 @@ func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outco
 	return a.out, nil
 }
 
-// application is a batch under way.
+// application is the state of one Apply.
 type application struct {
 	s       *store
 	b       *changelog.Batch
@@ -47,11 +46,11 @@ type application struct {
 	refused []int // transactions whose conditions did not hold
 	decided bool  // something was applied, or may have been
 	over    bool
-	whole   error // of the batch, of which nothing is decided
+	whole   error // error of the whole batch, if no transaction is decided
 }
 
-// together sends a batch with a piggybacked transaction, with which all applied items
-// must go: items that do not fit into one transaction are left to the next call.
+// together sends a batch with a piggybacked transaction, which must be applied together with
+// the items. It leaves items that do not fit into one transaction for the next call.
 func (a *application) together(ctx context.Context, todo []int) {
 	for len(todo) > 0 && !a.over {
 		rest := a.send(ctx, todo)
@@ -67,10 +66,10 @@ func (a *application) together(ctx context.Context, todo []int) {
 	}
 }
 
-// send sends as many of the items as fit into one request, and returns the rest.
+// send sends as many items as fit into one request, and returns the others.
 func (a *application) send(ctx context.Context, todo []int) []int {
 	r, n, witness := a.request(todo)
-	if n == 0 { // the first does not fit even alone
+	if n == 0 { // the first item does not fit even alone
 		a.out.Results[todo[0]].Err = fmt.Errorf("tenure: %w: its transaction has more operations or bytes than consul "+
 			"takes (%d, %d)",
 			driver.ErrTooLarge, a.s.ops, a.s.bytes)
@@ -115,8 +114,8 @@ func (a *application) send(ctx context.Context, todo []int) []int {
 	return append(left, rest...)
 }
 
-// kind is the kind of the batch's requests, those that read the reason of a refusal
-// included (rule E4).
+// kind returns the kind of the batch's requests, including the reads that explain a refusal
+// (rule E4).
 func (a *application) kind() kind {
 	if a.b.Heartbeat {
 		return heartbeats
@@ -124,14 +123,14 @@ func (a *application) kind() kind {
 	return requests
 }
 
-// request fills a transaction with as many of the items as fit.
+// request returns a transaction with as many items as fit.
 func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 	r = &request{ops: make([]operation, 0, a.s.ops)}
 	r.guard(a.b.Guard)
 	if a.b.Piggyback != nil {
 		r.txn(a.b.Piggyback, piggybackPart)
 	}
-	// A heartbeat's answer has the record that it replaced.
+	// A heartbeat's answer contains the record that it replaced.
 	if !a.b.Heartbeat {
 		if witness = a.s.witness.now(); witness.Rev != 0 {
 			r.look(witness.Key)
@@ -148,8 +147,8 @@ func (a *application) request(todo []int) (r *request, n int, witness kv.Pair) {
 	return r, n, witness
 }
 
-// applied takes the results of a request that was applied. All of it has one index,
-// which Consul returns only for records that were put; before is below it.
+// applied takes the results of an applied request. All results have one index, which Consul returns
+// only for records that were put. before is below that index.
 func (a *application) applied(r *request, answer *reply, before uint64, witness kv.Pair) error {
 	entries, err := r.match(answer)
 	if err != nil {
@@ -161,8 +160,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 			index = entries[i].ModifyIndex
 		}
 	}
-	// One that only deletes is later than every index known when it was sent. That
-	// bound is remembered as well, or the next one would return the same (rule I1).
+	// A request that only deletes is later than every index known when it was sent. learn also
+	// records that limit. Otherwise, the next such request would return the same one (rule I1).
 	if index == 0 {
 		index = before + 1
 	}
@@ -195,8 +194,8 @@ func (a *application) applied(r *request, answer *reply, before uint64, witness 
 	return nil
 }
 
-// fail ends the batch with the error of the items sent. The rest was never sent;
-// items refused before are explained all the same.
+// fail ends the batch with the error of the items sent. The others were not sent. Items refused
+// earlier are still explained.
 func (a *application) fail(sent, rest []int, err error) {
 	a.over = true
 	if !a.decided && len(a.refused) == 0 {
@@ -211,7 +210,7 @@ func (a *application) fail(sent, rest []int, err error) {
 	}
 }
 
-// guardRefused ends the batch: as a whole if nothing was applied before.
+// guardRefused ends the batch, as a whole if nothing was applied before.
 func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	a.over = true
 	if a.decided {
@@ -233,7 +232,7 @@ func (a *application) guardRefused(ctx context.Context, sent, rest []int) {
 	a.out.Refused, a.out.Guard, a.out.Results = true, page.Pairs, nil
 }
 
-// explain reads the records that refused transactions ask for, once for all of them.
+// explain reads, in one call, the records that refused transactions ask for.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	for _, i := range a.refused {
@@ -257,8 +256,8 @@ func (a *application) explain(ctx context.Context) {
 	}
 }
 
-// refusedUnread is the result of a transaction that was certainly not applied, for
-// an unknown reason.
+// refusedUnread returns the error of a transaction that was certainly not applied, for an unknown
+// reason.
 func refusedUnread(err error) error {
 	return fmt.Errorf("tenure: %w: consul refused it, and did not say why: %w", driver.ErrRetry, err)
 }

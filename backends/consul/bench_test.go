@@ -30,7 +30,7 @@ func openOn(t testing.TB, server *servers.Server, namespace string, count *traff
 	return b
 }
 
-// fresh is a namespace that nobody used.
+// fresh returns an unused namespace.
 func fresh() string { return "test/" + rand.Text() }
 
 func join(t testing.TB, b driver.Backend, node string) driver.Session {
@@ -138,8 +138,8 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// BenchmarkHandOver passes a lease to a member of another process, which learns of
-// it by its view, and whose first write follows.
+// BenchmarkHandOver passes a lease to a member of another process, which learns of it from its view
+// and then writes.
 func BenchmarkHandOver(b *testing.B) {
 	server, ns := pool.Get(b, servers.Consul, nil), fresh()
 	type side struct {
@@ -297,7 +297,7 @@ func BenchmarkConsulLock(b *testing.B) {
 			to := lock(b, key, session(b))
 			held := make(chan error, 1)
 			go func() { _, err := to.Lock(nil); held <- err }()
-			time.Sleep(5 * time.Millisecond) // until the standby waits
+			time.Sleep(5 * time.Millisecond) // so that the standby waits
 			start := time.Now()
 			if err := from.Unlock(); err != nil {
 				b.Fatal(err)
@@ -313,8 +313,8 @@ func BenchmarkConsulLock(b *testing.B) {
 		}
 		quantiles(b, took)
 	})
-	// The lower bound of a hand-over: a write, another client's blocking query of
-	// it, and its write.
+	// The lower limit of a hand-over: a write, another client's blocking query of it, and its
+	// write.
 	b.Run("bare", func(b *testing.B) {
 		key := fresh()
 		clients := [2]*api.KV{client.KV(), other.KV()}
@@ -337,7 +337,7 @@ func BenchmarkConsulLock(b *testing.B) {
 				}
 				seen <- err
 			}()
-			time.Sleep(5 * time.Millisecond) // until it waits
+			time.Sleep(5 * time.Millisecond) // so that it waits
 			start := time.Now()
 			if _, err := from.Put(&api.KVPair{Key: key, Value: fmt.Append(nil, i)}, nil); err != nil {
 				b.Fatal(err)
@@ -352,7 +352,7 @@ func BenchmarkConsulLock(b *testing.B) {
 		}
 		quantiles(b, took)
 	})
-	b.Run("acquire500", func(b *testing.B) { // each keeps a connection while it is held
+	b.Run("acquire500", func(b *testing.B) { // each keeps a connection while held
 		for b.Loop() {
 			b.StopTimer()
 			id, root := session(b), fresh()

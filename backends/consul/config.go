@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -14,17 +15,17 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config says how to reach Consul. The zero Config stands for the CONSUL_HTTP_*
-// environment variables, or else the agent on this host; a field that is set wins
-// over its variable.
+// Config holds the address and the credentials of Consul. The zero Config uses the
+// CONSUL_HTTP_* environment variables or, without them, the agent on this host. A field that is
+// set overrides its variable.
 type Config struct {
-	// host:port, http://, https:// or unix://; a path behind the host is a proxy's
+	// host:port, http://, https:// or unix://; a path after the host is a proxy's
 	Address string `json:"address" yaml:"address"`
-	// Addresses, instead of Address, are agents or servers of one datacenter: another
-	// one is used when the one in use fails or does not answer heartbeats.
-	Addresses  []string `json:"addresses" yaml:"addresses"`
-	Datacenter string   `json:"datacenter" yaml:"datacenter"` // default: that of the agent
-	Token      Secret   `json:"token" yaml:"token"`           // of the ACLs
+	// Addresses replaces Address with several agents or servers of one datacenter. If the one
+	// in use fails or does not answer heartbeats, the Backend uses another.
+	Addresses  []string      `json:"addresses" yaml:"addresses"`
+	Datacenter string        `json:"datacenter" yaml:"datacenter"` // default: the agent's
+	Token      driver.Secret `json:"token" yaml:"token"`           // of the ACLs
 	// read for each request; wins over Token
 	TokenFile string `json:"token_file" yaml:"token_file"`
 	TLS       bool   `json:"tls" yaml:"tls"`             // the same as an address of https://
@@ -35,9 +36,9 @@ type Config struct {
 	ServerName string `json:"server_name" yaml:"server_name"`
 }
 
-// OpenConfig opens a namespace through its own clients, which Close closes. They
-// have at most six connections, and more only while heartbeats have no answer.
-func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
+// Open opens a namespace through its own clients, which Close closes. They have at most six
+// connections, and more only while heartbeats are unanswered.
+func Open(ctx context.Context, c Config, namespace string, o *Options) (*Backend, error) {
 	opts := Options{}
 	if o != nil {
 		opts = *o
@@ -57,7 +58,7 @@ func OpenConfig(ctx context.Context, c Config, namespace string, o *Options) (*B
 	return b, err
 }
 
-// slots are those to each address. Each has a client, with one connection.
+// slots returns the slots for each address. Each slot has a client with one connection.
 func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error) {
 	addresses := c.Addresses
 	switch {
@@ -78,7 +79,7 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 		}
 		scheme, socket, _ := strings.Cut(cfg.Address, "://")
 		if scheme == "unix" {
-			cfg.Address = "localhost" // for the client, which would dial by itself
+			cfg.Address = "localhost" // because the client would dial the socket itself
 		} else {
 			socket = ""
 		}
@@ -96,6 +97,7 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 			if err != nil {
 				return nil, fmt.Errorf("tenure: %w: the client of consul: %w", driver.ErrInvalid, err)
 			}
+			own.HttpClient.Transport = lister{own.HttpClient.Transport} // which the client has
 			return &slot{client: client, drop: own.Transport.CloseIdleConnections}, nil
 		})
 		if err != nil {
@@ -105,8 +107,8 @@ func (c *Config) slots(insecure bool, cert *driver.Certificate) ([]*slots, error
 	return all, nil
 }
 
-// renewed reads the files of TLS for each connection; nil without TLS. Connections through a proxy are
-// not dialed by it, and have the files as they were at the beginning.
+// renewed returns a reader of the TLS files for each connection, or nil without TLS.
+// Connections through a proxy do not use it, and keep the files that were read first.
 func renewed(cfg *api.Config, cert *driver.Certificate) (driver.TLSReader, error) {
 	if cfg.Scheme != "https" {
 		return nil, nil
@@ -123,12 +125,12 @@ func renewed(cfg *api.Config, cert *driver.Certificate) (driver.TLSReader, error
 	return read, nil
 }
 
-// client is the configuration of a client, without a transport.
+// client returns the configuration of a client without a transport.
 func (c *Config) client(insecure bool) (*api.Config, error) {
 	cfg := api.DefaultConfig()
 	if c.Address != "" {
 		cfg.Address = c.Address
-		if strings.HasPrefix(c.Address, "http://") { // it was asked for; anything else leaves CONSUL_HTTP_SSL on
+		if strings.HasPrefix(c.Address, "http://") { // explicit; any other address leaves CONSUL_HTTP_SSL on
 			cfg.Scheme = "http"
 		}
 	}
@@ -148,7 +150,7 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	if c.TLS {
 		cfg.Scheme = "https"
 	}
-	if !strings.HasPrefix(cfg.Address, "unix://") { // the client splits it off with a scheme only
+	if !strings.HasPrefix(cfg.Address, "unix://") { // the client splits off a path only after a scheme
 		host, path, _ := strings.Cut(cfg.Address, "/")
 		cfg.Address = host
 		if path = strings.TrimRight(path, "/"); path != "" {
@@ -186,8 +188,8 @@ func (c *Config) client(insecure bool) (*api.Config, error) {
 	return cfg, nil
 }
 
-// checkFiles refuses files of TLS that cannot be read at once. The client's own error would quote
-// the name, which may be a pasted key, and it would wait for a writer of a FIFO.
+// checkFiles refuses TLS files that cannot be read immediately. The client's own error would quote
+// the name, which may be a pasted key, and the client would wait for a writer of a FIFO.
 func checkFiles(names ...string) error {
 	for _, name := range names {
 		if name == "" {
@@ -197,8 +199,11 @@ func checkFiles(names ...string) error {
 		if err == nil && !info.Mode().IsRegular() {
 			err = errors.New("it is not a regular file")
 		}
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = e.Err
+		}
 		if err != nil {
-			return fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, driver.WithoutPath(err))
+			return fmt.Errorf("tenure: %w: a certificate or key of consul: %w", driver.ErrInvalid, err)
 		}
 	}
 	return nil
@@ -231,9 +236,6 @@ func tokenFile(path string) func(context.Context) (string, error) {
 	}
 }
 
-// Secret is a string that prints as xxxxx in every format.
-type Secret = driver.Secret
-
 // Settings are the Opener's options in configuration.
 type Settings struct {
 	Config    `yaml:",inline"`
@@ -241,9 +243,9 @@ type Settings struct {
 	Options   `yaml:",inline"`
 }
 
-// Opener opens this backend by name, "consul", from configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+// Opener returns the opener of this backend, "consul" in configuration.
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
-	return OpenConfig(ctx, s.Config, s.Namespace, &s.Options)
+	return Open(ctx, s.Config, s.Namespace, &s.Options)
 }

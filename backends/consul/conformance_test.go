@@ -51,8 +51,8 @@ func TestConformanceRestart(t *testing.T) {
 	}
 }
 
-// TestConformanceNarrow runs the case for which the server is started again with a lower
-// limit of what one request may have.
+// TestConformanceNarrow runs the case in which the server is started again with a lower limit of a
+// request.
 func TestConformanceNarrow(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul, nil)
@@ -109,7 +109,7 @@ func harness(t *testing.T, server *servers.Server) conformance.Harness {
 	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: fmt.Sprintf("Consul %v", self["Config"]["Version"]),
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{server: server, admin: admin, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)),
@@ -164,7 +164,7 @@ func (s *suiteStore) conformance(t testing.TB) *conformance.Store {
 			return b, n.wire(), err
 		},
 		Calls: s.count.calls,
-		// Change logs are all the history there is.
+		// The change logs are the whole history.
 		Compact: func(ctx context.Context) error { return s.removeAll(ctx, keys.ChangeLogs()) },
 		Wipe:    func(ctx context.Context) error { return s.removeAll(ctx, s.namespace+"/") },
 		Tamper: func(ctx context.Context, what conformance.Tampering, name string) error {
@@ -225,7 +225,7 @@ func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conforma
 		if err != nil || p == nil {
 			return errors.Join(err, fmt.Errorf("there is no record %q", key))
 		}
-		p.Flags++ // else Consul would take it for no change
+		p.Flags++ // otherwise Consul would see no change
 		_, err = s.admin.KV().Put(p, new(api.WriteOptions).WithContext(ctx))
 		return err
 	case conformance.RemoveShard, conformance.RemoveEntry:
@@ -235,8 +235,8 @@ func (s *suiteStore) tamper(ctx context.Context, keys kvkeys.Keys, what conforma
 	return errors.ErrUnsupported
 }
 
-// TestConformanceThree runs the suite on three servers, of which the backends use
-// one that need not be the leader; and one case with all of them, each through a proxy.
+// TestConformanceThree runs the suite on three servers. The backends use one that need not be the
+// leader. It runs one case with all servers, each through a proxy.
 func TestConformanceThree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -288,7 +288,7 @@ func several(ctx context.Context, t testing.TB, cluster *servers.Cluster) (drive
 			}
 		}})
 	}
-	b, err := OpenConfig(ctx, c, fresh(), &Options{Create: true})
+	b, err := Open(ctx, c, fresh(), &Options{Create: true})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "consul"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "consul"
 
-// Backend is a namespace in Consul's key-value store. It implements
-// driver.Backend; safe for concurrent use.
+// Backend is a namespace in Consul's key-value store. It implements driver.Backend. Safe for
+// concurrent use.
 type Backend struct {
 	*kv.Backend
 	store *store
@@ -26,14 +26,15 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through the caller's client, which stays the caller's: closing the Backend
-// leaves it open. Its HTTP client must not set a time-out, and must not repeat requests; at most
-// six of the Backend's are under way at once while heartbeats are answered, and how many
-// connections it keeps is its own matter. The context bounds the opening only. nil options work. An
-// error says what to change.
-func Open(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
+// OpenClient opens a namespace through the caller's client, which a Close of the Backend leaves
+// open. The client's HTTP client must not set a time-out or repeat requests. While heartbeats
+// are answered, the Backend has at most six requests in flight. The client decides how many
+// connections it keeps. The client decodes a whole list of records, whatever its size. A
+// Backend from Open drops long values as they arrive. The context limits the opening only. o
+// may be nil. An error says what to change.
+func OpenClient(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
-		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: Open needs a client", namespace, driver.ErrInvalid)
+		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: OpenClient needs a client", namespace, driver.ErrInvalid)
 	}
 	return open(ctx, []*slots{shared(client, func() {})}, namespace, o)
 }
@@ -51,7 +52,7 @@ func open(ctx context.Context, all []*slots, namespace string, o *Options) (*Bac
 	s.reach(ctx)
 	store := logged(s, namespace)
 	shared, err := kv.Open(ctx, store, kv.Options{
-		Backend: Name, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
+		Backend: backendName, Namespace: namespace, Create: opts.Create, Limits: limits(s), Pipeline: requestSlots, Fit: s.fit,
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
@@ -63,24 +64,24 @@ func logged(s *store, namespace string) kv.Store {
 	return changelog.New(s, namespace, changelog.Options{Parallel: requestSlots, ReadKeys: s.ops})
 }
 
-// The operations of a transaction beside its items: two conditions of the guard,
-// the piggybacked transaction, and the witness.
+// Operations of a transaction besides its items: two conditions of the guard, the piggybacked
+// transaction, and the witness.
 const (
 	reserved      = 2 + 2*changelog.MaxPiggybackOps + 1
 	reservedBytes = reserved*(operationOverhead+2<<10) + 2*changelog.MaxPiggybackBytes
 )
 
 func limits(s *store) driver.Limits {
-	const commit = 3 // operations beside the write's: the shard's record, the head, the entries
+	const commit = 3 // operations besides the write's: the shard's record, the head, the entries
 	return driver.Limits{
 		BatchItems: s.ops - reserved,
 		WriteOps:   s.ops - reserved - commit,
-		WriteBytes: s.bytes / 2, // values travel in base64, and with their keys
+		WriteBytes: s.bytes / 2, // values are sent in base64, with their keys
 		MinTTL:     500 * time.Millisecond,
 	}
 }
 
-// fit is how many transactions one request carries.
+// fit returns how many transactions one request holds.
 func (s *store) fit(txns []kv.Txn) int {
 	r := &request{ops: make([]operation, 0, s.ops)}
 	for i := range txns {
@@ -92,16 +93,16 @@ func (s *store) fit(txns []kv.Txn) int {
 	return len(txns)
 }
 
-// GuardOps returns operations for the front of a transaction of the caller's own on the
-// same Consul, which then takes effect only if the fence is the shard's current grant
-// (rule F1):
+// GuardOps returns operations to put at the front of a caller's transaction on the same Consul.
+// With them, the transaction takes effect only if the fence is the shard's current grant (rule
+// F1):
 //
 //	ops, err := b.GuardOps(ctx, fence)
 //	ok, res, _, err := client.Txn().Txn(append(ops, put), nil)
 //
-// An error of one of them, by its OpIndex, means a dead fence and no other refusal. The
-// transaction must write something: Consul serves one that only reads or checks like a
-// read, which may be stale. A fence that is not current is *driver.FencedError.
+// If the OpIndex of an error is one of these operations, the fence is dead. The transaction must
+// write something, because Consul serves a transaction that only reads or checks as a read, which
+// may be stale. If the fence is not current, GuardOps returns *driver.FencedError.
 func (b *Backend) GuardOps(ctx context.Context, f driver.Fence) (api.TxnOps, error) {
 	conditions, err := kv.Guard(ctx, b.Backend, f)
 	if err != nil {
@@ -114,10 +115,10 @@ func (b *Backend) GuardOps(ctx context.Context, f driver.Fence) (api.TxnOps, err
 	return ops, nil
 }
 
-// RaiseFloor makes every token granted from now on in a namespace greater than
-// above: for an operator, after a snapshot was restored into another cluster, with
-// the highest token known from logs, marks or metrics. Backends that are open
-// answer ErrStoreChanged from then on, and have to be opened again.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring a snapshot into another cluster. Pass the highest token
+// known from logs, marks or metrics. Open backends then answer ErrStoreChanged and must be
+// opened again.
 func RaiseFloor(ctx context.Context, client *api.Client, namespace string, above driver.Token, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

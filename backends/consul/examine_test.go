@@ -6,10 +6,11 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestExamine has servers with and without ACLs judge each kind of token.
+// TestExamine examines servers with and without ACLs, by each kind of token.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	check := func(what string, b *Backend, name, value, remedy string) {
@@ -28,7 +29,7 @@ func TestExamine(t *testing.T) {
 	}
 	open := func(server *servers.Server, token, namespace string) *Backend {
 		t.Helper()
-		b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,14 +39,14 @@ func TestExamine(t *testing.T) {
 	check("without ACLs", open(servers.New(t, servers.Consul, nil), "", "app"), "ACLs", "off", "docs/backends/consul.md")
 
 	server, admin := guarded(t)
-	root, err := Open(t.Context(), admin, "app", &Options{Create: true})
+	root, err := OpenClient(t.Context(), admin, "app", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
 	check("the management token", root, "token", "global-management", "it may do anything")
 	token := runTime(t, admin, "app")
-	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	b, err := Open(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

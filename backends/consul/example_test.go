@@ -14,10 +14,10 @@ import (
 )
 
 // Each request carries the ACL token as it is then, so that it may change while the process runs.
-func ExampleOpenConfig() {
+func ExampleOpen() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	b, err := consul.OpenConfig(ctx, consul.Config{
+	b, err := consul.Open(ctx, consul.Config{
 		Address: os.Getenv("CONSUL_ADDR"), // such as 127.0.0.1:8500
 	}, "example", &consul.Options{
 		Create: true, // the first time only
@@ -46,7 +46,7 @@ func ExampleBackend_GuardOps() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	b, err := consul.Open(ctx, client, "example", &consul.Options{Create: true})
+	b, err := consul.OpenClient(ctx, client, "example", &consul.Options{Create: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// short is a call's own bound.
+// short returns a context for one call.
 func short(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// tryCommit returns the error of the write, which is that of the call or its own.
+// tryCommit returns the error of the call or of its write.
 func tryCommit(ctx context.Context, s driver.Session, w driver.Write) error {
 	r, err := s.Commit(ctx, []driver.Write{w})
 	if err == nil {
@@ -51,9 +51,8 @@ func again(t *testing.T, what string, do func(context.Context) error) {
 	}
 }
 
-// TestQuorumLost: with two of three servers gone nothing is decided, and no member
-// learns that it lost anything. With one of them back the same session holds the
-// same lease.
+// TestQuorumLost: with two of three servers gone nothing is decided, and no member gets an error
+// that it lost something. With one of them back the same session has the same lease.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -102,9 +101,9 @@ func TestQuorumLost(t *testing.T) {
 	commit(t, s, entry1(fences[0], head.Number+1, []byte("after")))
 }
 
-// TestQuorumLostForLong is the same with electors, and for ten TTLs: nobody is
-// evicted, and each shard stays with its owner. They go through the server that
-// stays: one whose agent is back later than a majority is evicted rightly.
+// TestQuorumLostForLong is the same with electors, and for ten TTLs: no member is evicted, and each
+// shard stays with its owner. They use the server that stays, because a member whose agent is back
+// later than a majority is evicted rightly.
 func TestQuorumLostForLong(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Consul, 3, nil)
@@ -148,14 +147,15 @@ func TestLeaderLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit(t, s, entry1(fences[0], page.Head.Number+1, []byte("after")))
-	// A view goes on after its blocked query was cut off.
+	// A view continues after its blocked query was cut off.
 	again(t, "a view", func(ctx context.Context) error {
 		_, err := b.Observe(ctx, driver.ObserveQuery{})
 		return err
 	})
 }
 
-// TestServerStopped: calls end with their contexts, unknown, while the server still stands, and go on afterwards.
+// TestServerStopped: while the server is suspended, calls end with their contexts and an unknown
+// outcome. Afterwards they work again.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul, nil)
@@ -175,7 +175,7 @@ func TestServerStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(t, "a heartbeat afterwards", s.Beat)
-	// Under the same nonce and number, so that it is applied once in any case.
+	// With the same nonce and number, so that it is applied once in any case.
 	again(t, "the commit, again or found", func(ctx context.Context) error {
 		page, err := b.ReadLog(ctx, fences[0].Shard, 0, 10)
 		if err != nil {
@@ -191,7 +191,7 @@ func TestServerStopped(t *testing.T) {
 	})
 }
 
-// TestRepliesLost holds the server's answers: the calls were applied, and nobody knows.
+// TestRepliesLost holds the server's answers: the calls were applied, and no caller knows it.
 func TestRepliesLost(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -201,7 +201,7 @@ func TestRepliesLost(t *testing.T) {
 	}
 	t.Cleanup(func() { proxy.Close() })
 	ns := fresh()
-	b, err := OpenConfig(t.Context(), Config{Address: proxy.Addr()}, ns, &Options{Create: true})
+	b, err := Open(t.Context(), Config{Address: proxy.Addr()}, ns, &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,8 +231,8 @@ func TestRepliesLost(t *testing.T) {
 	again(t, "a heartbeat afterwards", s.Beat)
 }
 
-// TestConnectionLimit: an agent that takes no further connection has applied
-// nothing, and says so.
+// TestConnectionLimit: an agent that accepts no further connection has applied nothing, and reports
+// that.
 func TestConnectionLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul,
@@ -248,7 +248,7 @@ func TestConnectionLimit(t *testing.T) {
 		go func() {
 			defer func() { ended <- struct{}{} }()
 			for ctx.Err() == nil {
-				// Consul notices that nobody waits any more when the query ends.
+				// Consul notices that the client has gone when the query ends.
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+server.Addr()+
 					"/v1/kv/none?index=1000000&wait=10s", nil)
 				if err != nil {
@@ -263,7 +263,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	refused := false
 	again(t, "the limit", func(context.Context) error {
-		other, err := OpenConfig(short(t), Config{Address: server.Addr()}, "app", nil)
+		other, err := Open(short(t), Config{Address: server.Addr()}, "app", nil)
 		if err == nil {
 			other.Close()
 			return errors.New("a further connection is still taken")
@@ -282,7 +282,7 @@ func TestConnectionLimit(t *testing.T) {
 		<-ended
 	}
 	again(t, "a new process afterwards", func(ctx context.Context) error {
-		other, err := OpenConfig(ctx, Config{Address: server.Addr()}, "app", nil)
+		other, err := Open(ctx, Config{Address: server.Addr()}, "app", nil)
 		if err == nil {
 			err = other.Close()
 		}
@@ -290,7 +290,7 @@ func TestConnectionLimit(t *testing.T) {
 	})
 }
 
-// TestValueLimit: a server that takes less than was configured has applied nothing.
+// TestValueLimit: a server with a lower limit than configured has applied nothing.
 func TestValueLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Consul,
@@ -298,7 +298,7 @@ func TestValueLimit(t *testing.T) {
 	b := openOn(t, server, "app", new(traffic))
 	s := join(t, b, "n1")
 	fences, _ := acquire(t, s, claims(1))
-	// The connection may be reset before the refusal arrives, which is unknown then.
+	// The connection may be reset before the refusal arrives. The outcome is then unknown.
 	err := tryCommit(t.Context(), s, entry1(fences[0], 1, make([]byte, 100<<10)))
 	if err == nil || driver.NotApplied(err) && !errors.Is(err, driver.ErrTooLarge) {
 		t.Errorf("100 KiB where the server takes 64: %v, want ErrTooLarge, or unknown", err)
@@ -310,12 +310,11 @@ func TestValueLimit(t *testing.T) {
 	commit(t, s, entry1(fences[0], 1, []byte("small")))
 }
 
-// TestIdleCost counts the requests of a process that owns shards, observes and
-// follows while nothing happens, for 1 and for 10,000 shards. A query that blocks is asked
-// again once its time is over, and for no other reason.
+// TestIdleCost counts the requests of an idle process that owns shards, observes and follows, for 1
+// and for 10,000 shards. A blocking query is repeated only when its time is over.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.Consul, nil) // nobody else's writes
+	server := servers.New(t, servers.Consul, nil) // without other processes' writes
 	const heartbeats = 20
 	cost := func(namespace string, shards int) [2]int64 {
 		count := new(traffic)
@@ -408,8 +407,7 @@ func TestFollowWhenTheIndexGoesBack(t *testing.T) {
 	}
 }
 
-// storeOver is a store without a backend over it, in a namespace that nobody used
-// before.
+// storeOver returns a store without a backend, in an unused namespace.
 func storeOver(t *testing.T, l *slots) (*store, kvkeys.Keys) {
 	t.Helper()
 	keys, err := kvkeys.New(fresh())
@@ -425,9 +423,8 @@ func storeOver(t *testing.T, l *slots) (*store, kvkeys.Keys) {
 	return s, keys
 }
 
-// TestReadIsNotOlderThanFollow: a client that has an index from a blocked query,
-// and then reads another prefix, which last changed before, does not see a store
-// that went back.
+// TestReadIsNotOlderThanFollow: a client has an index from a blocked query, and then reads another
+// prefix that last changed before. It must not take this for a store that went back.
 func TestReadIsNotOlderThanFollow(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -477,8 +474,8 @@ func TestHeartbeatsHaveTheirOwnSlot(t *testing.T) {
 	}
 }
 
-// TestPingsHaveTheirOwnSlots: a ping passes while every slot for other requests is
-// taken, also by requests that the server holds for seconds because it has no leader.
+// TestPingsHaveTheirOwnSlots: a ping passes while every slot for other requests is taken, even by
+// requests that the server holds for seconds because it has no leader.
 func TestPingsHaveTheirOwnSlots(t *testing.T) {
 	t.Parallel()
 	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, pool.Get(t, servers.Consul, nil)))
@@ -526,8 +523,8 @@ func TestAcquireCost(t *testing.T) {
 	}
 }
 
-// TestDeletesHaveGrowingRevisions: Consul returns no index for a deletion, and two
-// in a row must not look like a store that stands still or went back.
+// TestDeletesHaveGrowingRevisions: Consul returns no index for a deletion. Two deletions in
+// succession must not look like a store that stands still or went back.
 func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(new(traffic))
@@ -553,8 +550,8 @@ func TestDeletesHaveGrowingRevisions(t *testing.T) {
 	}
 }
 
-// TestRefusedHeartbeatHasItsOwnSlot: the read of the reason of a heartbeat's refusal
-// waits for no other request either (rule E4).
+// TestRefusedHeartbeatHasItsOwnSlot: the read of the reason of a heartbeat's refusal waits for no
+// other request (rule E4).
 func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	t.Parallel()
 	s, keys := storeOver(t, newNetwork(new(traffic)).slots(t, pool.Get(t, servers.Consul, nil)))
@@ -578,13 +575,13 @@ func TestRefusedHeartbeatHasItsOwnSlot(t *testing.T) {
 	}
 }
 
-// over is a context that has ended, but whose Done channel is still open.
+// over is a context that has ended, with a Done channel that is still open.
 type over struct{ context.Context }
 
 func (over) Err() error { return context.Canceled }
 
-// TestCloseLeavesNoConnection: a request that ends after Close, before its context
-// does, drops the connection that it leaves idle.
+// TestCloseLeavesNoConnection: a request that ends after Close, but before its context, closes the
+// connection that it leaves idle.
 func TestCloseLeavesNoConnection(t *testing.T) {
 	t.Parallel()
 	c, err := client(pool.Get(t, servers.Consul, nil))

@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/kv"
+	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// Follow queries the common prefix of the prefixes with one blocked query after
-// another, which takes one connection for any number of them. The queries are in
-// consistent mode: a former leader may return old records.
+// Follow watches the common prefix of the prefixes with one blocked query after another. It
+// uses one connection for any number of prefixes. The queries are in consistent mode, because a
+// deposed leader may return old records.
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	common := commonPrefix(prefixes)
 	seed := maphash.MakeSeed()
@@ -50,8 +51,11 @@ func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page)
 	}
 }
 
-// wait is one query, which blocks until there is an index above the one asked
-// with, or for waitTime. The page's revision is the index of the answer.
+// longest is the length of the longest followed record, a change log.
+const longest = changelog.MaxPiggybackBytes
+
+// wait makes one query. It blocks until there is an index above index, or for waitTime. The page's
+// revision is the index of the answer.
 func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page, error) {
 	bound, cancel := context.WithTimeout(ctx, noticed)
 	defer cancel()
@@ -62,25 +66,21 @@ func (s *store) wait(ctx context.Context, prefix string, index uint64) (*kv.Page
 	defer c.done()
 	q := c.query()
 	q.WaitIndex, q.WaitTime = index, waitTime
-	found, meta, err := c.client.KV().List(prefix, q)
-	if err = c.heard(err); err != nil {
-		return nil, readError(err)
-	}
-	page, err := pageOf(found)
+	page, meta, err := c.list(prefix, longest, q)
 	if err == nil {
 		err = possible(meta.LastIndex)
 	}
 	if err != nil {
 		return nil, readError(err)
 	}
-	// Else a read after it could seem to be older: its own prefix may have changed
-	// earlier (rule I1).
+	// Otherwise, a later read could seem older, because its prefix may have changed earlier
+	// (rule I1).
 	s.learn(meta.LastIndex)
 	page.Rev = kv.Rev(meta.LastIndex)
 	return page, nil
 }
 
-// keep leaves the records of the prefixes in a page.
+// keep removes the records outside the prefixes from a page.
 func keep(page *kv.Page, prefixes []string) {
 	if len(prefixes) == 1 {
 		return
@@ -97,7 +97,7 @@ func keep(page *kv.Page, prefixes []string) {
 	page.Pairs = pairs
 }
 
-// fingerprint distinguishes pages by their records' keys and indexes.
+// fingerprint distinguishes pages by the keys and indexes of their records.
 func fingerprint(seed maphash.Seed, page *kv.Page) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -108,8 +108,7 @@ func fingerprint(seed maphash.Seed, page *kv.Page) uint64 {
 	return h.Sum64()
 }
 
-// commonPrefix is the longest folder that all prefixes are in; a single prefix is
-// itself.
+// commonPrefix returns the longest folder of all prefixes. A single prefix is returned whole.
 func commonPrefix(prefixes []string) string {
 	common := prefixes[0]
 	for _, p := range prefixes[1:] {

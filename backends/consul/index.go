@@ -2,23 +2,22 @@ package consul
 
 import "time"
 
-// Bounds of a blocked query.
+// Limits of a blocked query.
 const (
-	// waitTime is how long a query blocks. Consul adds up to a sixteenth of it, so
-	// that not all clients ask again at once. A connection that was lost in silence
-	// is noticed once waitGrace has passed as well, and changes meanwhile are known
-	// as late.
+	// waitTime is how long a query blocks. Consul adds up to a sixteenth of it, so that clients
+	// do not all ask again together. A silent loss of the connection is noticed waitGrace
+	// later, and so are the changes of that time.
 	waitTime = 5 * time.Second
-	// waitGrace is how much later than that an answer may come before the
-	// connection counts as lost.
+	// waitGrace is how much longer than waitTime an answer may take before the connection counts as
+	// lost.
 	waitGrace = 3 * time.Second
-	// noticed is how late a query notices that its connection was lost.
+	// noticed is the longest time until a query notices that its connection was lost.
 	noticed = waitTime + waitTime/16 + waitGrace
-	// idlePace is the time between queries that returned nothing new with an index
-	// that went back or stood still: at most two a second.
+	// idlePace is the pause after a query that returned nothing new and an index that went back
+	// or stood still. It allows at most two queries a second.
 	idlePace = 500 * time.Millisecond
-	// spuriousPace is the same with an index that moved on. The index of an empty
-	// prefix is that of the whole store.
+	// spuriousPace is the pause if the index moved on. The index of an empty prefix is that of the
+	// whole store.
 	spuriousPace = 20 * time.Millisecond
 )
 
@@ -30,14 +29,14 @@ type answer struct {
 	waited  bool   // the query blocked for its whole time
 }
 
-// turn returns the next step after an answer: the index to ask with, and the pause
-// before. idle is the number of answers in a row without news, this one included;
-// the caller keeps it.
+// turn returns the next step after an answer, which is the index to ask with and the pause
+// before it. idle is the number of consecutive answers without news, this one included. The
+// caller keeps it.
 //
-// The documented rules: an index that went back (the server was restored, or forgot
-// the last deletion) starts again at 0; an index below 1 counts as 1, because 0
-// would not block; an answer is no proof of a change; and clients limit their rate.
-// The first answer in vain is free, because the rules above cause one.
+// turn follows Consul's documented rules. If an index went back, because the server was restored or
+// forgot the last deletion, turn starts again at 0. An index below 1 counts as 1, because 0 would
+// not block. An answer is no proof of a change. Clients limit their rate. No pause follows the
+// first answer without news, because the rules above cause one.
 func turn(a answer, idle int) (next uint64, pause time.Duration) {
 	next = max(a.index, 1)
 	if next < a.asked {

@@ -34,7 +34,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnRate plays servers that answer every query at once.
+// TestTurnRate plays servers that answer every query immediately.
 func TestTurnRate(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]func(asked uint64, n int) uint64{
@@ -51,7 +51,7 @@ func TestTurnRate(t *testing.T) {
 			index, requests = next, requests+1
 			now += max(pause, time.Millisecond)
 		}
-		if requests > 2*60+2 { // the first in vain is free
+		if requests > 2*60+2 { // no pause follows the first answer without news
 			t.Errorf("%s: %d requests in a minute, want at most two a second", name, requests)
 		}
 	}

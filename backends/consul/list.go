@@ -10,11 +10,15 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Range reads a prefix. Consul answers with a prefix as a whole, so that a part of
-// it costs the names of all: they are read first, and then the values asked for.
+// Values that may be too long (kv.Range.Largest) have at most 512 KiB each. They are read a few
+// at a time, and more at a time while none is too long.
+const cautious, trusting = 4, 16
+
+// Range reads a prefix. Consul answers with a whole prefix. To read a part, Range first reads
+// all names and then the values of the part.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	if q.From == "" && q.Limit == 0 && !q.KeysOnly {
-		return s.list(ctx, q.Prefix)
+		return s.list(ctx, q.Prefix, q.Largest)
 	}
 	names, page, err := s.names(ctx, q)
 	if err != nil {
@@ -30,14 +34,20 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		}
 		return page, nil
 	}
-	for len(names) > 0 && len(page.Pairs) < limit {
+	for few := cautious; len(names) > 0 && len(page.Pairs) < limit; few = min(2*few, trusting) {
 		n := min(len(names), limit-len(page.Pairs))
+		if q.Largest > 0 {
+			n = min(n, few)
+		}
 		part, err := s.Get(ctx, names[:n]...)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range part.Pairs {
-			if p.Rev != 0 { // else it was removed since
+			if p.Rev != 0 { // otherwise it was removed later
+				if p.Cut(q.Largest); p.Long > 0 {
+					few = cautious / 2
+				}
 				page.Pairs = append(page.Pairs, p)
 			}
 		}
@@ -47,18 +57,14 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 }
 
 // list reads all records of a prefix, at one index.
-func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
+func (s *store) list(ctx context.Context, prefix string, largest int) (*kv.Page, error) {
 	known, witness := s.known.Load(), s.witness.now()
 	c, err := s.begin(ctx, requests)
 	if err != nil {
 		return nil, readError(err)
 	}
 	defer c.done()
-	found, meta, err := c.client.KV().List(prefix, c.query())
-	if err = c.heard(err); err != nil {
-		return nil, readError(err)
-	}
-	page, err := pageOf(found)
+	page, meta, err := c.list(prefix, largest, c.query())
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -68,7 +74,7 @@ func (s *store) list(ctx context.Context, prefix string) (*kv.Page, error) {
 	return page, s.date(page, known, meta)
 }
 
-// names reads the keys of a prefix from one on.
+// names reads the keys of a prefix, beginning with one.
 func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, error) {
 	known := s.known.Load()
 	c, err := s.begin(ctx, requests)
@@ -90,9 +96,9 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 	return names, page, s.date(page, known, meta)
 }
 
-// date gives a page the index up to which everything is in it. The index of a
-// prefix is that of its latest change, and goes back when Consul forgets a
-// deletion; the index known before the read is in it as well.
+// date sets the index up to which the page contains everything. The index of a prefix is that of
+// its latest change, and goes back when Consul forgets a deletion. The page also contains
+// everything up to the index known before the read.
 func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	if err := possible(meta.LastIndex); err != nil {
 		return readError(err)
@@ -106,16 +112,17 @@ func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	return nil
 }
 
-func pageOf(found api.KVPairs) (*kv.Page, error) {
-	page := &kv.Page{Pairs: make([]kv.Pair, len(found))}
-	for i, p := range found {
-		if p == nil {
-			return nil, errors.New("it answered with a record that is null")
-		}
-		if err := possible(p.ModifyIndex); err != nil {
-			return nil, err
-		}
-		page.Pairs[i] = (&entry{Key: p.Key, Value: p.Value, ModifyIndex: p.ModifyIndex}).pair()
+// list queries the records of a prefix. It drops values longer than largest.
+func (c *call) list(prefix string, largest int, q *api.QueryOptions) (*kv.Page, *api.QueryMeta, error) {
+	l := &listing{largest: largest}
+	found, meta, err := c.client.KV().List(prefix, q.WithContext(context.WithValue(q.Context(), listingKey{}, l)))
+	if err = c.heard(err); err != nil {
+		return nil, nil, err
 	}
-	return page, nil
+	for _, p := range found {
+		if err := l.add(p); err != nil {
+			return nil, nil, err
+		}
+	}
+	return &l.page, meta, nil
 }

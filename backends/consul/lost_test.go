@@ -9,12 +9,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestLostConnection: connections that are lost in silence delay nobody for long.
+// TestLostConnection: connections lost in silence delay no process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
 	outage.Lost{Addr: server.Addr(), Conns: 5, Notice: 9 * time.Second, Open: func(t *testing.T, addr, namespace string) driver.Backend {
-		b, err := OpenConfig(t.Context(), Config{Address: addr}, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: addr}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,11 +14,16 @@ var mutantsFlag = mutate.Flag()
 func TestMutants(t *testing.T) {
 	mutate.All(t, mutantsFlag, 2*time.Minute, false, []mutate.Mutant{
 		{Name: "E5: a right that is missing may be tried again", Killer: "TestRunTimePolicy", Edits: []mutate.Edit{{
-			File: "errors.go", In: "operationError", Old: "driver.ErrRetry, driver.ErrDenied, adviceACL, o", New: "driver.ErrRetry, driver.ErrRetry, adviceACL, o"}}},
+			File: "errors.go", In: "operationError", Old: "driver.ErrRetry, driver.ErrDenied, adviceACL, o",
+			New: "driver.ErrRetry, driver.ErrRetry, adviceACL, o"}}},
 		{Name: "F1: GuardOps compares the shard's record only", Killer: "TestConformance/Fence/RaisedFloor", Edits: []mutate.Edit{{
 			File: "consul.go", In: "Backend.GuardOps", Old: "for _, c := range conditions {", New: "for _, c := range conditions[1:] {"}}},
 		{Name: "F1: GuardOps compares the identity only", Killer: "TestConformance/Fence/BegunBeforeTakeover", Edits: []mutate.Edit{{
 			File: "consul.go", In: "Backend.GuardOps", Old: "for _, c := range conditions {", New: "for _, c := range conditions[:1] {"}}},
+		{Name: "long values of a list stay in memory", Killer: "TestListing", Edits: []mutate.Edit{{
+			File: "listing.go", In: "listing.add", Old: "pair.Cut(l.largest)", New: "_ = l.largest"}}},
+		{Name: "lists are decoded when all has come", Killer: "TestListing", Edits: []mutate.Edit{{
+			File: "listing.go", In: "lister.RoundTrip", Old: "|| into == nil ||", New: "|| into == nil || len(into.page.Pairs) == 0 ||"}}},
 		{Name: "O1: the leader answers reads without asking its peers", Killer: "TestReadsNeedMajority/leader",
 			Edits: []mutate.Edit{{
 				File: "store.go", In: "call.query", Old: "RequireConsistent: true", New: "RequireConsistent: false"}}},

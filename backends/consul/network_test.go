@@ -26,7 +26,7 @@ type traffic struct {
 	bytes                atomic.Int64
 	conns, open          atomic.Int64 // dialed, and open now
 	mostOpen             atomic.Int64
-	busy, mostBusy       atomic.Int64 // requests under way
+	busy, mostBusy       atomic.Int64 // requests in flight
 }
 
 func (c *traffic) calls() conformance.Calls {
@@ -35,8 +35,8 @@ func (c *traffic) calls() conformance.Calls {
 
 func (c *traffic) total() int64 { return c.reads.Load() + c.writes.Load() + c.waits.Load() }
 
-// network is a client's transport with switches for its faults. It knows the
-// purpose of a request, which a proxy of bytes would not.
+// network is a client's transport with switches for its faults. Unlike a proxy of bytes it knows
+// the purpose of a request.
 type network struct {
 	base  *http.Transport
 	count *traffic
@@ -47,7 +47,7 @@ type network struct {
 	mu    sync.Mutex
 	fault fault
 	held  []*held
-	cut   chan struct{} // closed to fail the requests under way
+	cut   chan struct{} // closed to fail the requests in flight
 }
 
 type fault uint8
@@ -102,11 +102,11 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// slots are those of a caller's client of the server, through the network.
+// slots are those of a client of the server, through the network.
 func (n *network) slots(t testing.TB, server *servers.Server) *slots {
 	t.Helper()
 	cfg := api.DefaultConfig()
-	cfg.Address, cfg.HttpClient = server.Addr(), &http.Client{Transport: n}
+	cfg.Address, cfg.HttpClient = server.Addr(), &http.Client{Transport: lister{n}}
 	c, err := api.NewClient(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func (n *network) detached(req *http.Request, body []byte) (*http.Response, erro
 	return n.send(ctx, nil, req, body)
 }
 
-// send reads the whole answer, so that it can be counted and given away.
+// send reads the whole answer, so that it can be counted and returned.
 func (n *network) send(ctx context.Context, cut chan struct{}, req *http.Request, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -60,7 +60,7 @@ func TestOpenRefuses(t *testing.T) {
 			Options{}, nil, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b, err := OpenConfig(t.Context(), c.config, c.namespace, &c.options)
+			b, err := Open(t.Context(), c.config, c.namespace, &c.options)
 			if err == nil {
 				b.Close()
 			}
@@ -85,7 +85,7 @@ func TestSettingsHideTheToken(t *testing.T) {
 	}
 }
 
-// guarded is a server that asks for tokens, and one that may do everything.
+// guarded returns a server that requires tokens, and a client with all rights.
 func guarded(t *testing.T) (*servers.Server, *api.Client) {
 	t.Helper()
 	id := make([]byte, 16)
@@ -130,13 +130,13 @@ func TestRunTimePolicy(t *testing.T) {
 	t.Parallel()
 	server, admin := guarded(t)
 	create := func(ctx context.Context, namespace string) error {
-		b, err := Open(ctx, admin, namespace, &Options{Create: true})
+		b, err := OpenClient(ctx, admin, namespace, &Options{Create: true})
 		if err != nil {
 			return err
 		}
 		return b.Close()
 	}
-	h := conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
+	h := conformance.Harness{Name: backendName, New: func(ct conformance.T) *conformance.Store {
 		namespace := "suite/" + rand.Text()
 		token := runTime(t, admin, namespace)
 		return &conformance.Store{Deny: func(context.Context) (func(context.Context) error, error) {
@@ -159,7 +159,7 @@ func TestRunTimePolicy(t *testing.T) {
 			if err := create(ctx, namespace); err != nil {
 				return nil, err
 			}
-			b, err := OpenConfig(ctx, Config{Address: server.Addr(), Token: Secret(token)}, namespace, nil)
+			b, err := Open(ctx, Config{Address: server.Addr(), Token: driver.Secret(token)}, namespace, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -209,7 +209,7 @@ func TestRunTimePolicy(t *testing.T) {
 		}
 	}
 	// The page says that this is possible.
-	b, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	b, err := Open(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestRunTimePolicy(t *testing.T) {
 	if err := remove("app/!state/"); err != nil {
 		t.Errorf("deleting all shards and members: %v", err)
 	}
-	// The answer to the first write shows it, and that write was applied (E1).
+	// The answer to the first write shows it, although that write was applied (E1).
 	late := driver.Member{Session: "late", Node: "n2", TTL: time.Minute}
 	if _, err := b.Join(t.Context(), late); !driver.Unknown(err) {
 		t.Errorf("a process that saw the removed namespace joins: %v, want an unknown outcome", err)
@@ -226,7 +226,7 @@ func TestRunTimePolicy(t *testing.T) {
 	if _, err := b.Join(t.Context(), late); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("a process that saw the removed namespace joins again: %v, want ErrStoreChanged", err)
 	}
-	later, err := OpenConfig(t.Context(), Config{Address: server.Addr(), Token: Secret(token)}, "app", nil)
+	later, err := Open(t.Context(), Config{Address: server.Addr(), Token: driver.Secret(token)}, "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestIdentityTampered(t *testing.T) {
 		}
 	}
 	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
-		b, err := OpenConfig(t.Context(), Config{Address: server.Addr()}, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: server.Addr()}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,12 +267,12 @@ func TestIdentityTampered(t *testing.T) {
 	})
 }
 
-// TestTokenRevoked: without its right a member's writes are certainly not applied,
-// and the error does not say that its session was lost.
+// TestTokenRevoked: without its right a member's writes are certainly not applied, and the error
+// does not claim that its session was lost.
 func TestTokenRevoked(t *testing.T) {
 	t.Parallel()
 	server, admin := guarded(t)
-	if b, err := Open(t.Context(), admin, "app", &Options{Create: true}); err != nil {
+	if b, err := OpenClient(t.Context(), admin, "app", &Options{Create: true}); err != nil {
 		t.Fatal(err)
 	} else if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -312,7 +312,7 @@ func TestTLS(t *testing.T) {
 	server := servers.New(t, servers.Consul, &servers.Options{TLS: servers.TLSMutual})
 	cert, key := server.ClientFiles()
 	good := Config{Address: server.Addr(), TLS: true, CAFile: server.CAFile(), CertFile: cert, KeyFile: key}
-	b, err := OpenConfig(t.Context(), good, "app", &Options{Create: true})
+	b, err := Open(t.Context(), good, "app", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestTLS(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if b, err := OpenConfig(t.Context(), c, "app", nil); err == nil {
+		if b, err := Open(t.Context(), c, "app", nil); err == nil {
 			b.Close()
 			t.Errorf("%s is accepted", name)
 		}
@@ -383,11 +383,11 @@ func TestAddresses(t *testing.T) {
 	for _, c := range []Config{
 		{Address: good, Addresses: []string{good}}, {Addresses: []string{good, ""}}, {Addresses: []string{good, "consul.example:8500"}},
 	} {
-		if _, err := OpenConfig(t.Context(), c, fresh(), &Options{Create: true}); !errors.Is(err, driver.ErrInvalid) {
+		if _, err := Open(t.Context(), c, fresh(), &Options{Create: true}); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", c, err)
 		}
 	}
-	// One that refuses, and one that takes connections and never answers, are no hindrance.
+	// An address that refuses, or accepts and never answers, does not matter.
 	silent, err := faultproxy.New(good, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -398,7 +398,7 @@ func TestAddresses(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
-	b, err := OpenConfig(ctx, Config{Addresses: []string{"127.0.0.1:1", silent.Addr(), good}}, fresh(),
+	b, err := Open(ctx, Config{Addresses: []string{"127.0.0.1:1", silent.Addr(), good}}, fresh(),
 		&Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
@@ -409,14 +409,14 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestPathPrefix reaches Consul through a proxy that has it below a path.
+// TestPathPrefix reaches Consul through a proxy that serves it below a path.
 func TestPathPrefix(t *testing.T) {
 	t.Parallel()
 	to := &url.URL{Scheme: "http", Host: pool.Get(t, servers.Consul, nil).Addr()}
 	proxy := httptest.NewServer(http.StripPrefix("/a/consul", httputil.NewSingleHostReverseProxy(to)))
 	defer proxy.Close()
 	for _, address := range []string{proxy.URL + "/a/consul/", strings.TrimPrefix(proxy.URL, "http://") + "/a/consul"} {
-		b, err := OpenConfig(t.Context(), Config{Address: address}, fresh(), &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: address}, fresh(), &Options{Create: true})
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue
@@ -428,7 +428,7 @@ func TestPathPrefix(t *testing.T) {
 	}
 }
 
-// TestGuardOps: a transaction of the caller's own takes effect under the lease only.
+// TestGuardOps: a caller's own transaction takes effect only under the lease.
 func TestGuardOps(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
@@ -461,8 +461,7 @@ func TestGuardOps(t *testing.T) {
 	}
 }
 
-// TestRaiseFloor: tokens are above the floor from then on, and former backends have
-// to open again.
+// TestRaiseFloor: later tokens are above the floor, and former backends must be opened again.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	server, ns := pool.Get(t, servers.Consul, nil), fresh()

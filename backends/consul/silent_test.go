@@ -18,7 +18,7 @@ import (
 func opening(t *testing.T) func(through []string) driver.Backend {
 	namespace := fresh()
 	return func(through []string) driver.Backend {
-		b, err := OpenConfig(t.Context(), Config{Addresses: through}, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), Config{Addresses: through}, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,10 +59,10 @@ func TestStartAtSilentServer(t *testing.T) {
 	}
 }
 
-// TestLeaderStops: the other two go on without the leader.
+// TestLeaderStops: the other two servers continue without the leader.
 func TestLeaderStops(t *testing.T) {
 	t.Parallel()
-	// Else a server that was stopped is taken for dead, and has no vote for 10 s after.
+	// Otherwise a stopped server counts as dead, and has no vote for 10 s afterwards.
 	cluster := servers.NewCluster(t, servers.Consul, 3,
 		&servers.Options{Config: []string{"autopilot = { cleanup_dead_servers = false }"}})
 	var clients []*api.Client

@@ -11,22 +11,21 @@ import (
 	"github.com/hashicorp/consul/api"
 )
 
-// kind is the purpose of a request. HTTP carries one request at a time on a
-// connection, so the number of slots bounds the connections in use as well. No kind
-// waits for another one (rule E4).
+// kind is the purpose of a request. HTTP carries one request at a time on a connection, so the
+// number of slots also limits the connections in use. No kind waits for another (rule E4).
 type kind uint8
 
 const (
 	heartbeats kind = iota
 	requests
-	pings // reads that heartbeats wait for after a lapse of trust (driver.PingShard)
+	pings // reads on which heartbeats wait after a lapse of trust (driver.PingShard)
 	waits // blocked queries: the change logs, and the heartbeats asked for
 	kinds
 )
 
-// How many requests of a kind a Backend has under way at once at one address. Core
-// has one heartbeat under way, up to 24 while heartbeats have no answer, and up to nine
-// pings after a lapse of trust.
+// Numbers of requests of each kind that a Backend has in flight at one address. Core has one
+// heartbeat in flight, and up to 24 while heartbeats are unanswered. After a lapse of trust, it
+// has up to nine pings.
 const (
 	maxHeartbeats = 24
 	maxPings      = 9
@@ -34,15 +33,15 @@ const (
 	waitSlots     = 2
 )
 
-// heartbeatsIdle is how many connections of heartbeats stay open without a request: if all are
-// lost in silence, each costs a heartbeat.
+// heartbeatsIdle is how many heartbeat connections stay open without a request. If all are lost
+// silently, each costs a heartbeat.
 const heartbeatsIdle = 2
 
 // slot carries one request at a time.
 type slot struct {
 	client *api.Client
 	drop   func() // closes the slot's open but unused connections
-	used   bool   // since end
+	used   bool   // since its request ended
 }
 
 func (l *slot) end() {
@@ -50,7 +49,7 @@ func (l *slot) end() {
 	l.used = false
 }
 
-// slots are those to one address, by kind.
+// slots are the slots of one address, by kind.
 type slots struct {
 	kinds [kinds]*slotKind
 	all   []*slot
@@ -77,11 +76,11 @@ func newSlots(addresses int, make func() (*slot, error)) (*slots, error) {
 	return l, nil
 }
 
-// slotKind are the slots that may take each other's place. Those used last are
-// preferred, to keep connections few.
+// slotKind holds the slots of one kind, which are interchangeable. To keep connections few,
+// take prefers the slots used last.
 type slotKind struct {
-	free chan struct{} // holds one token for each of idle
-	keep int           // how many connections stay open without a request; 0: all
+	free chan struct{} // one token for each idle slot
+	keep int           // number of connections that stay open without a request; 0: all
 
 	mu   sync.Mutex
 	idle []*slot
@@ -100,14 +99,14 @@ func (k *slotKind) give(l *slot) {
 	if k.keep > 0 && l.used && k.open() >= k.keep {
 		l.end()
 		k.idle = slices.Insert(k.idle, 0, l)
-	} else { // also one that ended: the next request connects, where others may be lost as well
+	} else { // taken next even if its connection ended, because the others may be lost too
 		k.idle = append(k.idle, l)
 	}
 	k.mu.Unlock()
 	k.free <- struct{}{}
 }
 
-// open is how many slots may have a connection without a request.
+// open returns how many slots may keep a connection open without a request.
 func (k *slotKind) open() (n int) {
 	for _, l := range k.idle {
 		if l.used {
@@ -133,10 +132,10 @@ func (k *slotKind) take(ctx context.Context) (*slot, error) {
 	return l, nil
 }
 
-// shared are the slots of one client, which has a pool of connections.
+// shared returns slots that share one client with a pool of connections.
 func shared(client *api.Client, drop func()) *slots {
 	l, _ := newSlots(1, func() (*slot, error) { return &slot{client: client, drop: drop}, nil })
-	l.kinds[heartbeats].keep = 0 // one slot's end would take the others' connections
+	l.kinds[heartbeats].keep = 0 // because ending one slot would close the others' connections
 	return l
 }
 
@@ -146,10 +145,9 @@ func (l *slots) drop() {
 	}
 }
 
-// single is a transport that never has more than one connection, from before it is
-// dialed until after it is closed. http.Transport's own bound counts a dial that
-// nobody waits for any more, which in a network that is cut would keep out the next
-// heartbeat; here a slot drops such a dial.
+// single returns a transport that never has more than one connection, counted from before its
+// dial until after its close. http.Transport's own limit also counts an abandoned dial. In a
+// cut network, such a dial would block the next heartbeat. Here a slot drops it.
 func single(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	place := make(chan struct{}, 1)
 	return transport(func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -180,7 +178,8 @@ func (p *placed) Close() error {
 	return err
 }
 
-// transport has no time-out for answers: the callers' contexts have them.
+// transport returns a transport without a time-out for answers, because the callers' contexts limit
+// them.
 func transport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -191,7 +190,7 @@ func transport(dial func(ctx context.Context, network, addr string) (net.Conn, e
 	}
 }
 
-// dialer reaches the address that it is given, or a socket of this host.
+// dialer returns a function that dials the given address, or a socket of this host.
 func dialer(socket string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	if socket == "" {

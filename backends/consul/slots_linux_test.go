@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// sockets lists those that lead to a port of this host and that a process still
-// has: one that is merely being closed belongs to none.
+// sockets lists the sockets to a port of this host that a process still has. A socket that is being
+// closed belongs to no process.
 func sockets(t *testing.T, port int) map[string]bool {
 	t.Helper()
 	file, err := os.Open("/proc/self/net/tcp")
@@ -32,7 +32,7 @@ func sockets(t *testing.T, port int) map[string]bool {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	open := map[string]bool{} // by the own end
+	open := map[string]bool{} // by the local end
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		f := strings.Fields(lines.Text())
 		if len(f) < 10 {
@@ -46,8 +46,7 @@ func sockets(t *testing.T, port int) map[string]bool {
 	return open
 }
 
-// load uses a backend in every way at once until it did so many commits, and cuts
-// many calls short.
+// load uses a backend concurrently in every way until it made some commits, and cancels many calls.
 func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, commits int64, seen func() bool) {
 	other := join(t, b, "n2")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +82,7 @@ func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, com
 		watch(func() error {
 			short, cancel := context.WithTimeout(ctx, time.Duration(i+1)*500*time.Microsecond)
 			defer cancel()
-			_, err := b.List(short, fences[0].Shard, "", 0)
+			_, err := b.List(short, fences[0].Shard, "", 0, 0)
 			return err
 		})
 	}
@@ -109,12 +108,12 @@ func load(t *testing.T, b *Backend, s driver.Session, fences []driver.Fence, com
 // usualSlots are in use while heartbeats are answered.
 const usualSlots = 1 + requestSlots + waitSlots
 
-// TestConnections: a process has at most six connections, for any number of shards,
-// also while calls are cut short.
+// TestConnections: a process has at most six connections, for any number of shards, even while
+// calls are cancelled.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 10_000} {
-		server := servers.New(t, servers.Consul, nil) // whose port nobody else connects to
+		server := servers.New(t, servers.Consul, nil) // so that no other process connects to its port
 		_, text, err := net.SplitHostPort(server.Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -129,8 +128,8 @@ func TestConnections(t *testing.T) {
 			defer close(counted)
 			var before map[string]bool
 			for pace := time.NewTicker(5 * time.Millisecond); ; {
-				// One that is being closed is not there the next time, and the kernel's
-				// list is not of one instant.
+				// A socket that is being closed is missing the next time, and the kernel's list is
+				// not of one instant.
 				now, lasting := sockets(t, port), 0
 				for own := range now {
 					if before[own] {
@@ -147,7 +146,7 @@ func TestConnections(t *testing.T) {
 				}
 			}
 		}()
-		b, err := OpenConfig(t.Context(), Config{Address: server.Addr()}, "app", &Options{Create: true})
+		b, err := Open(t.Context(), Config{Address: server.Addr()}, "app", &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,15 +171,17 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestDialInVain: a dial that is under way when its heartbeat has given up does not
-// keep out the next one, nor is there a second connection.
+// TestDialInVain: a dial that is pending after its heartbeat gave up neither blocks the next
+// heartbeat, nor leads to a second connection.
 func TestDialInVain(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Consul, nil)
 	var dials, open, most atomic.Int64
+	dialing := make(chan struct{})
 	reach := dialer("")
 	tr := single(func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if dials.Add(1) == 1 { // the network is cut
+			close(dialing)
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -196,18 +197,24 @@ func TestDialInVain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, keys := storeOver(t, shared(client, tr.CloseIdleConnections))
-	beat := func(within time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), within)
-		defer cancel()
+	beat := func(ctx context.Context) error {
 		_, err := s.Apply(ctx, &changelog.Batch{Batch: kv.Batch{Heartbeat: true,
 			Txns: []kv.Txn{{Ops: []kv.Op{{Key: keys.Beat("x"), Value: []byte("1")}}}}}})
 		return err
 	}
-	if err := beat(50 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+	// Its time is over while it dials, however slow the machine is.
+	given, end := context.WithCancel(t.Context())
+	go func() {
+		<-dialing
+		end()
+	}()
+	if err := beat(given); !errors.Is(err, context.Canceled) {
 		t.Errorf("a heartbeat into a network that is cut: %v", err)
 	}
+	within, cancel := context.WithTimeout(t.Context(), ample.Time)
+	defer cancel()
 	for range 3 {
-		if err := beat(ample.Time); err != nil {
+		if err := beat(within); err != nil {
 			t.Errorf("afterwards: %v", err)
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestIdleSlots: of heartbeats that overlapped, two connections stay open and are used before
-// others are made; a slot whose request ended comes next, because what lost its connection may
+// TestIdleSlots: of the connections of overlapping heartbeats two stay open, and are used before
+// new ones are made. A slot whose request ended comes next, because what lost its connection may
 // have lost the others (E4).
 func TestIdleSlots(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package consul
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +14,9 @@ import (
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/route"
 )
@@ -23,17 +24,17 @@ import (
 // store is a namespace of Consul's key-value store as a changelog.Store.
 type store struct {
 	addresses []*slots
-	routes    *route.Routes                         // among the addresses
-	token     func(context.Context) (string, error) // nil: the client's own
-	ops       int                                   // per transaction
-	bytes     int                                   // of a transaction's request
+	routes    *route.Routes                         // routes among the addresses
+	token     func(context.Context) (string, error) // nil: the client's own token
+	ops       int                                   // operations per transaction
+	bytes     int                                   // bytes of a transaction's request
 	ping      string                                // the key that pings read
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	// known is the highest index received from the server. Every later consistent
-	// read is at least as new.
+	// known is the highest index received from the server. Every later consistent read is at least
+	// as new.
 	known   atomic.Uint64
 	witness witness
 }
@@ -58,8 +59,8 @@ func (s *store) Close() error {
 	return nil
 }
 
-// reach makes the address that answers first the one to begin with, where there are
-// several. If none answers, the next request reports it.
+// If there are several addresses, reach starts with the one that answers first. If none
+// answers, the next request reports that.
 func (s *store) reach(ctx context.Context) {
 	if len(s.addresses) == 1 {
 		return
@@ -87,7 +88,7 @@ func (s *store) reach(ctx context.Context) {
 
 // call is a request that may be sent.
 type call struct {
-	ctx    context.Context // of the trip
+	ctx    context.Context // the trip's
 	client *api.Client
 	token  string
 	done   func()
@@ -101,12 +102,11 @@ func (c *call) query() *api.QueryOptions {
 	return (&api.QueryOptions{RequireConsistent: true, Token: c.token}).WithContext(c.ctx)
 }
 
-// begin chooses an address and waits for a slot of the kind. An error means that
-// nothing was sent.
+// begin chooses an address and waits for a slot of the kind. An error means that nothing was sent.
 func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c = &call{s: s, caller: ctx}
 	if s.token != nil {
-		if c.token, err = s.token(ctx); err != nil {
+		if err = goexit.Call(func() (err error) { c.token, err = s.token(ctx); return err }); err != nil {
 			return nil, fmt.Errorf("the ACL token: %w", err)
 		}
 	}
@@ -131,8 +131,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	c.done = func() {
 		ended := t.Context.Err() != nil
 		t.Done(c.outcome)
-		// Its dial may be under way; Close dropped the open connections before this
-		// one was open; or the address is not used any more.
+		// Its dial may be pending, Close may have dropped the open connections before this one was
+		// open, or the address may no longer be in use.
 		if ended || s.life.Err() != nil || s.routes.Current() != t.Server {
 			l.end()
 		}
@@ -141,9 +141,8 @@ func (s *store) begin(ctx context.Context, k kind) (c *call, err error) {
 	return c, nil
 }
 
-// heard notes the outcome of a request for its address, and returns the error for
-// the caller: the context's, or that the store was closed, where that ended the
-// request.
+// heard notes the outcome of a request for its address, and returns the error for the caller.
+// If the context or Close ended the request, that decides the error.
 func (c *call) heard(err error) error {
 	var refused api.StatusError
 	switch {
@@ -162,7 +161,7 @@ func (c *call) heard(err error) error {
 			return fmt.Errorf("%w: %w", driver.Ended(c.caller), err)
 		}
 	case c.ctx.Err() != nil:
-		return context.Cause(c.ctx) // the address was left
+		return context.Cause(c.ctx) // because the Backend left the address
 	case errors.As(err, &refused) && refused.Code < http.StatusInternalServerError:
 		c.outcome = route.Answered
 	default:
@@ -171,8 +170,8 @@ func (c *call) heard(err error) error {
 	return err
 }
 
-// write sends a transaction that changes something, once. A nil error means that
-// Consul decided: it was applied, or refused as the reply's errors say.
+// write sends a transaction that changes something, once. A nil error means that Consul
+// decided. It applied the transaction, or refused it as the reply's errors describe.
 func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	if r.bytes > s.bytes || len(r.ops) > s.ops {
 		return nil, fmt.Errorf("tenure: %w: a transaction of %d operations and about %d bytes: consul takes %d and %d",
@@ -188,7 +187,7 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 	var status api.StatusError
 	err = c.heard(err)
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
-		if err = json.Unmarshal([]byte(status.Body), a); err == nil && len(a.Errors) > 0 {
+		if a, err = decodeRefusal([]byte(status.Body), s.ops); err == nil && len(a.Errors) > 0 {
 			return a, nil
 		}
 		return nil, fmt.Errorf("tenure: %w: consul refused a transaction without saying why", driver.ErrRetry)
@@ -197,6 +196,15 @@ func (s *store) write(ctx context.Context, r *request, k kind) (*reply, error) {
 		return nil, writeError(err)
 	}
 	return a, nil
+}
+
+// maxRefusal limits the bytes decoded of a refusal's reasons.
+const maxRefusal = 1 << 20
+
+// decodeRefusal reads the reply to a refused transaction of at most ops operations.
+func decodeRefusal(body []byte, ops int) (*reply, error) {
+	a := new(reply)
+	return a, boundjson.Unmarshal(body, maxRefusal, 64*ops, a)
 }
 
 // Get reads keys. See kv.Store.
@@ -208,9 +216,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.get(ctx, k, keys)
 }
 
-// get reads keys in transactions, each at one index. Nothing is decided by them
-// without a compare, and yet they are read in consistent mode: an old leader would
-// return records that others have replaced long since.
+// get reads keys in transactions, each at one index. Every decision on them compares again. It
+// still reads in consistent mode, because an old leader would return records replaced long ago.
 func (s *store) get(ctx context.Context, k kind, keys []string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for lo := 0; lo < len(keys); lo += s.ops {
@@ -267,7 +274,7 @@ func (s *store) read(ctx context.Context, k kind, keys []string, page *kv.Page) 
 	return kv.Rev(rev), nil
 }
 
-// possible refuses an index that no revision can be.
+// possible returns an error if the index cannot be a revision.
 func possible(index uint64) error {
 	if index > math.MaxInt64 {
 		return fmt.Errorf("it answered with the index %d, which is above any: its address leads to something else "+
@@ -285,16 +292,15 @@ func (s *store) learn(index uint64) {
 	}
 }
 
-// witness is the permanent record that this process saw last, with its index. The
-// log's index, of which tokens are made, goes on after a snapshot was restored, so
-// only records show it: one that is older than before means that the store went
-// back (rule I1).
+// witness is the permanent record that this process saw last, with its index. The log's index,
+// of which tokens are made, continues after a restore of a snapshot, so only records show a
+// restore. A record that is older than before means that the store went back (rule I1).
 type witness struct {
 	keys kvkeys.Keys
 
 	mu   sync.Mutex
 	pair kv.Pair // Key and Rev
-	back bool    // for ever
+	back bool    // permanently
 }
 
 func (w *witness) now() kv.Pair {
@@ -303,8 +309,7 @@ func (w *witness) now() kv.Pair {
 	return w.pair
 }
 
-// check compares a record with the version known when it was asked for, and
-// remembers it.
+// check compares a record with the version known when it was requested, and keeps it.
 func (w *witness) check(before kv.Pair, p kv.Pair) {
 	shard, ok := strings.CutPrefix(p.Key, w.keys.Shards())
 	if !ok && !strings.HasPrefix(p.Key, w.keys.Heads()) || driver.IsLock(driver.ShardID(shard)) { // R2
@@ -320,8 +325,7 @@ func (w *witness) check(before kv.Pair, p kv.Pair) {
 	}
 }
 
-// rev is the step of the store's revision that an outcome shows: none, or a step
-// back.
+// rev returns the revision for an outcome. It is 0 for none, or 1 if the store went back.
 func (w *witness) rev() kv.Rev {
 	w.mu.Lock()
 	defer w.mu.Unlock()

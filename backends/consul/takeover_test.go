@@ -57,7 +57,7 @@ func takeLock(c *api.Client, name string) (*api.Lock, error) {
 
 // elect contends for one shard until ctx ends, and calls led when it leads.
 func elect(ctx context.Context, address, name string, led func()) error {
-	b, err := OpenConfig(ctx, Config{Address: address}, name, &Options{Create: true})
+	b, err := Open(ctx, Config{Address: address}, name, &Options{Create: true})
 	if err != nil {
 		return err
 	}
@@ -97,10 +97,9 @@ func startHolder(b *testing.B, kind string, server *servers.Server, name string)
 	return cmd
 }
 
-// BenchmarkTakeover is the time from the SIGKILL of a holder in another process until
-// a standby leads, as a multiple of the TTL of one second; and the same with a lock of
-// Consul's client, whose smallest TTL is ten seconds, for a few rounds. Run it with
-// -benchtime=30x.
+// BenchmarkTakeover measures the time from the SIGKILL of a holder in another process until a
+// standby leads, as a multiple of the TTL of one second. For a few rounds it does the same with a
+// lock of Consul's client, whose smallest TTL is ten seconds. Run it with -benchtime=30x.
 func BenchmarkTakeover(b *testing.B) {
 	server := pool.Get(b, servers.Consul, nil)
 	b.Run("tenure", func(b *testing.B) {
@@ -158,5 +157,5 @@ func report(b *testing.B, took []float64) {
 	b.ReportMetric(took[len(took)/2], "median-TTL")
 	b.ReportMetric(took[len(took)-1], "max-TTL")
 	b.ReportMetric(float64(len(took)), "rounds")
-	b.ReportMetric(0, "ns/op") // it has the waits before the kill
+	b.ReportMetric(0, "ns/op") // it would include the waits before the kill
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Verbs of operations on keys in a transaction.
+// Verbs of operations in a transaction on keys.
 const (
 	verbSet            = "set"
 	verbCAS            = "cas"
@@ -21,7 +21,7 @@ const (
 	verbCheckNotExists = "check-not-exists"
 )
 
-// operation is one operation of a transaction as the HTTP API takes it.
+// operation is one operation of a transaction, in the form of the HTTP API.
 type operation struct {
 	KV keyOperation `json:"KV"`
 }
@@ -34,12 +34,12 @@ type keyOperation struct {
 	Index uint64 `json:"Index,omitempty"`
 }
 
-// answers reports whether an applied operation has an entry in the results.
+// answers reports whether the results include an entry for an applied operation.
 func (o *operation) answers() bool {
 	return o.KV.Verb != verbDelete && o.KV.Verb != verbCheckNotExists
 }
 
-// size is at least the bytes that the operation takes in a request.
+// size returns an upper limit of the operation's bytes in a request.
 func (o *operation) size() int {
 	return operationOverhead + len(o.KV.Key) + base64.StdEncoding.EncodedLen(len(o.KV.Value))
 }
@@ -47,13 +47,13 @@ func (o *operation) size() int {
 // operationOverhead covers names, quotes and two numbers of 20 digits.
 const operationOverhead = 128
 
-// put is an operation that writes a value. Consul takes the same value with the
-// same flags for no change, and keeps the index: so the flags always differ.
+// put returns an operation that writes a value. Consul ignores a write of equal value and flags and
+// keeps the index, so the flags always differ.
 func put(verb, key string, value []byte, index kv.Rev) operation {
 	return operation{keyOperation{Verb: verb, Key: key, Value: value, Flags: rand.Uint64(), Index: uint64(index)}}
 }
 
-// condition is the operation that fails if c does not hold.
+// condition returns an operation that fails if c does not hold.
 func condition(c kv.Compare) operation {
 	switch c.Rev {
 	case kv.Absent:
@@ -64,14 +64,14 @@ func condition(c kv.Compare) operation {
 	return operation{keyOperation{Verb: verbCheckIndex, Key: c.Key, Index: uint64(c.Rev)}}
 }
 
-// part is a kv.Txn, or a guard, as the operations [lo, hi) of a request.
+// part is the operations [lo, hi) of a request for a kv.Txn or a guard.
 type part struct {
 	lo, hi int
-	shared []int // conditions that it has in common with earlier ones
-	index  int   // of the transaction in the batch; guardPart or piggybackPart
-	prev   int   // the operation whose result is Prev, -1 if prevIs is
+	shared []int // conditions shared with earlier parts
+	index  int   // transaction's index in the batch; guardPart or piggybackPart
+	prev   int   // operation whose result is Prev, -1 if prevIs has it
 	prevIs kv.Rev
-	then   int // the first operation of Then
+	then   int // first operation of Then
 }
 
 const (
@@ -85,7 +85,7 @@ type request struct {
 	ops   []operation
 	parts []part
 	bytes int
-	conds map[kv.Compare]int // the operations that stand for them
+	conds map[kv.Compare]int // operation of each condition
 }
 
 func (r *request) add(o operation) {
@@ -93,8 +93,8 @@ func (r *request) add(o operation) {
 	r.bytes += o.size()
 }
 
-// condition adds one to a part, once for all that have it: the claims of a dead
-// member's shards all ask for its absence.
+// condition adds a condition to a part, and one operation for all parts that share it. The claims
+// of a dead member's shards all check its absence.
 func (r *request) condition(p *part, c kv.Compare) int {
 	i, ok := r.conds[c]
 	if ok {
@@ -109,7 +109,7 @@ func (r *request) condition(p *part, c kv.Compare) int {
 	return i
 }
 
-// guard adds conditions that belong to no transaction.
+// guard adds conditions outside any transaction.
 func (r *request) guard(conds []kv.Compare) {
 	lo := len(r.ops)
 	for _, c := range conds {
@@ -118,17 +118,17 @@ func (r *request) guard(conds []kv.Compare) {
 	r.parts = append(r.parts, part{lo: lo, hi: len(r.ops), index: guardPart, prev: -1})
 }
 
-// look adds a read that decides nothing.
+// look adds a read that does not affect the outcome.
 func (r *request) look(key string) {
 	lo := len(r.ops)
 	r.add(operation{keyOperation{Verb: verbGetOrEmpty, Key: key}})
 	r.parts = append(r.parts, part{lo: lo, hi: len(r.ops), index: witnessPart, prev: -1})
 }
 
-// txn adds a transaction. Its conditions come first, except those on a record that
-// it puts, which are a part of the put. Operations are carried out in their order
-// and none of a batch mentions a record that another one writes, so that this is as
-// good as evaluating all conditions before.
+// txn adds a transaction. Its conditions come first, except a condition on a record that it
+// puts, which is a part of the put. Consul runs operations in order, and no operation of a
+// batch reads a record that another writes. So the effect is the same as if all conditions were
+// evaluated first.
 func (r *request) txn(t *kv.Txn, index int) {
 	p := part{lo: len(r.ops), index: index, prev: -1}
 	for _, c := range t.If {
@@ -174,9 +174,9 @@ func (r *request) txn(t *kv.Txn, index int) {
 	r.parts = append(r.parts, p)
 }
 
-// deletes reports whether a transaction only deletes the record of its only
-// condition. Then its existence is not checked, which would send back its value:
-// the transaction counts as applied where the record was gone already.
+// deletes reports whether a transaction only deletes the record of its only condition. Then its
+// existence is not checked, because the check would return its value. The transaction counts as
+// applied if the record was already gone.
 func deletes(t *kv.Txn, key string) bool {
 	return len(t.If) == 1 && len(t.Ops) == 1 && t.Ops[0].Delete && t.Ops[0].Key == key
 }
@@ -199,7 +199,7 @@ func compared(t *kv.Txn, key string) bool {
 	return false
 }
 
-// cut takes the last part back.
+// cut removes the last part.
 func (r *request) cut() {
 	p := r.parts[len(r.parts)-1]
 	for i := p.lo; i < p.hi; i++ {
@@ -240,8 +240,8 @@ func (e *entry) pair() kv.Pair {
 	return p
 }
 
-// match finds the entry of each operation, nil for those that have none. Consul
-// silently leaves out entries that the token may not read.
+// match returns the entry of each operation, nil for operations without one. Consul silently omits
+// entries that the token may not read.
 func (r *request) match(a *reply) ([]*entry, error) {
 	entries := make([]*entry, len(r.ops))
 	n := 0
@@ -262,8 +262,8 @@ func (r *request) match(a *reply) ([]*entry, error) {
 	return entries, nil
 }
 
-// refusals says which parts of a request were refused by their conditions. Any
-// other failure is the error: the request as a whole was not applied.
+// refusals returns the parts of a request whose conditions refused them. After any other
+// failure, it returns an error, and no part of the request was applied.
 func (r *request) refusals(a *reply) (map[int]bool, error) {
 	refused := make(map[int]bool)
 	for _, e := range a.Errors {

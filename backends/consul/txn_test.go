@@ -52,7 +52,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestEqualValuesDiffer: Consul takes equal bytes and flags for no change.
+// TestEqualValuesDiffer: Consul ignores a write of equal bytes and flags.
 func TestEqualValuesDiffer(t *testing.T) {
 	t.Parallel()
 	if a, b := put(verbSet, "k", []byte("v"), 0), put(verbSet, "k", []byte("v"), 0); a.KV.Flags == b.KV.Flags {
@@ -60,8 +60,8 @@ func TestEqualValuesDiffer(t *testing.T) {
 	}
 }
 
-// TestSharedConditions: the claims of one holder's shards ask for its absence once,
-// and all of them are refused by it.
+// TestSharedConditions: the claims of one holder's shards check its absence once, and it refuses
+// all of them.
 func TestSharedConditions(t *testing.T) {
 	t.Parallel()
 	r := new(request)
@@ -86,7 +86,7 @@ func TestSharedConditions(t *testing.T) {
 	if got, err := r.refusals(failed(2, "index is stale")); err != nil || got[0] || !got[1] {
 		t.Errorf("b has moved: refused %v, %v; want the second", got, err)
 	}
-	// One that was cut must not leave its condition behind.
+	// A removed part must not leave its condition behind.
 	r.cut()
 	r.txn(&kv.Txn{If: []kv.Compare{{Key: "other", Rev: kv.Absent}}, Ops: []kv.Op{{Key: "c"}}}, 1)
 	r.cut()
@@ -121,7 +121,7 @@ func TestWitness(t *testing.T) {
 	w := &witness{keys: keys}
 	w.check(kv.Pair{}, shard(5))
 	before := w.now()
-	w.check(kv.Pair{}, shard(9)) // learned while a read is under way
+	w.check(kv.Pair{}, shard(9)) // learned during a read
 	w.check(before, shard(5))    // a read of the state when it was sent
 	if w.rev() != 0 {
 		t.Error("a read that is older than a later answer shows no step back")

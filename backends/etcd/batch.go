@@ -11,24 +11,24 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// unit is some neighbours of a batch that etcd applies all or none of: txns are
-// those of the batch from index at on.
+// unit is a run of neighbouring transactions of a batch that etcd applies together or not at
+// all. Its field on is the first one's index in the batch.
 type unit struct {
 	at   int
 	txns []kv.Txn
 }
 
-// Apply sends the batch as one transaction, or as several one after another where
-// the server would not take one. Neighbours go as units first, because one nested
-// transaction costs the server much less than many. Nothing of a unit that was
-// refused was applied, so its transactions are sent again each by itself.
+// Apply sends the batch as one transaction. If the server would not accept that, it sends
+// several in sequence. Apply first sends neighbours as units, because one nested transaction
+// costs the server much less than many. No part of a refused unit was applied, so Apply sends
+// its transactions again one by one.
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	out := &kv.Outcome{Results: make([]kv.Result, len(b.Txns))}
 	queue := s.units(b.Txns)
 	applied := func() bool { return slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) }
 	for len(queue) > 0 {
 		n, err := s.fit(b.Guard, queue)
-		if err != nil { // it alone is too large (rule A4)
+		if err != nil { // a single unit is too large (rule A4)
 			fail(out, queue[:1], err)
 			queue = queue[1:]
 			continue
@@ -63,9 +63,8 @@ func fail(out *kv.Outcome, units []unit, err error) {
 	}
 }
 
-// units cuts the transactions of a batch into units of at most half of the width
-// that the server takes, which leaves the other half for the number of them, and
-// half of the bytes.
+// units cuts the transactions of a batch into units of at most half the width that the server
+// accepts, and half the bytes. The other half of the width is for the number of units.
 func (s *store) units(txns []kv.Txn) []unit {
 	var units []unit
 	for lo := 0; lo < len(txns); {
@@ -85,7 +84,7 @@ func (s *store) units(txns []kv.Txn) []unit {
 	return units
 }
 
-// width is how many operations the server counts in a unit.
+// width returns the number of operations that the server counts in a unit.
 func (u unit) width() int {
 	ops, conds := 0, 0
 	for i := range u.txns {
@@ -98,8 +97,8 @@ func (u unit) width() int {
 	return max(ops, conds)
 }
 
-// fit is how many of the units one request may hold. The server counts the nested
-// transactions and the width of the widest of them.
+// fit returns how many of the units fit in one request. The server counts the nested transactions
+// and the width of the widest.
 func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 	bytes, widest := 0, 0
 	for _, c := range guard {
@@ -124,10 +123,10 @@ func (s *store) fit(guard []kv.Compare, units []unit) (int, error) {
 	return len(units), nil
 }
 
-// overhead is more than the encoding adds to a key or a value.
+// overhead is an upper limit of the bytes that the encoding adds to a key or a value.
 const overhead = 48
 
-// size is a bound on the length of a transaction in a request.
+// size returns an upper limit of a transaction's length in a request.
 func size(t *kv.Txn) int {
 	n := overhead
 	for _, c := range t.If {
@@ -145,8 +144,8 @@ func size(t *kv.Txn) int {
 	return n
 }
 
-// request is one transaction that holds the units: they run if the guard holds,
-// each if its own conditions do. etcd evaluates all conditions before it writes.
+// request returns one transaction with the units. If the guard holds, each unit whose own
+// conditions hold runs. etcd evaluates all conditions before it writes.
 func request(guard []kv.Compare, units []unit) *etcdserverpb.TxnRequest {
 	r := &etcdserverpb.TxnRequest{Compare: compares(nil, guard), Success: make([]*etcdserverpb.RequestOp, len(units))}
 	for _, c := range guard {
@@ -158,8 +157,8 @@ func request(guard []kv.Compare, units []unit) *etcdserverpb.TxnRequest {
 	return r
 }
 
-// nested is one unit. The reads for its refusal are left out if it has several
-// transactions: they are sent again then.
+// nested returns the operation of one unit. If the unit has several transactions, it omits the
+// reads for its refusal, because they will be sent again.
 func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	r := &etcdserverpb.TxnRequest{
 		Compare: make([]*etcdserverpb.Compare, 0, len(txns)),
@@ -172,7 +171,7 @@ func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	for n := range txns {
 		count += len(txns[n].Ops)
 	}
-	// The parts of an operation lie together: many are made at once.
+	// The parts of an operation are allocated together, because many are made.
 	ops := make([]struct {
 		op  etcdserverpb.RequestOp
 		is  etcdserverpb.RequestOp_RequestPut
@@ -201,8 +200,8 @@ func nested(txns []kv.Txn) *etcdserverpb.TxnRequest {
 	return r
 }
 
-// compares uses the revision of the last change; etcd's own version of a key
-// begins again with every creation.
+// compares compares the revision of the last change, because etcd's version of a key begins again
+// with every creation.
 func compares(cs []*etcdserverpb.Compare, conds []kv.Compare) []*etcdserverpb.Compare {
 	for _, cond := range conds {
 		c := &etcdserverpb.Compare{Key: []byte(cond.Key), Target: etcdserverpb.Compare_MOD,
@@ -231,7 +230,7 @@ func reads(keys []string) []*etcdserverpb.RequestOp {
 	return ops
 }
 
-// refused is the answer to a batch whose guard did not hold.
+// refused returns the answer to a batch whose guard did not hold.
 func refused(guard []kv.Compare, resp *etcdserverpb.TxnResponse) (*kv.Outcome, error) {
 	if len(resp.Responses) != len(guard) {
 		return nil, short("guards", len(resp.Responses), len(guard))
@@ -244,15 +243,14 @@ func refused(guard []kv.Compare, resp *etcdserverpb.TxnResponse) (*kv.Outcome, e
 		Guard: appendPairs(nil, keys, resp.Responses)}, nil
 }
 
-// outcome takes over the results of one request, and returns the transactions to
-// send again. An answer of another shape than the request's leaves its outcome
-// unknown.
+// outcome takes the results of one request, and returns the transactions to send again. If the
+// answer's shape differs from the request's, the outcome is unknown.
 func outcome(out *kv.Outcome, units []unit, resp *etcdserverpb.TxnResponse) (again []unit, err error) {
 	if len(resp.Responses) != len(units) {
 		return nil, short("transactions", len(resp.Responses), len(units))
 	}
 	rev := kv.Rev(resp.Header.GetRevision())
-	for i, u := range units { // before anything is taken over
+	for i, u := range units { // before any result is taken
 		if got, want := resp.Responses[i].GetResponseTxn(),
 			u.answers(resp.Responses[i].GetResponseTxn().GetSucceeded()); len(got.GetResponses()) != want {
 			return nil, short("operations", len(got.GetResponses()), want)
@@ -285,7 +283,7 @@ func outcome(out *kv.Outcome, units []unit, resp *etcdserverpb.TxnResponse) (aga
 	return again, nil
 }
 
-// answers is how many operations of the unit are answered.
+// answers returns how many operations of the unit have answers.
 func (u unit) answers(succeeded bool) (n int) {
 	for i := range u.txns {
 		if t := &u.txns[i]; succeeded {

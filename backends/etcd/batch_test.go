@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestUnits: a batch that holds is one request; a transaction that is refused takes
-// none of its neighbours along, and is answered by itself.
+// TestUnits: a batch that is applied is one request. A refused transaction does not refuse its
+// neighbours, and is answered alone.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	calls := new(counter)
@@ -41,7 +41,7 @@ func TestUnits(t *testing.T) {
 		}
 		return out
 	}
-	st.maxOps = DefaultMaxTxnOps
+	st.maxOps = defaultTxnOps
 	n := st.limits().BatchItems
 	puts := func(rev func(i int) kv.Rev) []kv.Txn {
 		txns := make([]kv.Txn, n)

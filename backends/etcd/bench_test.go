@@ -18,11 +18,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// Each benchmark alternates nothing and prints medians: run it a few times, on a
-// quiet machine. The alternative, concurrency.Election, stands beside it, on the
-// same server.
+// Each benchmark prints medians, so run it a few times on a quiet machine. The alternative,
+// concurrency.Election, runs beside it on the same server.
 
-// sampled reports the median, and the extremes that matter.
+// sampled reports the median and the important extremes.
 func sampled(b *testing.B, took []time.Duration) {
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
@@ -33,7 +32,7 @@ func sampled(b *testing.B, took []time.Duration) {
 
 func fresh(b *testing.B, c clientv3.Config, name string) *Backend {
 	b.Helper()
-	be, err := OpenConfig(b.Context(), c, "bench/"+name, &Options{Create: true})
+	be, err := Open(b.Context(), c, "bench/"+name, &Options{Create: true})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -122,12 +121,12 @@ func newSession(b *testing.B, client *clientv3.Client) *concurrency.Session {
 	return s
 }
 
-// watchCatchesUp is more than the period in which etcd takes up watches that began in
-// the past, as those of an Election do.
+// watchCatchesUp is more than the period in which etcd starts to serve watches that began in the
+// past, as an Election's do.
 const watchCatchesUp = 150 * time.Millisecond
 
-// BenchmarkHandOver is from giving a shard away to the first fenced write of a
-// member in another process, which learns of it by its watch.
+// BenchmarkHandOver measures from giving a shard away to the first fenced write of a member in
+// another process, which learns of it from its watch.
 func BenchmarkHandOver(b *testing.B) {
 	c := config(b, pool.Get(b, servers.Etcd, nil))
 	b.Run("tenure", func(b *testing.B) {
@@ -220,7 +219,7 @@ func BenchmarkHandOver(b *testing.B) {
 				written <- time.Now()
 			}()
 			b.StopTimer()
-			for queued := false; !queued; { // until it waits
+			for queued := false; !queued; { // so that it waits
 				resp, err := client.Get(b.Context(), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 				if err != nil {
 					b.Fatal(err)
@@ -231,7 +230,7 @@ func BenchmarkHandOver(b *testing.B) {
 				}
 				queued = resp.Count-written.Count == 2
 			}
-			time.Sleep(watchCatchesUp) // else it measures the server's timer
+			time.Sleep(watchCatchesUp) // otherwise it measures the server's timer
 			b.StartTimer()
 			start := time.Now()
 			if err := from.Resign(b.Context()); err != nil {
@@ -241,7 +240,7 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		sampled(b, took)
 	})
-	// The lower bound of a hand-over: a write, another client's watch of it, and its write.
+	// The lower limit of a hand-over: a write, another client's watch of it, and its write.
 	b.Run("bare", func(b *testing.B) {
 		key := fmt.Sprint("handover-bare", time.Now().UnixNano())
 		var clients [2]*clientv3.Client
@@ -293,8 +292,8 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// TestIdleCost counts the calls of a process that owns shards and does nothing,
-// for a stretch of heartbeats: the same for 1 and for 10,000 shards.
+// TestIdleCost counts the calls of an idle process that owns shards, during some heartbeats: the
+// same for 1 and for 10,000 shards.
 func TestIdleCost(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
@@ -303,7 +302,7 @@ func TestIdleCost(t *testing.T) {
 		calls := new(counter)
 		counted := c
 		counted.DialOptions = []grpc.DialOption{grpc.WithStatsHandler(calls)}
-		b, err := OpenConfig(t.Context(), counted, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), counted, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +316,7 @@ func TestIdleCost(t *testing.T) {
 		idle := func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			for { // earlier writes are still to be delivered
+			for { // earlier writes may not have been delivered
 				next, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 				if err != nil {
 					return

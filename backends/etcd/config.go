@@ -18,11 +18,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// OpenConfig opens a namespace through its own client, which Close closes. Where c
-// leaves it open, broken connections are tried again at least once a second, dead
-// ones that carry a watch are found by keep-alive within 13 s, and the client logs
-// nothing. c.Context is not used.
-func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
+// Open opens a namespace through its own client, which Close closes. Unless c says otherwise,
+// the client redials a broken connection at least once a second, and logs nothing. Its
+// keep-alive detects a dead connection with a watch within 13 s. c.Context is not used.
+func Open(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -42,11 +41,11 @@ func OpenConfig(ctx context.Context, c clientv3.Config, namespace string, o *Opt
 	return open(ctx, st, namespace, opts, nil)
 }
 
-// dial makes a client and the store on it.
+// dial makes a client and a store on it.
 func dial(ctx context.Context, c clientv3.Config, o *Options) (*store, error) {
 	withConfigDefaults(&c)
 	life, end := context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, end) // for as long as it is being made
+	stop := context.AfterFunc(ctx, end) // ends the client only while dial runs
 	defer stop()
 	c.Context = life
 	fail := func(err error) (*store, error) {
@@ -87,17 +86,17 @@ func withConfigDefaults(c *clientv3.Config) {
 		MinConnectTimeout: 3 * time.Second,
 	})
 	own := []grpc.DialOption{quick}
-	if c.TLS != nil && c.TLS.ServerName != "" { // else the endpoint's host would be expected nevertheless
+	if c.TLS != nil && c.TLS.ServerName != "" { // without it the client expects the endpoint's host
 		own = append(own, grpc.WithAuthority(c.TLS.ServerName))
 	}
 	c.DialOptions = append(own, c.DialOptions...)
 }
 
-// checkUsers refuses a user and a password in an endpoint: etcd's client makes no
-// use of them, and messages name endpoints.
+// checkUsers refuses a user and a password in an endpoint, because etcd's client does
+// not use them, and messages name endpoints.
 func checkUsers(endpoints []string) error {
 	for i, e := range endpoints {
-		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // whose names may begin with it
+		if strings.Contains(e, "@") && !strings.HasPrefix(e, "unix") { // a socket's name may contain "@"
 			return fmt.Errorf("tenure: %w: endpoint %d of etcd holds a user: write it as https://host:port, the user "+
 				"goes into Username, the password into Password", driver.ErrInvalid, i+1)
 		}
@@ -105,9 +104,9 @@ func checkUsers(endpoints []string) error {
 	return nil
 }
 
-// checkTransport refuses plaintext, and TLS that proves nothing, to another host.
-// The client uses the first endpoint's scheme for all endpoints in most calls, with
-// credentials, and each endpoint's own in some: they must not differ.
+// checkTransport refuses plaintext, and TLS without verification, to another host. With
+// credentials, most calls use the first endpoint's scheme for all endpoints, and some use each
+// endpoint's own. So the schemes must not differ.
 func checkTransport(c *clientv3.Config) error {
 	if len(c.Endpoints) == 0 {
 		return fmt.Errorf("tenure: %w: no endpoint of etcd: set Endpoints", driver.ErrInvalid)
@@ -148,18 +147,15 @@ func loopback(endpoint string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Secret is a string that prints as xxxxx in every format.
-type Secret = driver.Secret
-
 // Settings are the Opener's options in configuration.
 type Settings struct {
-	Endpoints    []string `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
-	Username     string   `json:"username" yaml:"username"`
-	Password     Secret   `json:"password" yaml:"password"`
-	PasswordFile string   `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
-	CAFile       string   `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
-	CertFile     string   `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
-	KeyFile      string   `json:"key_file" yaml:"key_file"`
+	Endpoints    []string      `json:"endpoints" yaml:"endpoints"` // such as https://etcd-0:2379
+	Username     string        `json:"username" yaml:"username"`
+	Password     driver.Secret `json:"password" yaml:"password"`
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read at each authentication; wins over password
+	CAFile       string        `json:"ca_file" yaml:"ca_file"`             // PEM; default: the system's
+	CertFile     string        `json:"cert_file" yaml:"cert_file"`         // PEM, with key_file: the client's certificate
+	KeyFile      string        `json:"key_file" yaml:"key_file"`
 	// expected in the certificate; default: the endpoint's host
 	ServerName string `json:"server_name" yaml:"server_name"`
 	Namespace  string `json:"namespace" yaml:"namespace"` // such as "orders"
@@ -168,15 +164,15 @@ type Settings struct {
 	certificate *driver.Certificate // by files of TLS
 }
 
-// Opener opens this backend by name, "etcd", from configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+// Opener returns the opener of this backend, "etcd" in configuration.
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	c, err := s.config()
 	if err != nil {
 		return nil, err
 	}
-	b, err := OpenConfig(ctx, c, s.Namespace, &s.Options)
+	b, err := Open(ctx, c, s.Namespace, &s.Options)
 	if err == nil {
 		b.Certificate = s.certificate
 	}
@@ -186,7 +182,7 @@ func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 func (s *Settings) config() (clientv3.Config, error) {
 	c := clientv3.Config{Endpoints: s.Endpoints, Username: s.Username, Password: string(s.Password)}
 	wrong := func(what string, err error) (clientv3.Config, error) {
-		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, driver.WithoutPath(err))
+		return c, fmt.Errorf("tenure: %w: etcd's %s: %w", driver.ErrInvalid, what, err)
 	}
 	if s.PasswordFile != "" {
 		text, err := driver.ReadSecret(s.PasswordFile)
@@ -214,7 +210,7 @@ func (s *Settings) config() (clientv3.Config, error) {
 	return c, nil
 }
 
-// authenticate has the client authenticate with what is in the password's file then.
+// authenticate puts the current password of the file into authentications.
 func (s *Settings) authenticate(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
 	opts ...grpc.CallOption) error {
 	if a, ok := req.(*etcdserverpb.AuthenticateRequest); ok {
@@ -227,7 +223,7 @@ func (s *Settings) authenticate(ctx context.Context, method string, req, reply a
 	return next(ctx, method, req, reply, cc, opts...)
 }
 
-// renewing reads the files of TLS for each connection.
+// renewing reads the TLS files for each connection.
 type renewing struct {
 	credentials.TransportCredentials
 	read driver.TLSReader

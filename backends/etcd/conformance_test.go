@@ -80,7 +80,7 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 			through.Endpoints = append(through.Endpoints, proxied)
 			wires = append(wires, wire)
 		}
-		b, err := OpenConfig(ctx, through, fmt.Sprintf("several/%s", rand.Text()[:8]), &Options{Create: true})
+		b, err := Open(ctx, through, fmt.Sprintf("several/%s", rand.Text()[:8]), &Options{Create: true})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -88,8 +88,8 @@ func several(t *testing.T, c clientv3.Config) func(context.Context) (driver.Back
 	}
 }
 
-// TestConformanceNetwork runs the cases about networks through a proxy that does
-// not parse its traffic.
+// TestConformanceNetwork runs the cases about networks through a proxy that does not parse its
+// traffic.
 func TestConformanceNetwork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -130,8 +130,8 @@ func TestConformanceRestart(t *testing.T) {
 	}
 }
 
-// TestConformanceNarrow runs the case for which the server is started again with a lower
-// limit of what one request may have.
+// TestConformanceNarrow runs the case in which the server is started again with a lower limit of a
+// request.
 func TestConformanceNarrow(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, nil)
@@ -169,7 +169,7 @@ func harness(
 	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "etcd " + status.Version,
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{client: client, config: user, namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1))}
@@ -265,7 +265,7 @@ func (s *suiteStore) conformance(
 			return s.tamper(ctx, keys, what, name)
 		},
 		RaiseFloor: func(ctx context.Context, above driver.Token) error {
-			return RaiseFloor(ctx, s.client, s.namespace, above)
+			return RaiseFloor(ctx, s.client, s.namespace, above, nil)
 		},
 		Guards: []conformance.Guard{guardOf(s.client, "texts/"+s.namespace+"/")},
 	}

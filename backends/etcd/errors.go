@@ -13,14 +13,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// failed classifies the error of a transaction (rule E1). Errors not listed are
-// unknown. sent is false if the call had no connection at its end, so that no byte
-// of it left this process.
+// failed classifies the error of a transaction (rule E1). Unlisted errors are unknown. sent is
+// false if the call never had a connection, so that no byte of it left this process.
 func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) error {
 	if s.life.Err() != nil {
 		return errClosed()
 	}
-	if ctx.Err() != nil { // so that it can be matched
+	if ctx.Err() != nil { // so that errors.Is finds it
 		err = fmt.Errorf("%w (%w)", err, driver.Ended(ctx))
 	}
 	is := func(targets ...error) bool {
@@ -42,10 +41,9 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 		return fmt.Errorf("tenure: %w: max-request-bytes of the server is lower than Options.MaxRequestBytes: %w",
 			driver.ErrTooLarge, err)
 	case is(rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests), denied(err),
-		// A full disk may be reported by the apply of the very write that filled it,
-		// so the outcome is unknown. A heartbeat's refusal is an answer: applied or
-		// not, nothing is granted by it, and a member must not be taken for deaf
-		// because of it.
+		// The very write that filled the disk may report a full disk when it is applied, so the
+		// outcome is unknown. A heartbeat's refusal is an answer. Applied or not, it grants
+		// nothing, and the member is not unreachable.
 		heartbeat && is(rpctypes.ErrNoSpace):
 		return fmt.Errorf("tenure: %w: etcd refused it: %w", driver.ErrRetry, err)
 	case is(rpctypes.ErrNoSpace):
@@ -55,9 +53,9 @@ func (s *store) failed(ctx context.Context, err error, sent, heartbeat bool) err
 	return err
 }
 
-// denied reports whether etcd refused the user. Tokens are checked before a request
-// is proposed, and rights again when it is applied, before it changes anything. A
-// token that has expired is renewed by the client.
+// denied reports whether etcd refused the user. etcd checks tokens before it proposes a request. It
+// checks rights again when it applies the request, before any change. The client renews an expired
+// token.
 func denied(err error) bool {
 	if err == nil {
 		return false
@@ -74,7 +72,7 @@ func denied(err error) bool {
 	return false
 }
 
-// native is the error of gRPC in err.
+// native returns the gRPC error in err.
 func native(err error) error {
 	var of interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &of) {
@@ -83,11 +81,10 @@ func native(err error) error {
 	return err
 }
 
-// nudge has connections tried again that wait for their turn: the callers pace
-// themselves, and a pause of up to two minutes after the server is back would cost
-// them their leases. A connection that has not failed is left alone: while it begins,
-// gRPC writes a map that ResetConnectBackoff reads without a lock, and such a read ends
-// the process (grpc/grpc-go#9155).
+// nudge makes connections in back-off connect immediately. Callers pace themselves. A pause of
+// up to two minutes after the server is back would cost them their leases. nudge does not touch
+// a connection that has not failed. While such a connection begins, gRPC writes a map that
+// ResetConnectBackoff reads without a lock, and the race ends the process (grpc/grpc-go#9155).
 func (s *store) nudge(err error) {
 	if status.Code(native(err)) != codes.Unavailable {
 		return

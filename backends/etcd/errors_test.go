@@ -66,8 +66,8 @@ func newRefusing(t *testing.T) (*refusing, *store) {
 	return r, st
 }
 
-// TestErrors: the server's error becomes one of the closed set only where it
-// certainly applied nothing (rule E1), and a write is sent once (rule E2).
+// TestErrors: the server's error matches one of the closed set only if the server certainly applied
+// nothing (rule E1), and a write is sent once (rule E2).
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	r, st := newRefusing(t)
@@ -155,7 +155,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestFit: a request holds no more than the server counts.
+// TestFit: a request contains no more than the server's limit.
 func TestFit(t *testing.T) {
 	t.Parallel()
 	st := &store{maxOps: 128, maxBytes: 4096}
@@ -174,7 +174,7 @@ func TestFit(t *testing.T) {
 		txns []kv.Txn
 		want int
 	}{
-		{many(1, txn(127, 0)), 0}, // by its bytes
+		{many(1, txn(127, 0)), 0}, // because of its bytes
 		{many(3, txn(1, 1500)), 2},
 		{many(300, txn(1, 0)), 42},
 	} {
@@ -198,7 +198,7 @@ func singles(txns []kv.Txn) (units []unit) {
 	return units
 }
 
-// TestCause: a caller's reason to give up says nothing about the outcome of its call (E1).
+// TestCause: a caller's reason to give up does not show the outcome of its call (E1).
 func TestCause(t *testing.T) {
 	t.Parallel()
 	s := &store{life: t.Context()}

@@ -12,8 +12,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. The client's API tells neither whether servers sync
-// their disks nor their clocks.
+// Examine implements driver.Examiner. The client's API reports neither the servers' clocks nor
+// whether they sync their disks.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	members, err := b.client.MemberList(ctx)
@@ -60,9 +60,9 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	return append(out, rights), nil
 }
 
-// rights judges the user; named says that the client has one.
+// rights judges the user. named reports whether the client has one.
 func (b *Backend) rights(ctx context.Context, named bool) (driver.Finding, error) {
-	auth, err := b.client.AuthStatus(ctx) // everybody may
+	auth, err := b.client.AuthStatus(ctx) // every user may read it
 	switch {
 	case err != nil:
 		return driver.Finding{}, fmt.Errorf("tenure: read the state of authentication: %w", err)
@@ -95,8 +95,8 @@ func (b *Backend) rights(ctx context.Context, named bool) (driver.Finding, error
 	return f, nil
 }
 
-// refusedRight reports whether a question was refused for lack of rights, which says nothing
-// against a user of the run-time role.
+// refusedRight reports whether a query was refused for lack of rights. A user of the run-time role
+// may lack them.
 func refusedRight(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }

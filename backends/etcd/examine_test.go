@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// examined compares what a backend finds of the user, and how many findings come before it.
+// examined checks a backend's finding about the user, and the number of findings before it.
 func examined(t *testing.T, what string, b *Backend, others int, name, value, remedy string) {
 	t.Helper()
 	found, err := b.Examine(t.Context())
@@ -30,14 +30,14 @@ func examined(t *testing.T, what string, b *Backend, others int, name, value, re
 	}
 }
 
-// TestExamine has a server judge each kind of user. The questions about members and alarms
-// are refused to those without a name alone.
+// TestExamine makes a server examine each kind of user. Only users without a name may not ask about
+// members and alarms.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})
 	open := func(c clientv3.Config) *Backend {
 		t.Helper()
-		b, err := OpenConfig(t.Context(), c, "orders", &Options{Create: true})
+		b, err := Open(t.Context(), c, "orders", &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-func ExampleOpenConfig() {
+func ExampleOpen() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	b, err := etcd.OpenConfig(ctx, clientv3.Config{
+	b, err := etcd.Open(ctx, clientv3.Config{
 		Endpoints: []string{os.Getenv("ETCD_ENDPOINT")}, // such as http://127.0.0.1:2379
 	}, "example", &etcd.Options{Create: true}) // the first time only
 	if err != nil {
@@ -43,7 +43,7 @@ func ExampleBackend_Guard() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	b, err := etcd.Open(ctx, client, "example", &etcd.Options{Create: true})
+	b, err := etcd.OpenClient(ctx, client, "example", &etcd.Options{Create: true})
 	if err != nil {
 		log.Fatal(err)
 	}

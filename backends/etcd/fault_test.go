@@ -99,8 +99,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// TestQuorumLost takes two of three members away for ten TTLs, stalled and killed:
-// nobody is evicted, and each shard stays with its owner.
+// TestQuorumLost takes two of three members away for ten TTLs, stalled and killed: no member is
+// evicted, and each shard stays with its owner.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)
@@ -108,8 +108,8 @@ func TestQuorumLost(t *testing.T) {
 	outage.Quorum(t, cluster, 500*time.Millisecond, func(int) driver.Backend { return openOn(t, c, Options{}) })
 }
 
-// TestFull raises the space alarm: reads go on, heartbeats are refused and not left
-// unanswered, and after the alarm the lease goes on.
+// TestFull raises the space alarm: reads continue, and heartbeats are refused rather than
+// unanswered. After the alarm the lease continues.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd,
@@ -162,8 +162,8 @@ func TestFull(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(f, 2, []byte("after")))
 }
 
-// TestTokensExpire: a password's tokens of one second are renewed, for writes,
-// reads and watches, and no call fails for it.
+// TestTokensExpire: a password's tokens of one second are renewed for writes, reads and watches,
+// and no call fails because of it.
 func TestTokensExpire(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd,
@@ -177,7 +177,7 @@ func TestTokensExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		wait(t.Context(), 2500*time.Millisecond) // unused tokens end
+		wait(t.Context(), 2500*time.Millisecond) // unused tokens expire
 		if err := s.Beat(t.Context()); err != nil {
 			t.Errorf("a heartbeat: %v", err)
 		}

@@ -12,7 +12,7 @@ import (
 
 var garbageFor = garbage.Flag()
 
-// TestGarbage is not parallel: it looks at the heap. Garbage is written as the run-time
+// TestGarbage is not parallel, because it measures the heap. It writes garbage as the run-time
 // user.
 func TestGarbage(t *testing.T) {
 	server := servers.New(t, servers.Etcd, &servers.Options{Config: []string{"bcrypt-cost = 4"}})

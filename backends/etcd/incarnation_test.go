@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// restore writes the records of one server to an empty one, with their revisions, as
-// a snapshot has them.
+// restore writes the records of one server to an empty one, with their revisions, as a restored
+// snapshot has them.
 func restore(t *testing.T, from, to *clientv3.Client) {
 	t.Helper()
 	ctx := bounded(t, ample.Time)
@@ -57,12 +57,11 @@ func restore(t *testing.T, from, to *clientv3.Client) {
 
 var restoresFlag = flag.Int("restores", 1, "how often TestRestoredCluster restores two clusters from one state")
 
-// I2: a cluster that was restored under another id. A process from before uses
-// nothing that it is granted there, and a new one is granted no token a second time.
+// I2: a cluster is restored under another id. A former process uses nothing that it is granted
+// there, and a new one is granted no token a second time.
 //
-// Then the same state is restored once more, into a third cluster: its tokens are above
-// those of the second (I2). No fence of before passes in either, once a process has
-// opened the namespace there (F1).
+// Then the same state is restored into a third cluster, whose tokens are above those of the second
+// (I2). After a process has opened the namespace there, no former fence passes in either (F1).
 func TestRestoredCluster(t *testing.T) {
 	t.Parallel()
 	for i := range *restoresFlag {
@@ -75,7 +74,7 @@ func restoredCluster(t *testing.T) {
 	one := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
 	two := servers.New(t, servers.Etcd, &servers.Options{NoSync: true})
 	client := newClient(t, config(t, one))
-	b, err := Open(t.Context(), client, "app", &Options{Create: true})
+	b, err := OpenClient(t.Context(), client, "app", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +103,7 @@ func restoredCluster(t *testing.T) {
 	}
 	restore(t, client, newClient(t, config(t, three)))
 	restore(t, client, newClient(t, config(t, two)))
-	other, err := OpenConfig(t.Context(), config(t, one), "app", nil)
+	other, err := Open(t.Context(), config(t, one), "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +121,7 @@ func restoredCluster(t *testing.T) {
 		t.Errorf("a heartbeat to a restored cluster: %v, want ErrStoreChanged", err)
 	}
 
-	fresh, err := OpenConfig(t.Context(), config(t, two), "app", nil)
+	fresh, err := Open(t.Context(), config(t, two), "app", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +135,7 @@ func restoredCluster(t *testing.T) {
 	for n, server := range []*servers.Server{two, three} {
 		at := newClient(t, config(t, server))
 		if server == three {
-			last, err := OpenConfig(t.Context(), config(t, three), "app", nil)
+			last, err := Open(t.Context(), config(t, three), "app", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

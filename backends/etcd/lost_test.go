@@ -10,14 +10,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestLostConnection: connections that are lost in silence delay nobody for long.
+// TestLostConnection: connections lost in silence delay no process for long.
 func TestLostConnection(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Etcd, nil)
 	outage.Lost{Addr: server.Addr(), Conns: 2, Notice: 13 * time.Second, Open: func(t *testing.T, addr, namespace string) driver.Backend {
 		c := config(t, server)
 		c.Endpoints = []string{addr}
-		b, err := OpenConfig(bounded(t, ample.Time), c, namespace, &Options{Create: true})
+		b, err := Open(bounded(t, ample.Time), c, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

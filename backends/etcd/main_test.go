@@ -64,7 +64,7 @@ func newClient(t testing.TB, c clientv3.Config) *clientv3.Client {
 func openOn(t testing.TB, c clientv3.Config, o Options) *Backend {
 	t.Helper()
 	o.Create = true
-	b, err := OpenConfig(t.Context(), c, t.Name(), &o)
+	b, err := Open(t.Context(), c, t.Name(), &o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,24 +17,23 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// member is one endpoint: a connection for heartbeats (rule E4), and one for
-// everything else.
+// member is one endpoint, with a connection for heartbeats (rule E4) and one for all other calls.
 type member struct {
 	conn, beatConn *grpc.ClientConn
 	kv, beats      etcdserverpb.KVClient
 	watch          etcdserverpb.WatchClient
 }
 
-// cluster is the set of a client's endpoints when it was made.
+// cluster is the set of a client's endpoints at one moment.
 type cluster struct {
 	endpoints []string
 	members   []member
 	routes    *route.Routes
 }
 
-// dialCluster makes connections with the client's configuration and its token. A
-// single endpoint, which may be a load balancer, gets two members, so that a
-// heartbeat without an answer is followed by one on another connection.
+// dialCluster makes connections with the client's configuration and its token. A single
+// endpoint, which may be a load balancer, gets two members. So after an unanswered heartbeat,
+// the next one uses another connection.
 func dialCluster(life context.Context, client *clientv3.Client) (*cluster, error) {
 	c := &cluster{endpoints: client.Endpoints()}
 	if len(c.endpoints) == 0 {
@@ -73,8 +72,8 @@ func (c *cluster) conns() []*grpc.ClientConn {
 	return slices.DeleteFunc(all, func(conn *grpc.ClientConn) bool { return conn == nil })
 }
 
-// members is the cluster of the client's endpoints, which change where the client
-// follows the members of etcd (AutoSyncInterval).
+// members returns the cluster of the client's endpoints, which change if the client follows the
+// members of etcd (AutoSyncInterval).
 func (s *store) members() (*cluster, error) {
 	endpoints := s.client.Endpoints()
 	s.mu.Lock()
@@ -91,11 +90,11 @@ func (s *store) members() (*cluster, error) {
 	}
 	former := s.cluster
 	s.cluster = next
-	_ = former.close() // which says that it was closed already
+	_ = former.close() // the error means that it was closed already
 	return next, nil
 }
 
-// begin chooses a member for a call, which is to demand that the member has a leader.
+// begin chooses a member for a call. The call requires that the member has a leader.
 func (s *store) begin(
 	ctx context.Context, way func(*route.Routes, context.Context) *route.Trip,
 ) (*route.Trip, *member, error) {
@@ -113,8 +112,8 @@ func (s *store) begin(
 	return t, &m, nil
 }
 
-// renew replaces a member's connection for heartbeats, on which none is under way; s.mu is held.
-// It stays if there is no new one.
+// renew replaces a member's idle connection for heartbeats. s.mu is held. If it cannot make a new
+// one, it keeps the old one.
 func (s *store) renew(i int) {
 	c := s.cluster
 	m := &c.members[i]
@@ -126,8 +125,7 @@ func (s *store) renew(i int) {
 	m.beatConn, m.beats = conn, etcdserverpb.NewKVClient(conn)
 }
 
-// finish ends a call of the caller's context ctx, and says in its error why the
-// member was left.
+// finish ends a call with the caller's context ctx. Its error includes why the member was left.
 func finish(ctx context.Context, t *route.Trip, err error) error {
 	left := context.Cause(t.Context)
 	if denied(err) {
@@ -147,7 +145,7 @@ func finish(ctx context.Context, t *route.Trip, err error) error {
 	return err
 }
 
-// lateness is the verdict on a member when the caller's context ends.
+// lateness returns the verdict on a member when the caller's context ends.
 func lateness(ctx context.Context) route.Outcome {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return route.Failed
@@ -155,8 +153,8 @@ func lateness(ctx context.Context) route.Outcome {
 	return route.Ended
 }
 
-// verdict is the verdict on a member after an error. One without a leader, or with
-// one that does not answer it, is unavailable.
+// verdict returns the verdict on a member after an error. A member whose leader is missing or does
+// not answer is unavailable.
 func verdict(err error) route.Outcome {
 	if err != nil {
 		switch status.Code(native(err)) {

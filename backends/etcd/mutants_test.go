@@ -17,6 +17,10 @@ func TestMutants(t *testing.T) {
 			File: "members.go", In: "finish", Old: "if denied(err) {", New: "if denied(err) && false {"}}},
 		{Name: "O1: a watch's position is that of the header", Killer: "TestWatchPosition", Edits: []mutate.Edit{{
 			File: "watch.go", In: "store.watch", Old: "\t\t\trev = changes[n].Rev\n", New: ""}}},
+		{Name: "a watch that catches up gets all changes in one answer", Killer: "TestWatchInParts", Edits: []mutate.Edit{{
+			File: "watch.go", In: "store.watch", Old: "Fragment: true,", New: "Fragment: false,"}}},
+		{Name: "O1: a part of a transaction is delivered as a whole one", Killer: "TestWatchInParts", Edits: []mutate.Edit{{
+			File: "watch.go", In: "store.watch", Old: "resp.Fragment && n > 0", New: "resp.Fragment && n < 0"}}},
 		{Name: "O1: of several prefixes the one that is ahead counts", Killer: "TestWatchPosition",
 			Edits: []mutate.Edit{{
 				File: "watch.go", In: "store.watch", Old: "fn(slices.Min(reached), changes)", New: "fn(slices.Max(reached), changes)"}}},

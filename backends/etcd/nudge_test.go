@@ -15,8 +15,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// TestNudge: a call that found no server has its connections tried again at once, however long
-// gRPC would wait. Connections that begin meanwhile are left alone, else the race detector fails.
+// TestNudge: after a call that found no server, its connections are tried again immediately,
+// however long gRPC would wait. Connections that just begin are not touched, because the race
+// detector would fail.
 func TestNudge(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,7 +54,7 @@ func TestNudge(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 300 { // each has a connection that begins
+		for range 300 { // each has a connection that is just beginning
 			s.mu.Lock()
 			s.renew(0)
 			begins := s.cluster.members[0].beatConn

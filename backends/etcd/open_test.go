@@ -31,7 +31,7 @@ func refusedOpen(t *testing.T, c clientv3.Config, o *Options, want ...string) er
 
 func refusedWithin(ctx context.Context, t *testing.T, c clientv3.Config, o *Options, want ...string) error {
 	t.Helper()
-	b, err := OpenConfig(ctx, c, "refused", o)
+	b, err := Open(ctx, c, "refused", o)
 	if err == nil {
 		b.Close()
 		t.Fatalf("opened, want an error with %q", want)
@@ -131,7 +131,7 @@ func TestOpenRefuses(t *testing.T) {
 	})
 	t.Run("names", func(t *testing.T) {
 		t.Parallel()
-		if _, err := OpenConfig(t.Context(), good, "a//b", nil); !errors.Is(err, driver.ErrInvalid) {
+		if _, err := Open(t.Context(), good, "a//b", nil); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("got %v, want ErrInvalid", err)
 		}
 	})
@@ -193,8 +193,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestOperationLimit: a server's lower limit is found and kept to, and one lowered
-// later is not taken for a failure.
+// TestOperationLimit: a server's lower limit is found and kept, and a limit that is lowered later
+// is not taken for a failure.
 func TestOperationLimit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"max-txn-ops = 40"}})
@@ -237,14 +237,14 @@ func TestMemberDown(t *testing.T) {
 	if err := cluster.Members()[1].Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Without a majority it is refused by the deadline.
+	// Without a majority it fails by the deadline.
 	_ = refusedWithin(bounded(t, 5*time.Second), t, config(t, cluster.Members()...), &Options{Create: true})
 	if err := cluster.Members()[1].Cont(); err != nil {
 		t.Fatal(err)
 	}
 	ctx := bounded(t, ample.Time)
 	for {
-		b, err := OpenConfig(ctx, config(t, cluster.Members()...), "down", &Options{Create: true})
+		b, err := Open(ctx, config(t, cluster.Members()...), "down", &Options{Create: true})
 		if err == nil {
 			if err := b.Close(); err != nil {
 				t.Error(err)
@@ -261,7 +261,7 @@ func TestMemberDown(t *testing.T) {
 func TestClientStaysOpen(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, config(t, pool.Get(t, servers.Etcd, nil)))
-	b, err := Open(t.Context(), client, "mine", &Options{Create: true})
+	b, err := OpenClient(t.Context(), client, "mine", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestClientStaysOpen(t *testing.T) {
 	if _, err := client.Get(t.Context(), "x"); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), clientv3.NewCtxClient(context.Background()), "mine",
+	if _, err := OpenClient(t.Context(), clientv3.NewCtxClient(context.Background()), "mine",
 		nil); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("a client without a connection: %v, want ErrInvalid", err)
 	}
@@ -283,7 +283,7 @@ func TestEndpointsAreFollowed(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Etcd, nil)
 	client := newClient(t, config(t, server))
-	b, err := Open(t.Context(), client, t.Name(), &Options{Create: true})
+	b, err := OpenClient(t.Context(), client, t.Name(), &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,8 +298,7 @@ func TestEndpointsAreFollowed(t *testing.T) {
 	}
 }
 
-// TestGuard: a transaction of the application's own takes effect under the current
-// grant only.
+// TestGuard: an application's own transaction takes effect only under the current grant.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
@@ -319,7 +318,7 @@ func TestGuard(t *testing.T) {
 		t.Error("refused under the current grant")
 	}
 	other, before, after := f, f, f
-	other.Session, before.Session, after.Session = successor.ID(), "0", "zzz" // on both sides of its own
+	other.Session, before.Session, after.Session = successor.ID(), "0", "zzz" // below and above its own
 	next := f
 	next.Token++
 	for _, wrong := range []driver.Fence{other, before, after, next, {},
@@ -343,13 +342,13 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestRaiseFloor: tokens go on above the operator's floor, once opened again.
+// TestRaiseFloor: after opening again, tokens continue above the operator's floor.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Etcd, nil))
 	b := openOn(t, c, Options{})
 	const above = driver.Token(1) << 40
-	if err := RaiseFloor(t.Context(), newClient(t, c), t.Name(), above); err != nil {
+	if err := RaiseFloor(t.Context(), newClient(t, c), t.Name(), above, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Join(t.Context(), driver.Member{Session: "late", Node: "n1",

@@ -7,30 +7,28 @@ import (
 )
 
 const (
-	// DefaultMaxTxnOps is how many operations etcd takes in one transaction unless
-	// its option max-txn-ops says otherwise.
-	DefaultMaxTxnOps = 128
-	// DefaultMaxRequestBytes is how long a request may be unless etcd's option
-	// max-request-bytes says otherwise.
-	DefaultMaxRequestBytes = 3 << 19
+	// defaultTxnOps is etcd's default of max-txn-ops, the number of operations in one
+	// transaction.
+	defaultTxnOps = 128
+	// defaultRequestBytes is etcd's default of max-request-bytes.
+	defaultRequestBytes = 3 << 19
 )
 
 const minTxnOps = 16
 
-// Options for Open and OpenConfig. The zero value, and nil, work.
+// Options configure Open and OpenClient. The zero value and nil are valid.
 type Options struct {
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// MaxTxnOps is how many operations one transaction may have. Default (0): asked
-	// of the server, at most DefaultMaxTxnOps; 16 to 10,000. Only raise it together
+	// MaxTxnOps limits the operations of one transaction: 16 to 10,000. Default (0):
+	// the largest of 128, 64, 32 and 16 that the server takes. Raise it only together
 	// with max-txn-ops of all members.
 	MaxTxnOps int `json:"max_txn_ops" yaml:"max_txn_ops"`
 
-	// MaxRequestBytes is how long a request may be. Default (0)
-	// DefaultMaxRequestBytes; 64 KiB to 64 MiB. Change it together with
-	// max-request-bytes of all members.
+	// MaxRequestBytes limits a request, in bytes. Default (0) 1.5 MiB; 64 KiB to 64 MiB. Change
+	// it together with max-request-bytes of all members.
 	MaxRequestBytes int `json:"max_request_bytes" yaml:"max_request_bytes"`
 
 	// Insecure allows a connection to another host without TLS, or without checking its
@@ -45,7 +43,7 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.MaxRequestBytes == 0 {
-		c.MaxRequestBytes = DefaultMaxRequestBytes
+		c.MaxRequestBytes = defaultRequestBytes
 	}
 	if c.MaxTxnOps != 0 && (c.MaxTxnOps < minTxnOps || c.MaxTxnOps > 10_000) {
 		return nil, fmt.Errorf("tenure: %w: %d operations in a transaction: use %d to 10000, or 0 to ask the server",

@@ -57,8 +57,8 @@ func runRecipe(t *testing.T, admin *clientv3.Client) (user, password string) {
 	return user, password
 }
 
-// TestRecipe uses a namespace as the documentation's user, with rights for all that
-// the driver does, and none to the identity or another namespace.
+// TestRecipe uses a namespace as the documentation's user, with rights for everything that the
+// driver does, and none for the identity or another namespace.
 func TestRecipe(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Etcd, &servers.Options{NoSync: true, Config: []string{"bcrypt-cost = 4"}})
@@ -67,7 +67,7 @@ func TestRecipe(t *testing.T) {
 	user.Username, user.Password = runRecipe(t, admin)
 	refused := func(namespace string, o *Options) {
 		t.Helper()
-		b, err := OpenConfig(t.Context(), user, namespace, o)
+		b, err := Open(t.Context(), user, namespace, o)
 		if err == nil {
 			b.Close()
 			t.Errorf("namespace %q was opened", namespace)
@@ -77,12 +77,12 @@ func TestRecipe(t *testing.T) {
 	}
 	refused("orders", &Options{Create: true})
 	refused("orders2", nil)
-	created, err := OpenConfig(t.Context(), root, "orders", &Options{Create: true})
+	created, err := Open(t.Context(), root, "orders", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer created.Close()
-	b, err := OpenConfig(t.Context(), user, "orders", nil)
+	b, err := Open(t.Context(), user, "orders", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestRecipe(t *testing.T) {
 		other.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
-	below, err := OpenConfig(t.Context(), root, "orders/eu", &Options{Create: true})
+	below, err := Open(t.Context(), root, "orders/eu", &Options{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestIdentityTampered(t *testing.T) {
 		}
 	}
 	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
-		b, err := OpenConfig(t.Context(), c, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), c, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// discover finds the number of operations that the server takes in a transaction,
-// up to the default or the configured number, with reads of one key. It is also the
-// first call over a connection, and fails with the reason without one.
+// discover finds, with reads of one key, the number of operations that the server accepts in a
+// transaction. It tries at most the default or the configured number. It is also the first call
+// on a connection. Without a connection, it fails with the reason.
 func (s *store) discover(ctx context.Context, key string, configured int) error {
 	try := func(n int) error {
 		s.maxOps = n
@@ -26,7 +26,7 @@ func (s *store) discover(ctx context.Context, key string, configured int) error 
 	}
 	want := configured
 	if want == 0 {
-		want = DefaultMaxTxnOps
+		want = defaultTxnOps
 	}
 	err := try(want)
 	for n := want / 2; tooMany(err) && configured == 0 && n >= minTxnOps; n /= 2 {
@@ -47,12 +47,12 @@ func tooMany(err error) bool {
 	return err != nil && errors.Is(rpctypes.Error(native(err)), rpctypes.ErrTooManyOps)
 }
 
-// patience is how long opening waits for the versions of the other members once
-// one has answered: some may be down.
+// patience is how long opening waits for the versions of the other members after one has answered,
+// because some may be down.
 const patience = 500 * time.Millisecond
 
-// checkVersions refuses a cluster of which a member that answers is too old. It
-// returns one of those that answer, so that processes spread over them.
+// checkVersions refuses a cluster if an answering member is too old. It returns a random answering
+// member, so that processes spread over them.
 func (c *cluster) checkVersions(ctx context.Context) (first int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	type answer struct {
@@ -100,7 +100,7 @@ func (c *cluster) checkVersions(ctx context.Context) (first int, err error) {
 	return served[rand.IntN(len(served))], nil
 }
 
-// checkVersion refuses versions whose reads may be stale after a member's pause.
+// checkVersion refuses versions whose reads may be stale after a pause of a member.
 func checkVersion(version string) error {
 	var major, minor, patch int
 	if n, err := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n != 3 {
@@ -119,8 +119,8 @@ func checkVersion(version string) error {
 		"or later", version)
 }
 
-// reach makes one call without credentials that fails with the reason if there is
-// no connection: with a password, clientv3.New would wait for one.
+// reach makes one call without credentials, which fails with the reason if there is no
+// connection. Given a password, clientv3.New would wait for a connection.
 func reach(ctx context.Context, c clientv3.Config) error {
 	c.Username, c.Password, c.Token = "", "", ""
 	client, err := clientv3.New(c)
@@ -129,12 +129,12 @@ func reach(ctx context.Context, c clientv3.Config) error {
 	}
 	_, err = etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
 	if denied(err) {
-		err = nil // it answers, which suffices
+		err = nil // an answer suffices
 	}
 	return errors.Join(err, closed(client))
 }
 
-// closed closes a client, which always answers that its context has ended.
+// closed closes a client. Its error is always that its context has ended.
 func closed(client *clientv3.Client) error {
 	if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return err

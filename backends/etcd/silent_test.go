@@ -21,7 +21,7 @@ func openingOn(t *testing.T, c clientv3.Config) func(through []string) driver.Ba
 	namespace := "silent/" + rand.Text()[:8]
 	return func(through []string) driver.Backend {
 		c.Endpoints = through
-		b, err := OpenConfig(t.Context(), c, namespace, &Options{Create: true})
+		b, err := Open(t.Context(), c, namespace, &Options{Create: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestStartAtSilentMember(t *testing.T) {
 	}
 }
 
-// TestLeaderStops: the other two go on without the leader.
+// TestLeaderStops: the other two members continue without the leader.
 func TestLeaderStops(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, nil)

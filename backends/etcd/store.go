@@ -22,9 +22,16 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// pageSize is how many records one answer to a Range has: a few hundred
-// kilobytes, so that a large namespace does not stall the member that answers.
+// pageSize is the number of records in one answer to a Range. These are a few hundred
+// kilobytes, so that a large namespace does not stall the member.
 const pageSize = 5000
+
+// If values may be too long to be read (kv.Range.Largest), an answer holds at most pageBytes,
+// or one record. The first answer holds cautious records.
+const (
+	pageBytes = 3 << 20
+	cautious  = 64
+)
 
 var _ kv.Store = (*store)(nil)
 
@@ -37,15 +44,15 @@ type store struct {
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
-	release func() error // closes the client if that is its own
+	release func() error // closes the client if the store owns it
 
-	clusterID atomic.Uint64 // of the first answer (I2)
+	clusterID atomic.Uint64 // from the first answer (I2)
 
 	mu      sync.Mutex
 	cluster *cluster
 }
 
-// connect makes a store on a client's endpoints of which one answers.
+// connect makes a store on the endpoints of a client. At least one must answer.
 func connect(ctx context.Context, client *clientv3.Client, o *Options) (*store, error) {
 	s, err := newStore(client, o)
 	if err != nil {
@@ -67,7 +74,7 @@ func newStore(client *clientv3.Client, o *Options) (*store, error) {
 	s := &store{
 		client: client,
 		opts: []grpc.CallOption{
-			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // the server's own allowance beyond it
+			grpc.MaxCallSendMsgSize(o.MaxRequestBytes + 512<<10), // the server allows this much more
 			grpc.MaxCallRecvMsgSize(math.MaxInt32),
 		},
 		maxOps: max(o.MaxTxnOps, minTxnOps), maxBytes: o.MaxRequestBytes, release: func() error { return nil },
@@ -91,14 +98,14 @@ func (s *store) Close() error {
 
 func errClosed() error { return errors.New("tenure: the backend was closed meanwhile") }
 
-// maxRefusals is how often a call is sent whose token is refused: a member that lags
-// does not know a new one yet, and none is worth the whole time that a call has.
+// maxRefusals is how many times a call whose token is refused is sent. A member that lags does
+// not know a new token yet, and a call must not spend all its time on that.
 const maxRefusals = 4
 
-// send sends one transaction, once (rule E2). The client's interceptor sends a call
-// without any effect again, such as one whose token has expired; that stays. It
-// would also send a call again that the server, or something before it, ended with
-// a context's error: that ends this call's context first.
+// send sends one transaction, once (rule E2). The client's interceptor repeats a call that had no
+// effect, such as a call whose token expired; send allows that. The interceptor would also repeat a
+// call that the server, or a proxy before it, ended with a context's error. To prevent that, send
+// first ends the call's context.
 func (s *store) send(
 	ctx context.Context, heartbeat bool, r *etcdserverpb.TxnRequest,
 ) (*etcdserverpb.TxnResponse, error) {
@@ -117,7 +124,7 @@ func (s *store) send(
 	call, cancel := context.WithCancel(t.Context)
 	defer cancel()
 	var at peer.Peer
-	var last atomic.Pointer[error] // of the last time it was sent
+	var last atomic.Pointer[error] // of the last attempt
 	var refusals atomic.Int32
 	resp, err := client.Txn(call, r, append(slices.Clip(s.opts), grpc.Peer(&at), grpc.OnFinish(func(err error) {
 		last.Store(&err)
@@ -127,7 +134,7 @@ func (s *store) send(
 		}
 	}))...)
 	if l := last.Load(); err != nil && l != nil && denied(*l) {
-		err = *l // and not that the time for renewing the token ran out
+		err = *l // rather than that the time for renewing the token ran out
 	}
 	if err = finish(ctx, t, err); err == nil {
 		return resp, s.sameCluster(resp.Header)
@@ -135,10 +142,9 @@ func (s *store) send(
 	return nil, s.failed(ctx, err, at.Addr != nil, heartbeat)
 }
 
-// sameCluster refuses the answer of another cluster than the one that was opened. A
-// restored one begins with the same records, so that its transactions may hold before
-// anybody recorded it: its grants are not used, and tokens are raised beyond it when
-// the namespace is opened again (I2).
+// sameCluster refuses an answer of another cluster than the opened one. A restored cluster begins
+// with the same records, so transactions may hold on it before its id is recorded. Its grants are
+// not used, and opening the namespace again raises the tokens beyond it (I2).
 func (s *store) sameCluster(h *etcdserverpb.ResponseHeader) error {
 	id := h.GetClusterId()
 	if s.clusterID.CompareAndSwap(0, id) || s.clusterID.Load() == id {
@@ -149,7 +155,7 @@ func (s *store) sameCluster(h *etcdserverpb.ResponseHeader) error {
 		driver.ErrStoreChanged, id, s.clusterID.Load())
 }
 
-// Get reads keys in one transaction, or in as few as there may be.
+// Get reads keys in one transaction, or in as few as the server's limit allows.
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	page := &kv.Page{Pairs: make([]kv.Pair, 0, len(keys))}
 	for part := range slices.Chunk(keys, s.maxOps) {
@@ -169,8 +175,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, nil
 }
 
-// Range reads in pages, all at the first one's revision. If that is compacted
-// meanwhile it begins again.
+// Range reads in pages, all at the revision of the first. If that revision is compacted, it begins
+// again.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	for {
 		page, err := s.scan(ctx, q)
@@ -199,14 +205,26 @@ func (s *store) scan(ctx context.Context, q kv.Range) (*kv.Page, error) {
 func (m *member) scan(ctx context.Context, q kv.Range, s *store) (*kv.Page, error) {
 	page := &kv.Page{}
 	from, end := []byte(max(q.Prefix, q.From)), []byte(clientv3.GetPrefixRangeEnd(q.Prefix))
+	size := pageSize
+	if q.Largest > 0 && q.Limit > 0 {
+		size = cautious
+	}
 	for {
-		limit := pageSize
+		limit := size
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-len(page.Pairs))
 		}
+		opts := s.opts
+		if q.Largest > 0 && limit > 1 {
+			opts = append(slices.Clip(opts), grpc.MaxCallRecvMsgSize(pageBytes))
+		}
 		resp, err := m.kv.Range(ctx, &etcdserverpb.RangeRequest{
 			Key: from, RangeEnd: end, Limit: int64(limit), Revision: int64(page.Rev), KeysOnly: q.KeysOnly,
-		}, s.opts...)
+		}, opts...)
+		if status.Code(err) == codes.ResourceExhausted && q.Largest > 0 && limit > 1 { // refused because of its length, and not read
+			size = max(1, limit/4)
+			continue
+		}
 		if err == nil {
 			err = s.sameCluster(resp.Header)
 		}
@@ -217,8 +235,11 @@ func (m *member) scan(ctx context.Context, q kv.Range, s *store) (*kv.Page, erro
 			page.Rev = kv.Rev(resp.Header.GetRevision())
 		}
 		for _, p := range resp.Kvs {
-			page.Pairs = append(page.Pairs, kv.Pair{Key: string(p.Key), Value: p.Value, Rev: kv.Rev(p.ModRevision)})
+			pair := kv.Pair{Key: string(p.Key), Value: p.Value, Rev: kv.Rev(p.ModRevision)}
+			pair.Cut(q.Largest)
+			page.Pairs = append(page.Pairs, pair)
 		}
+		size = min(2*size, pageSize)
 		if !resp.More || len(resp.Kvs) == 0 || q.Limit > 0 && len(page.Pairs) >= q.Limit {
 			return page, nil
 		}

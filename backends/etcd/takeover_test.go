@@ -28,7 +28,7 @@ func candidate(how string) error {
 	endpoint, namespace, _ := strings.Cut(how, " ")
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	b, err := OpenConfig(ctx, clientv3.Config{Endpoints: []string{endpoint}}, namespace, &Options{Create: true})
+	b, err := Open(ctx, clientv3.Config{Endpoints: []string{endpoint}}, namespace, &Options{Create: true})
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func startCandidate(b *testing.B, how string) *process {
 	return p
 }
 
-// BenchmarkTakeover is from SIGKILL of the leader's process to the lead of
-// another, as a multiple of the TTL; run it with -benchtime=30x.
+// BenchmarkTakeover measures from SIGKILL of the leader's process until another one leads, as a
+// multiple of the TTL; run it with -benchtime=30x.
 func BenchmarkTakeover(b *testing.B) {
 	server := pool.Get(b, servers.Etcd, nil)
 	how := fmt.Sprint(server.Addr(), " bench/kill", time.Now().UnixNano())
@@ -125,7 +125,7 @@ func first(b *testing.B, p *process) time.Time {
 	}
 }
 
-// joined waits until n members live, and have for a heartbeat.
+// joined waits until n members have been alive for a heartbeat.
 func joined(b *testing.B, server *servers.Server, how string, n int) {
 	b.Helper()
 	_, namespace, _ := strings.Cut(how, " ")

@@ -14,12 +14,10 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// Watch is one stream of etcd with a watch for each prefix. It ends with the
-// connection, or when the member has lost its leader: the caller begins it anew, at
-// the revision that it has seen. Progress notifications move that revision on where
-// nothing changes, so that it is not compacted meanwhile. Among several prefixes
-// the order of revisions holds for each of them; rev is the one that all have
-// reached.
+// Watch is one stream of etcd with a watch for each prefix. It ends with the connection, or when
+// the member loses its leader. The caller then begins a new one at the revision that it has seen.
+// Progress notifications advance that revision while nothing changes, so that it is not compacted.
+// Each prefix has its own order of revisions; rev is the revision that all have reached.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	t, m, err := s.begin(ctx, (*route.Routes).Watch)
 	if err != nil {
@@ -42,12 +40,14 @@ func (s *store) watch(
 			CreateRequest: &etcdserverpb.WatchCreateRequest{
 				Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)),
 				StartRevision: int64(after) + 1, ProgressNotify: true, WatchId: int64(i) + 1,
+				Fragment: true, // otherwise one answer has all changes since after, of any size
 			},
 		}})
 		if err != nil {
-			break // Recv says why
+			break // Recv returns the reason
 		}
 	}
+	held := make([][]*mvccpb.Event, len(prefixes)) // of a revision whose other changes have not arrived
 	reached := slices.Repeat([]kv.Rev{after}, len(prefixes))
 	for {
 		resp, err := stream.Recv()
@@ -67,10 +67,18 @@ func (s *store) watch(
 		if i < 0 || i >= len(reached) {
 			continue
 		}
-		// The header of an answer with events may be ahead of those still to come.
+		// The header of an answer with events may be ahead of events that have not arrived.
 		rev := kv.Rev(resp.Header.GetRevision())
-		changes := make([]kv.Change, len(resp.Events))
-		for n, e := range resp.Events {
+		events := append(held[i], resp.Events...)
+		if n := len(events); resp.Fragment && n > 0 {
+			n = slices.IndexFunc(events, func(e *mvccpb.Event) bool { return e.Kv.ModRevision == events[n-1].Kv.ModRevision })
+			events, held[i] = events[:n], events[n:]
+			rev = reached[i]
+		} else {
+			held[i] = nil
+		}
+		changes := make([]kv.Change, len(events))
+		for n, e := range events {
 			changes[n] = kv.Change{Key: string(e.Kv.Key), Value: e.Kv.Value, Rev: kv.Rev(e.Kv.ModRevision),
 				Deleted: e.Type == mvccpb.Event_DELETE}
 			rev = changes[n].Rev
@@ -82,8 +90,8 @@ func (s *store) watch(
 	}
 }
 
-// checkWatch finds a watch that cannot go on, or that waits for a revision which
-// the store has not reached: another store, then, or an older one.
+// checkWatch returns the error of a watch that cannot continue, or that waits for a revision
+// above the store's. In the second case, the store was replaced, or went back.
 func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse, prefix string, after kv.Rev) error {
 	switch {
 	case resp.CompactRevision != 0:
@@ -91,7 +99,7 @@ func (s *store) checkWatch(ctx context.Context, resp *etcdserverpb.WatchResponse
 	case resp.Canceled:
 		return fmt.Errorf("tenure: etcd ended a watch: %w", errors.New(resp.CancelReason))
 	case resp.Created && kv.Rev(resp.Header.GetRevision()) < after:
-		// A member that lags returns no revision either; a read waits for it.
+		// A member that lags returns no revision either, and a read waits for it.
 		page, err := s.scan(ctx, kv.Range{Prefix: prefix, Limit: 1, KeysOnly: true})
 		if err != nil {
 			return fmt.Errorf("tenure: watching: %w", err)

@@ -3,12 +3,15 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenure-go/tenure/backends/kv"
 	"github.com/tenure-go/tenure/core/driver"
@@ -19,12 +22,10 @@ import (
 
 var errEnough = errors.New("the test has seen enough")
 
-// TestWatch follows several prefixes, each in order, and knows a revision that the
-// store has not reached, or does not remember.
-func TestWatch(t *testing.T) {
-	t.Parallel()
-	c := config(t, pool.Get(t, servers.Etcd, nil))
-	client := newClient(t, c)
+// watched returns a client of a server, and a store on it.
+func watched(t *testing.T, s *servers.Server) (*clientv3.Client, *store) {
+	t.Helper()
+	client := newClient(t, config(t, s))
 	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,62 @@ func TestWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close()
+	t.Cleanup(func() { _ = st.Close() })
+	return client, st
+}
+
+// TestWatchInParts: a watch that catches up with many large values gets them in parts of whole
+// transactions. It does not run beside TestWatch, which compacts the history of their server.
+func TestWatchInParts(t *testing.T) {
+	const txns, keys, size = 12, 4, 300 << 10 // a transaction takes most of a request
+	client, st := watched(t, pool.Get(t, servers.Etcd, nil))
+	first, err := client.Put(t.Context(), "parts", "v")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range txns {
+		var puts []clientv3.Op
+		for k := range keys {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("parts/%d/%d", i, k), strings.Repeat("x", size)))
+		}
+		if _, err := client.Txn(t.Context()).Then(puts...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, reached := 0, kv.Rev(first.Header.Revision)
+	err = st.Watch(bounded(t, ample.Time), []string{"parts/"}, reached, func(rev kv.Rev, changes []kv.Change) error {
+		bytes, of := 0, map[kv.Rev]int{}
+		for _, c := range changes {
+			if c.Rev <= reached || c.Rev > rev {
+				t.Errorf("a change of revision %d between %d and %d", c.Rev, reached, rev)
+			}
+			bytes += len(c.Value)
+			of[c.Rev]++
+		}
+		for at, got := range of {
+			if got != keys {
+				t.Errorf("%d of the %d changes of revision %d came together", got, keys, at)
+			}
+		}
+		if bytes > 4<<20 {
+			t.Errorf("%d bytes came at once", bytes)
+		}
+		reached = rev
+		if n += len(changes); n == txns*keys {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Errorf("%d changes, %v", n, err)
+	}
+}
+
+// TestWatch follows several prefixes, each in order. It detects a revision that the store has not
+// reached, or no longer has.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	client, st := watched(t, pool.Get(t, servers.Etcd, nil))
 	put := func(key string) kv.Rev {
 		t.Helper()
 		resp, err := client.Put(t.Context(), key, "v")
@@ -48,7 +104,7 @@ func TestWatch(t *testing.T) {
 	}
 	seen := map[string][]string{}
 	n, reached := 0, kv.Rev(0)
-	err = st.Watch(bounded(t, ample.Time), []string{"watch/a/", "watch/b/"}, before, func(
+	err := st.Watch(bounded(t, ample.Time), []string{"watch/a/", "watch/b/"}, before, func(
 		rev kv.Rev, changes []kv.Change,
 	) error {
 		if rev < reached {
@@ -80,7 +136,7 @@ func TestWatch(t *testing.T) {
 		never); !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("from a compacted revision: %v, want ErrCompacted", err)
 	}
-	// Not a deadline, which the server knows and may see pass before the client does.
+	// Not a deadline: the server knows it, and may see it pass before the client does.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer time.AfterFunc(50*time.Millisecond, cancel).Stop()
 	if err := st.Watch(ctx, []string{"watch/none/"}, before+2, never); err == nil || ctx.Err() == nil {
@@ -88,22 +144,12 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchPosition: etcd answers a watch that is behind in parts, each under a header
-// with its newest revision. The position that a reader goes on from is that of the
-// events that it was given of every prefix (O1).
+// TestWatchPosition: etcd answers a watch that is behind in parts, each under a header with its
+// newest revision. A reader continues from the events that it got of every prefix (O1).
 func TestWatchPosition(t *testing.T) {
 	t.Parallel()
-	// Its own server: another test compacts revisions that this one reads.
-	client := newClient(t, config(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true})))
-	opts, err := (&Options{MaxTxnOps: 100}).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := connect(t.Context(), client, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
+	// On a separate server, because another test compacts revisions that this one reads.
+	client, st := watched(t, servers.New(t, servers.Etcd, &servers.Options{NoSync: true}))
 	first, err := client.Put(t.Context(), "position/first", "v")
 	if err != nil {
 		t.Fatal(err)
@@ -150,8 +196,8 @@ func TestWatchPosition(t *testing.T) {
 	}
 }
 
-// TestMinority: a member that lost the others refuses at once, certainly without
-// effect, and ends its watches instead of falling silent.
+// TestMinority: a member that lost the others refuses immediately, certainly without effect, and
+// ends its watches instead of falling silent.
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Etcd, 3, &servers.Options{NoSync: true})

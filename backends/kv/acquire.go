@@ -12,11 +12,10 @@ import (
 
 // Acquire claims shards. See driver.Session.
 //
-// The compare of a claim is on the revision of the shard's record, which also
-// fixes its session. That the record at this revision is the one the claim saw
-// is known from the mirror, else it is read first: the caller's idea of the holder is
-// never trusted (rule A1). With the record its head is read, and first, too, where it
-// was found damaged (rule D1).
+// A claim compares the revision of the shard's record, which also fixes its session. If the
+// mirror does not know the record that the claim saw, Acquire reads it first. It never trusts
+// the caller's idea of the holder (rule A1). Acquire reads the head with the record. If the
+// head was found damaged, it also reads both first (rule D1).
 func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.AcquireResult, error) {
 	if err := driver.CheckClaims(claims); err != nil {
 		return nil, err
@@ -60,11 +59,12 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 				continue
 			}
 			seen[i] = record.Rev
+			b.recall(claims[i].Shard, record)
 			send = append(send, i)
 		}
 	}
 	again, err := s.claimAll(ctx, claims, send, seen, results)
-	if len(again) > 0 { // locks that were free, but not as this process knew them: R2
+	if len(again) > 0 { // locks that were free, but at another revision than this process knew: R2
 		_, _ = s.claimAll(ctx, claims, again, seen, results) // its errors are in the results
 	}
 	if err != nil && !anyGranted(results) {
@@ -73,9 +73,9 @@ func (s *session) Acquire(ctx context.Context, claims []driver.Claim) ([]driver.
 	return results, nil
 }
 
-// claimAll sends claims, each with the revision that it saw of the shard's record, and
-// returns those of locks that are free at another revision, with that in seen. An error
-// means that nothing was applied.
+// claimAll sends claims, each with the revision in seen of the shard's record. It returns the
+// claims of locks that are free at another revision, and sets that revision in seen. An error means
+// that nothing was applied.
 func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []int, seen []Rev,
 	results []driver.AcquireResult) (again []int, err error) {
 	b := s.b
@@ -94,7 +94,7 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 			if len(txns[n].Then) > 0 {
 				head = r.Reads[0]
 			}
-			results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)
+			results[i] = b.granted(claims[i].Shard, s.id, txns[n].record(r.Rev), head)
 		default:
 			results[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])
 			held, ok := errors.AsType[*driver.HeldError](results[i].Err)
@@ -113,18 +113,18 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 	return again, err
 }
 
-// sawFree reports whether a claim is of a lock that was seen free: it matches while the lock
-// is free, whatever the token (rule R2).
+// sawFree reports whether a claim is of a lock that the claimer saw free. Such a claim succeeds
+// while the lock is free, whatever the token (rule R2).
 func sawFree(c driver.Claim) bool { return driver.IsLock(c.Shard) && c.Seen.Session == "" }
 
-// anyGranted reports whether an item was answered with its earlier success, so
-// that the call as a whole is not one of which nothing was applied.
+// anyGranted reports whether some claim's answer is its earlier success. The call as a whole
+// has then applied something.
 func anyGranted(results []driver.AcquireResult) bool {
 	return slices.ContainsFunc(results, func(r driver.AcquireResult) bool { return r.Fence.Token != 0 })
 }
 
-// claim makes the transaction of a claim. A shard that never had a record, which
-// is permanent, never had a head either: it need not be read.
+// claim returns the transaction of a claim. A record is permanent, so a shard that never had one
+// never had a head either, and claim need not read it.
 func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	k := s.b.keys
 	shard, head := k.Shard(c.Shard), k.Head(c.Shard)
@@ -134,34 +134,42 @@ func (s *session) claim(c driver.Claim, seen Rev) Txn {
 	if seen == Absent {
 		then = nil
 	}
+	end := driver.End("")
+	if c.Seen.Session != "" && c.Preempt {
+		end = driver.EndPreempted
+	}
 	if c.Seen.Session != "" && !c.Preempt {
+		end = driver.EndGone
 		conds = append(conds, Compare{Key: k.Member(c.Seen.Session), Rev: Absent})
 	}
 	return Txn{
 		If:   conds,
-		Ops:  []Op{{Key: shard, Value: shardRecord{Session: s.id, From: c.Seen.Token}.Encode()}},
+		Ops:  []Op{{Key: shard, Value: s.b.noted(c.Shard, shardRecord{Session: s.id, From: c.Seen.Token}, seen, end, s.node)}},
 		Then: then,
 		Else: []string{shard, head},
 	}
 }
 
-// denied answers a claim that the record does not allow: with the earlier success
-// of the same claim if that is what the record shows (rule A3).
+// denied answers a claim that the record refuses. If the record shows an earlier success of the
+// same claim, it returns that success (rule A3).
 func (s *session) denied(c driver.Claim, record, head Pair) driver.AcquireResult {
 	owner, r, err := s.b.owner(record)
 	if err != nil {
 		return driver.AcquireResult{Err: notApplied(err)}
 	}
 	if owner.Session == s.id && r.From == c.Seen.Token && owner != c.Seen {
-		return s.b.granted(c.Shard, s.id, record.Rev, head)
+		return s.b.granted(c.Shard, s.id, record, head)
 	}
 	return driver.AcquireResult{Err: &driver.HeldError{Shard: c.Shard, Owner: owner}}
 }
 
-// granted is the lease that a write at revision rev made.
-func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, head Pair) driver.AcquireResult {
-	f := driver.Fence{Shard: shard, Session: to, Token: b.token(rev)}
-	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: rev}
+// record returns the shard's record that the transaction wrote at revision rev.
+func (t *Txn) record(rev Rev) Pair { return Pair{Key: t.Ops[0].Key, Value: t.Ops[0].Value, Rev: rev} }
+
+// granted returns the lease that a shard's record describes.
+func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, record, head Pair) driver.AcquireResult {
+	f := driver.Fence{Shard: shard, Session: to, Token: b.token(record.Rev)}
+	l := lease{owner: driver.Owner{Session: to, Token: f.Token}, rev: record.Rev, past: pastOf(record)}
 	h, err := decodeHead(head)
 	if err == nil {
 		l.head, l.headRev, l.headKnown = h, head.Rev, true
@@ -169,8 +177,8 @@ func (b *Backend) granted(shard driver.ShardID, to driver.SessionID, rev Rev, he
 	b.leases.put(shard, l)
 	b.leases.spoil(shard, err)
 	if err != nil {
-		// The lease is granted, so that the error must not say that it was not, and is
-		// of no use: the caller gives it back, and the next claim is refused (D1).
+		// The lease is granted, so the error must not match the closed set. The lease is useless,
+		// so the caller gives it back, and the next claim is refused (D1).
 		err = fmt.Errorf("tenure: shard %q was granted with a head of no use: %v", shard, err)
 	}
 	return driver.AcquireResult{Fence: f, Head: h, Err: err}
@@ -203,10 +211,9 @@ func (s *session) Transfer(ctx context.Context, to []driver.Transfer) ([]driver.
 	return results, nil
 }
 
-// pass sends transfers. With carry it puts the head that this process knows behind the
-// record, and compares it, so that the successor finds what the store has at the grant;
-// it returns those that were refused since the head is another one. A head that was
-// compared is not read.
+// pass sends transfers. With carry, it compares the head that this process knows and appends it
+// to the record. So the successor gets the store's head with the grant. It returns the
+// transfers that were refused because the head differs. A compared head is not read.
 func (s *session) pass(ctx context.Context, to []driver.Transfer, known []located, carry bool, results []driver.AcquireResult) (moved []located, err error) {
 	b := s.b
 	txns, carried := make([]Txn, len(known)), make([]*Pair, len(known))
@@ -217,7 +224,12 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		if h.To != s.id { // the batch's guard has it otherwise
 			conds = append(conds, Compare{Key: target, Rev: Exists})
 		}
-		value, then := shardRecord{Session: h.To, From: h.Fence.Token}.Encode(), []string{head}
+		end, node := driver.EndRenewed, s.node
+		if h.To != s.id {
+			end, node = driver.EndPassed, b.mirror.node(h.To)
+		}
+		value := b.noted(h.Fence.Shard, shardRecord{Session: h.To, From: h.Fence.Token}, at.rev, end, node)
+		then := []string{head}
 		if l, ok := b.leases.get(h.Fence.Shard); carry && ok && l.headKnown && l.rev == at.rev && (l.headRev != 0 || !b.info.Limits.RecordsStay) {
 			kh := knownHead(l)
 			carried[n] = &Pair{Key: head, Value: kh.Text, Rev: l.headRev}
@@ -231,7 +243,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 			Else: []string{shard, head, target},
 		}
 	}
-	other := make([]bool, len(known)) // of those carried: the store's head is another one
+	other := make([]bool, len(known)) // transfers with carry for which the store has another head
 	err = b.write(ctx, s, txns, nil, func(n int, r *Result, err error) {
 		i := known[n].i
 		h := to[i]
@@ -239,9 +251,9 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 		case err != nil:
 			results[i].Err = err
 		case r.OK && carried[n] != nil:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, *carried[n])
+			results[i] = b.granted(h.Fence.Shard, h.To, txns[n].record(r.Rev), *carried[n])
 		case r.OK:
-			results[i] = b.granted(h.Fence.Shard, h.To, r.Rev, r.Reads[0])
+			results[i] = b.granted(h.Fence.Shard, h.To, txns[n].record(r.Rev), r.Reads[0])
 		case carried[n] != nil && r.Reads[0].Rev == known[n].rev && r.Reads[2].Rev != 0:
 			other[n] = true
 			results[i].Err = retry("the shard's head moved")
@@ -257,7 +269,7 @@ func (s *session) pass(ctx context.Context, to []driver.Transfer, known []locate
 	return moved, err
 }
 
-// knownHead is the head of a lease, to go behind the record of its successor.
+// knownHead returns the head of a lease, for appending to its successor's record.
 func knownHead(l lease) kvrecord.Head {
 	if l.headRev == 0 {
 		return kvrecord.Head{}
@@ -272,7 +284,7 @@ func (s *session) refused(h driver.Transfer, record, head Pair, target bool) dri
 	case err != nil:
 		return driver.AcquireResult{Err: notApplied(err)}
 	case owner.Session == h.To && r.From == h.Fence.Token && owner.Token != h.Fence.Token:
-		return s.b.granted(h.Fence.Shard, h.To, record.Rev, head) // rule A3
+		return s.b.granted(h.Fence.Shard, h.To, record, head) // rule A3
 	case owner.Session != h.Fence.Session || owner.Token != h.Fence.Token:
 		return driver.AcquireResult{Err: &driver.FencedError{Fence: h.Fence, Current: owner}}
 	case !target:

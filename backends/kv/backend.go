@@ -10,13 +10,14 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Backend is a driver.Backend on a Store. Safe for concurrent use.
+// Backend is a driver.Backend on a Store. It is safe for concurrent use.
 type Backend struct {
-	*driver.Certificate // nil without files of TLS; set before the first use
+	*driver.Certificate // nil without TLS files; set before the first use
 
 	store    Store
 	keys     kvkeys.Keys
@@ -26,10 +27,11 @@ type Backend struct {
 
 	idRev    Rev          // revision of the identity record when it was opened
 	base     driver.Token // of the identity record
-	instance string       // random: cursors of another Backend are refused by it
+	instance string       // random, so that another Backend refuses this one's cursors
+	odd      oddkey.Found
 
-	acked   atomic.Int64          // highest revision that answered an own write (rule I1)
-	changed atomic.Pointer[error] // set once the store was seen to have changed
+	acked   atomic.Int64          // highest revision that answered a write of this Backend (rule I1)
+	changed atomic.Pointer[error] // set when the store was found to have changed
 	leases  leases
 	mirror  mirror
 	tail    tail
@@ -37,7 +39,7 @@ type Backend struct {
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
-	mu      sync.Mutex // guards closed, and the start of goroutines against it
+	mu      sync.Mutex // guards closed, and the start of goroutines
 	closed  bool
 	running sync.WaitGroup
 }
@@ -45,7 +47,7 @@ type Backend struct {
 // Info returns what is constant after opening.
 func (b *Backend) Info() driver.Info { return b.info }
 
-// Close unblocks what is blocked, joins the goroutines and closes the Store.
+// Close ends blocked calls, joins the goroutines and closes the Store.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -63,7 +65,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// ready refuses a call that cannot be made: nothing of it is sent.
+// ready returns an error if the call cannot be made, so that nothing may be sent.
 func (b *Backend) ready(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -77,8 +79,8 @@ func (b *Backend) ready(ctx context.Context) error {
 	return nil
 }
 
-// storeChanged remembers that the store is not the one it was, until the backend
-// is opened again by an operator's decision (rule I1).
+// storeChanged records that the store was replaced, until an operator's decision opens the backend
+// again (rule I1).
 func (b *Backend) storeChanged(format string, args ...any) error {
 	err := fmt.Errorf("tenure: namespace %q: %w: %s", b.info.Namespace, driver.ErrStoreChanged, fmt.Sprintf(format, args...))
 	if !b.changed.CompareAndSwap(nil, &err) {
@@ -89,9 +91,9 @@ func (b *Backend) storeChanged(format string, args ...any) error {
 	return err
 }
 
-// apply sends a batch whose guard is the namespace's identity and then guard, and
-// checks the answer against what was acknowledged before it was sent (rule I1):
-// calls overlap, so it cannot be checked against what was acknowledged since.
+// apply sends a batch guarded by the namespace's identity and then by guard. It checks the
+// answer against the revision acknowledged before the batch was sent (rule I1). A later
+// revision would not do, because calls overlap.
 func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*Outcome, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -132,10 +134,10 @@ func (b *Backend) apply(ctx context.Context, batch *Batch, guard ...Compare) (*O
 	return out, nil
 }
 
-// wentBack is the error of a batch whose answer shows that the store went back. What it
-// applied is no error of the closed set (rule E1): its outcome is unknown, and the next
-// call, and observers at once, get ErrStoreChanged. A heartbeat is not undone or repeated,
-// so it says so itself (rule I1).
+// wentBack returns the error of a batch whose answer shows that the store went back. What the batch
+// applied is unknown, so its error is outside the closed set (rule E1). Every later call returns
+// ErrStoreChanged, and observers get it immediately. A heartbeat is not undone or repeated, so it
+// returns ErrStoreChanged itself (rule I1).
 func (b *Backend) wentBack(batch *Batch, out *Outcome, format string, args ...any) error {
 	err := b.storeChanged(format, args...)
 	applied := func(r Result) bool { return r.OK || r.Err != nil }
@@ -165,13 +167,13 @@ func (b *Backend) checkIdentity(p Pair) error {
 	}
 }
 
-// token is the token of a lease granted by a write at revision rev (rule A2).
+// token returns the token of a lease granted by a write at revision rev (rule A2).
 func (b *Backend) token(rev Rev) driver.Token { return b.base + driver.Token(rev) }
 
-// revision is the revision that granted a token, 0 if none can have.
+// revision returns the revision that granted a token, or 0 if no revision can have.
 func (b *Backend) revision(t driver.Token) Rev { return max(0, Rev(t-b.base)) }
 
-// owner reads a shard's record; the zero Owner and no error if there is none.
+// owner decodes a shard's record. Without a record, it returns the zero Owner and no error.
 func (b *Backend) owner(p Pair) (driver.Owner, shardRecord, error) {
 	if p.Rev == 0 {
 		return driver.Owner{}, shardRecord{}, nil
@@ -196,7 +198,7 @@ func (b *Backend) readError(err error) error {
 
 func errClosed() error { return fmt.Errorf("tenure: %w: the backend", driver.ErrClosed) }
 
-// notSent is a write that failed before anything of it was sent.
+// notSent returns the error of a write of which no part was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: %w: nothing was sent: %w", driver.ErrRetry, err)
 }

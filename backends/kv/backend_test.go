@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// fixture is one process on a store: a backend behind a link of its own.
+// fixture is one process on a store: a backend behind its own link.
 type fixture struct {
 	t     *testing.T
 	ctx   context.Context
@@ -32,7 +32,7 @@ func setup(t *testing.T) *fixture {
 	return on(t, memory.New(), 1024)
 }
 
-// on opens a backend that sends at most items transactions at once.
+// on opens a backend that sends at most items transactions in one call.
 func on(t *testing.T, s *memory.Store, items int) *fixture {
 	t.Helper()
 	f := &fixture{t: t, ctx: t.Context(), store: s, link: new(kvfault.Link)}
@@ -84,7 +84,7 @@ func (f *fixture) commit(ctx context.Context, s driver.Session, fence driver.Fen
 	return r[0]
 }
 
-// brief is a context for a call that a fault keeps waiting.
+// brief returns a context for a call that a fault keeps waiting.
 func (f *fixture) brief() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(f.ctx, 10*time.Millisecond)
 }
@@ -134,8 +134,8 @@ func TestStoreChanged(t *testing.T) {
 	}
 }
 
-// TestStoreChangesBeforeTheWait: who begins to wait while another call finds out
-// that the store changed does not wait for ever.
+// TestStoreChangesBeforeTheWait: a call begins to wait while another one finds out that the store
+// changed. It must not wait forever.
 func TestStoreChangesBeforeTheWait(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(*fixture, driver.Cursor) error{
@@ -177,8 +177,8 @@ func TestStoreChangesBeforeTheWait(t *testing.T) {
 	}
 }
 
-// TestObserversOfDifferentBeats has two calls begin at once, of which each asks for
-// another's heartbeats: neither may take the other's watch away.
+// TestObserversOfDifferentBeats makes two calls begin together, each of which asks for other
+// heartbeats. Neither may end the other's watch.
 func TestObserversOfDifferentBeats(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -265,8 +265,8 @@ func TestRaiseFloor(t *testing.T) {
 	want(t, "no namespace", kv.RaiseFloor(f.ctx, f.store.Client(), "none", 1), driver.ErrStoreChanged)
 }
 
-// TestFirstOpen: an empty store is most often a new one, so the error says first how a
-// namespace begins.
+// TestFirstOpen: an empty store is usually a new one, so the error first says how a namespace
+// begins.
 func TestFirstOpen(t *testing.T) {
 	t.Parallel()
 	_, err := memory.Open(t.Context(), memory.New(), "test", &memory.Options{NoCreate: true})
@@ -276,8 +276,8 @@ func TestFirstOpen(t *testing.T) {
 	}
 }
 
-// TestOverlappingHeartbeats has replies and requests arrive in any order: none of
-// that is a changed store (rules I1 and C10).
+// TestOverlappingHeartbeats makes replies and requests arrive in any order, which does not mean a
+// changed store (rules I1 and C10).
 func TestOverlappingHeartbeats(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -468,7 +468,7 @@ func TestGuard(t *testing.T) {
 	f := setup(t)
 	a := f.join("a")
 	fence := f.acquire(a, "s", driver.Owner{})
-	for _, b := range []*kv.Backend{f.b, on(t, f.store, 10).b} { // one knows the lease, one reads it
+	for _, b := range []*kv.Backend{f.b, on(t, f.store, 10).b} { // one knows the lease, and one reads it
 		c, err := kv.Guard(f.ctx, b, fence)
 		if err != nil {
 			t.Fatal(err)
@@ -490,8 +490,8 @@ func TestGuard(t *testing.T) {
 	want(t, "a released fence", err, driver.ErrFenced)
 }
 
-// TestClaimMustNameTheHolder has a claim with the right token and a wrong, dead
-// session: the holder's life decides, not the caller's word (rule A1).
+// TestClaimMustNameTheHolder has a claim with the right token and a wrong, dead session. The
+// holder's life decides, not the caller's idea of the holder (rule A1).
 func TestClaimMustNameTheHolder(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -549,8 +549,8 @@ func (f *fixture) untilChunks(n int) {
 	}
 }
 
-// TestTrimDoesNotWait: a commit that trims, and those after it, do not wait for
-// what was trimmed to be deleted, and neither does Close.
+// TestTrimDoesNotWait: a commit that trims, later commits, and Close do not wait for trimmed
+// entries to be deleted.
 func TestTrimDoesNotWait(t *testing.T) {
 	t.Parallel()
 	f := on(t, memory.New(), 4)
@@ -573,7 +573,7 @@ func TestTrimDoesNotWait(t *testing.T) {
 		}
 	}
 	trim(31, 10)
-	trim(32, 20) // joins the one under way
+	trim(32, 20) // joins the running one
 	if r := f.append(a, fence, 33); r.Err != nil {
 		t.Fatal(r.Err)
 	}
@@ -591,11 +591,11 @@ func TestTrimDoesNotWait(t *testing.T) {
 	if r := g.commit(f.ctx, g.join("b"), fence, 35, driver.Op{Kind: driver.OpTrim, Through: 30}); r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	g.untilChunks(1) // what was left over goes with the next trim
+	g.untilChunks(1) // the next trim deletes the rest
 }
 
-// TestReadLogIsBounded: a page of long entries is cut by its bytes, and one of a few
-// entries costs one read of the log.
+// TestReadLogIsBounded: a page of long entries is limited by its bytes, and one of a few entries
+// costs one read of the log.
 func TestReadLogIsBounded(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
@@ -616,7 +616,7 @@ func TestReadLogIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		after       driver.Seq
 		limit       int
-		least, most int // entries
+		least, most int // numbers of entries
 		reads       int // beside the head's
 	}{
 		{0, 1, 1, 1, 1}, {0, 8, 8, 8, 1}, {290, 8, 8, 8, 1}, {295, 100, 5, 5, 1},
@@ -715,7 +715,7 @@ func TestObserveReportsABrokenWatch(t *testing.T) {
 			v = r.v
 		}
 
-		// History that is gone is no reason to miss anything, departures included.
+		// A lost history must not make the reader miss anything, including departures.
 		f.store.BreakWatches()
 		synctest.Wait()
 		b := f.join("b")
@@ -730,14 +730,14 @@ func TestObserveReportsABrokenWatch(t *testing.T) {
 			v = r.v
 		}
 
-		// Heartbeats wake those who ask for them, and nobody else.
+		// Heartbeats wake only readers that ask for them.
 		deaf := ask(driver.ObserveQuery{Since: v.Cursor})
 		first := <-ask(driver.ObserveQuery{Since: v.Cursor, Beats: []driver.Beat{{Session: "a"}, {Session: "none"}}})
 		if first.err != nil || len(first.v.Beats) != 1 {
 			t.Fatalf("the first version of a heartbeat: %+v", first)
 		}
 		hears := ask(driver.ObserveQuery{Since: first.v.Cursor, Beats: first.v.Beats})
-		f.link.Set(kvfault.Read, kvfault.Fail) // nothing is read to learn of a heartbeat
+		f.link.Set(kvfault.Read, kvfault.Fail) // no read is needed to learn of a heartbeat
 		if err := a.Beat(f.ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ import (
 // span is the part [lo, hi) of the items of a call that one round trip carries.
 type span struct{ lo, hi int }
 
-// split cuts n items into spans of at most items each and, with size not nil, of
-// about bytes each.
+// split cuts n items into spans of at most items each. If size is not nil, a span also has at
+// most about bytes.
 func split(n, items, bytes int, size func(i int) int) []span {
 	spans := make([]span, 0, n/items+1)
 	lo, sum := 0, 0
@@ -48,8 +48,8 @@ func (b *Backend) spans(txns []Txn, size func(i int) int) []span {
 	return spans
 }
 
-// pipelined runs do for each span, at most width at once, and returns when all
-// have ended, with the error of each.
+// pipelined runs do for each span, at most width of them concurrently. It returns when all have
+// ended, with the error of each.
 func pipelined(spans []span, width int, do func(span) error) []error {
 	errs := make([]error, len(spans))
 	if width == 1 || len(spans) == 1 {
@@ -71,10 +71,9 @@ func pipelined(spans []span, width int, do func(span) error) []error {
 	return errs
 }
 
-// write sends the transactions of a call in batches under a guard. answer is
-// called for each transaction with its result, or with the error of its batch,
-// from several goroutines but once for each i. The error is that of a call of
-// which certainly nothing was applied (rule A4).
+// write sends the transactions of a call in batches under a guard. It calls answer exactly once
+// for each i, from several goroutines, with the result of the transaction or the error of its
+// batch. If write returns an error, no part of the call was applied (rule A4).
 func (b *Backend) write(ctx context.Context, s *session, txns []Txn, size func(i int) int, answer func(i int, r *Result, err error)) error {
 	if len(txns) == 0 {
 		return nil
@@ -101,8 +100,8 @@ func (b *Backend) write(ctx context.Context, s *session, txns []Txn, size func(i
 	return errs[0]
 }
 
-// guarded applies a batch that takes effect only while the session lives; a nil
-// session asks for nothing.
+// guarded applies a batch that takes effect only while the session lives. A nil session sets no
+// condition.
 func (b *Backend) guarded(ctx context.Context, s *session, batch *Batch) (*Outcome, error) {
 	if s == nil {
 		out, err := b.apply(ctx, batch)
@@ -148,9 +147,8 @@ func (b *Backend) get(ctx context.Context, keys []string) (*Page, error) {
 	return all, nil
 }
 
-// inspect reads what a write has to know before it is sent: keys, behind the
-// records that tell whether it may be sent at all. An error means that nothing
-// was sent.
+// inspect reads what must be known before a write is sent. It reads the records that decide
+// whether it may be sent, and keys. An error means that nothing was sent.
 func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pair, error) {
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -176,13 +174,13 @@ func (b *Backend) inspect(ctx context.Context, s *session, keys []string) ([]Pai
 	return page.Pairs[first:], nil
 }
 
-// retry is a write that the store refused for a reason that has passed since.
+// retry returns the error of a write that the store refused for a reason that no longer holds.
 func retry(why string) error {
 	return fmt.Errorf("tenure: %w: %s meanwhile", driver.ErrRetry, why)
 }
 
-// notApplied makes the error of a record that was read before anything was sent,
-// or by a refused transaction, one of the closed set.
+// notApplied returns err as an error of the closed set. err concerns a record that was read
+// before anything was sent, or by a refused transaction.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err

@@ -11,8 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// dated answers reads with a revision long past, as ZooKeeper does: the records may
-// be newer.
+// dated answers reads with an old revision, as ZooKeeper does: the records may be newer.
 type dated struct{ kv.Store }
 
 func (d dated) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
@@ -23,9 +22,9 @@ func (d dated) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return &kv.Page{Rev: 1, Pairs: p.Pairs}, nil
 }
 
-// TestLateWatchIsNoHeartbeat: an observer knows a version that its watch has yet to
-// tell. What the watch told before is no sign of life, and what a read finds is news
-// although the page does not say how new it is.
+// TestLateWatchIsNoHeartbeat: an observer knows a version that its watch has not delivered. Earlier
+// versions from the watch are no sign of life. A version from a read is news, although the page
+// does not show how new it is.
 func TestLateWatchIsNoHeartbeat(t *testing.T) {
 	t.Parallel()
 	store := memory.New()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// BenchmarkMirrorMemory reports what the mirror keeps per shard that nobody owns
-// here, name included.
+// BenchmarkMirrorMemory reports the mirror's memory per shard that no session owns here, with its
+// name.
 func BenchmarkMirrorMemory(b *testing.B) {
 	const shards = 100_000
 	for b.Loop() {

@@ -6,20 +6,23 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// chunk is what one commit appended to a shard's log, in one record: a group
-// commit of a thousand entries costs the store one key, and a reader sees all of
-// them or none. The record's key has the number of the last entry, so that the
-// first chunk from the key of entry n on is the one that holds n.
+// chunk is one record with all entries that one commit appended to a shard's log. A group
+// commit of a thousand entries costs the store one key, and a reader sees all of them or none.
+// The record's key contains the number of the last entry, so entry n is in the first chunk at
+// or after the key of n.
 type chunk struct {
 	entries []driver.Entry // never empty
 }
 
 func (c chunk) last() driver.Seq { return c.entries[len(c.entries)-1].Seq }
 
-const chunkFormat = 1
+const (
+	chunkFormat = 1
+	maxEntries  = 1 << 15 // of a chunk: an empty one takes a byte in the store, and 64 in memory
+)
 
-// encodeChunk writes format, token, number and count, then each payload behind
-// its length. Numbers are unsigned varints.
+// encodeChunk writes format, token, number and count, then each payload after its length. Numbers
+// are unsigned varints.
 func encodeChunk(token driver.Token, number driver.WriteNo, payloads [][]byte) []byte {
 	size := 1 + 4*binary.MaxVarintLen64
 	for _, p := range payloads {
@@ -37,9 +40,9 @@ func encodeChunk(token driver.Token, number driver.WriteNo, payloads [][]byte) [
 	return b
 }
 
-// decodeChunk reads the chunk of a shard whose last entry has number last. The
-// payloads alias the record's bytes. What it allocates is bounded by the record's
-// length, whatever the record says.
+// decodeChunk reads the chunk of a shard whose last entry has number last. The payloads alias the
+// record's bytes. It allocates no more than the record's length and maxEntries allow, whatever the
+// record contains.
 func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 	corrupt := func(reason string) (chunk, error) {
 		return chunk{}, corrupt(p.Key, reason)
@@ -65,7 +68,7 @@ func decodeChunk(p Pair, shard driver.ShardID, last driver.Seq) (chunk, error) {
 	return c, nil
 }
 
-// chunkHead reads the token, number and count of a chunk, and what follows them.
+// chunkHead reads the token, number and count of a chunk. It returns the bytes after them as rest.
 func chunkHead(b []byte, last driver.Seq) (head [3]int64, rest []byte, reason string) {
 	if len(b) == 0 || b[0] != chunkFormat {
 		return head, nil, "unknown format"
@@ -78,8 +81,8 @@ func chunkHead(b []byte, last driver.Seq) (head [3]int64, rest []byte, reason st
 		}
 		head[i], b = int64(n), b[used:]
 	}
-	if count := head[2]; count > int64(len(b)) || count > int64(last) {
-		return head, nil, "more entries than bytes or numbers"
+	if count := head[2]; count > min(maxEntries, int64(len(b)), int64(last)) {
+		return head, nil, "more entries than bytes, numbers, or operations of a commit"
 	}
 	return head, b, ""
 }

@@ -8,11 +8,11 @@ import (
 
 // Commit writes under leases. See driver.Session.
 //
-// A commit compares the revisions of the shard's record and of its head, which
-// this process knows from the grant and from its last commit, so it takes one
-// round trip. What it does not know it reads first, and answers from that read
-// where the write could not succeed. Only the head's record decides the order of
-// commits (rule F1), only the shard's whether the fence lives.
+// A commit compares the revisions of the shard's record and of its head. This process knows
+// both from the grant and from its last commit, so a commit takes one round trip. Commit first
+// reads the records that it does not know. If they show that the write cannot succeed, it
+// answers from that read. Only the head's record decides the order of commits (rule F1). Only
+// the shard's record decides whether the fence lives.
 func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	b := s.b
 	if err := driver.CheckWrites(writes, b.info.Limits); err != nil {
@@ -65,9 +65,8 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	return results, nil
 }
 
-// plan returns the lease under which each write is sent, and which writes are: all but
-// those that a read, of what this process does not know, shows to have no chance. The
-// results of these have the error.
+// plan returns the lease of each write, and the indexes of the writes to send. It reads what this
+// process does not know. If that read shows that a write cannot succeed, its result gets the error.
 func (b *Backend) plan(ctx context.Context, writes []driver.Write, results []driver.CommitResult) (plans []lease, send []int, err error) {
 	plans, send = make([]lease, len(writes)), make([]int, 0, len(writes))
 	var ask []int
@@ -106,8 +105,8 @@ func (b *Backend) plan(ctx context.Context, writes []driver.Write, results []dri
 	return plans, send, nil
 }
 
-// evidence is the keys of the records that decide a write, in the order that
-// judge takes them: the shard, its head, and the items that have a precondition.
+// evidence returns the keys of the records that decide a write, in judge's order: the shard, its
+// head, and the items that have a precondition.
 func (b *Backend) evidence(w *driver.Write) []string {
 	keys := make([]string, 2, 2+len(w.Ops))
 	keys[0], keys[1] = b.keys.Shard(w.Fence.Shard), b.keys.Head(w.Fence.Shard)
@@ -119,8 +118,8 @@ func (b *Backend) evidence(w *driver.Write) []string {
 	return keys
 }
 
-// judge says why a write cannot be applied to the records read for its evidence,
-// a dead fence before anything else (rule F2), or else returns the lease.
+// judge decides by the records of evidence whether a write can be applied. It returns the lease, or
+// an error; a dead fence comes before any other reason (rule F2).
 func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	owner, _, err := b.owner(pairs[0])
 	if err != nil {
@@ -142,9 +141,9 @@ func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	return lease{owner: owner, rev: pairs[0].Rev, head: head, headRev: pairs[1].Rev, headKnown: true}, nil
 }
 
-// firstConflict is the index of the first operation whose precondition fails, -1
-// if none does. items has the records of those with a precondition, in order; nil
-// leaves them to the store.
+// firstConflict returns the index of the first operation whose precondition fails, or -1 if
+// none does. items holds the records of the items with a precondition, in order. If items is
+// nil, the store decides.
 func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
 	for i := range w.Ops {
 		op := &w.Ops[i]
@@ -162,7 +161,7 @@ func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
 	return -1
 }
 
-// commit makes the transaction of a write under a lease, and the head after it.
+// commit returns the transaction of a write under a lease, and the head after it.
 func (b *Backend) commit(w *driver.Write, l lease) (Txn, driver.Head) {
 	shard := w.Fence.Shard
 	t := Txn{
@@ -181,7 +180,7 @@ func (b *Backend) commit(w *driver.Write, l lease) (Txn, driver.Head) {
 		case driver.OpTrim:
 			head.Oldest = max(head.Oldest, op.Through+1)
 			continue
-		default: // puts and deletes are of an item
+		default: // puts and deletes have an item
 		}
 		key := b.keys.Item(shard, op.Key)
 		if op.IfVersion != driver.AnyVersion {
@@ -210,7 +209,7 @@ func trims(w *driver.Write) bool {
 	return false
 }
 
-// versions is CommitResult.Versions of a write at revision rev.
+// versions returns CommitResult.Versions of a write at revision rev.
 func versions(w *driver.Write, rev Rev) []driver.Version {
 	var v []driver.Version
 	for i := range w.Ops {
@@ -226,7 +225,7 @@ func versions(w *driver.Write, rev Rev) []driver.Version {
 
 func isItem(op *driver.Op) bool { return op.Kind == driver.OpPut || op.Kind == driver.OpDelete }
 
-// itemRev is the revision that a precondition on an item asks for.
+// itemRev returns the revision that a precondition on an item requires.
 func itemRev(v driver.Version) Rev {
 	if v == driver.Absent {
 		return Absent

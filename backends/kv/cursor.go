@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// cursor makes a position of this Backend's own counters opaque. Another Backend,
-// of another process or store, refuses it by the instance and answers in full.
+// cursor returns an opaque position of this Backend's counters. Another Backend, of another
+// process or store, recognizes it by the instance, refuses it and answers in full.
 func (b *Backend) cursor(seq int64) driver.Cursor {
 	return driver.Cursor(b.instance + "." + strconv.FormatInt(seq, 36))
 }

@@ -9,8 +9,8 @@ import (
 
 var _ driver.Explainer = (*session)(nil)
 
-// endedRecord says who evicted a session: it is written in the transaction that
-// does it, and decides nothing.
+// endedRecord names the session that evicted another. The eviction's transaction writes it, and
+// no decision depends on it.
 type endedRecord struct {
 	Format  int              `json:"v"`
 	Session driver.SessionID `json:"session"`
@@ -18,9 +18,9 @@ type endedRecord struct {
 	Node    string           `json:"node"` // of By
 }
 
-// firstJoin makes the records that a namespace has from its first join on. Those of
-// how sessions ended are among them because a store may have to find out whether a
-// record exists before it writes it, for which an eviction must not wait.
+// firstJoin returns the writes of a namespace's permanent records, which its first join makes.
+// They include the records of evictions. A store may have to read a record before it creates
+// it, and an eviction must not wait for that.
 func (b *Backend) firstJoin() ([]Op, error) {
 	removed, err := encodeJSON(removedRecord{Format: jsonFormat})
 	if err != nil {
@@ -37,8 +37,9 @@ func (b *Backend) firstJoin() ([]Op, error) {
 	return ops, nil
 }
 
-// notes adds to each eviction who did it. No two transactions of a batch may write
-// one record, so of two with one slot the first has it.
+// notes adds the record of the evicting session to each eviction. No two transactions of a
+// batch may write one record, so of two evictions with one slot, only the first gets the
+// record.
 func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
 	taken := make(map[string]bool, kvkeys.EndedSlots)
 	for i, v := range suspects {
@@ -51,7 +52,7 @@ func (s *session) notes(txns []Txn, suspects []driver.Suspect) {
 	}
 }
 
-// Explain says how the session ended. See driver.Explainer.
+// Explain returns how the session ended. See driver.Explainer.
 func (s *session) Explain(ctx context.Context) *driver.SessionLostError {
 	e := &driver.SessionLostError{Session: s.id}
 	if s.closed.Load() {

@@ -7,17 +7,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Bounds of what is read for chunks that a watch did not tell. Beyond them readers
-// are reset, and catch up with ReadLog.
+// Limits of reading the chunks that a watch left out. Above them, readers are reset, and catch
+// up with ReadLog.
 const (
 	maxFilledShards = 16  // in one call
 	maxFilledChunks = 256 // of one shard
 )
 
-// fill completes watched chunks from the logs. A watch may leave out all but the
-// last of a shard's, or tell of one as deleted that was trimmed before it could be
-// read, or was never written. Each shard with a hole costs one read, and no hole
-// none.
+// fill reads from the logs the chunks that a watch left out. A watch may deliver only the last
+// chunk of a shard. It may deliver as deleted a chunk that was trimmed before it could be read, or
+// that was never written. Each shard with a gap costs one read.
 func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) {
 	all := make([]Change, 0, len(changes))
 	at := make(map[driver.ShardID]driver.Seq)
@@ -52,8 +51,8 @@ func (b *Backend) fill(ctx context.Context, changes []Change) ([]Change, error) 
 	return all, nil
 }
 
-// missing reads what a change leaves out: the chunks between the entries prev and last,
-// or whether a chunk that is deleted was written at all.
+// missing reads what a change leaves out: the chunks between the entries prev and last, or whether
+// a deleted chunk was ever written.
 func (b *Backend) missing(ctx context.Context, shard driver.ShardID, c Change,
 	prev, last driver.Seq) (before []Change, written bool, err error) {
 	if c.Deleted {
@@ -61,7 +60,7 @@ func (b *Backend) missing(ctx context.Context, shard driver.ShardID, c Change,
 		if errors.Is(err, driver.ErrDamaged) {
 			return nil, true, nil
 		}
-		return nil, err == nil && head.Seq >= last, err // else its commit was refused
+		return nil, err == nil && head.Seq >= last, err // otherwise its commit was refused
 	}
 	found, err := b.chunks(ctx, shard, prev+1, last-1, maxFilledChunks)
 	for _, p := range found {
@@ -72,8 +71,8 @@ func (b *Backend) missing(ctx context.Context, shard driver.ShardID, c Change,
 	return before, err == nil, err
 }
 
-// follows reports whether the change is the chunk that comes after entry prev, or
-// one that cannot be read, for which nothing can be done.
+// follows reports whether the change is the chunk after entry prev. It also returns true for a
+// chunk that cannot be read, because reading it again would not help.
 func (c *Change) follows(prev, last driver.Seq) bool {
 	if c.Deleted {
 		return false
@@ -82,7 +81,7 @@ func (c *Change) follows(prev, last driver.Seq) bool {
 	return reason != "" || last-driver.Seq(head[2]) <= prev
 }
 
-// at is the last entry seen of a shard.
+// at returns the last entry seen of a shard.
 func (t *tail) at(shard driver.ShardID) driver.Seq {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,12 +37,12 @@ func openUnder(ctx context.Context, s *memory.Store, incarnation string, now tim
 	})
 }
 
-// I2: the first process under another incarnation raises the base, and those that
-// were opened before are refused.
+// I2: the first process under another incarnation raises the base, and backends opened before are
+// refused.
 func TestOtherIncarnationRaisesTokens(t *testing.T) {
 	t.Parallel()
 	s := memory.New()
-	older := under(t, s, "") // as from before incarnations were recorded
+	older := under(t, s, "") // as before incarnations were recorded
 	m := older.join("older")
 	first := older.acquire(m, "s", driver.Owner{})
 
@@ -71,8 +71,8 @@ func TestOtherIncarnationRaisesTokens(t *testing.T) {
 	}
 }
 
-// I2: two failovers from one state, neither of which the other's store knows; the later
-// one's tokens are greater, by however little it is later.
+// I2: two failovers from one state, neither of which the other's store knows. The later one has the
+// greater tokens, however little later it is.
 func TestTwoForksOfOneState(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
@@ -98,7 +98,7 @@ func TestTwoForksOfOneState(t *testing.T) {
 	}
 }
 
-// I2: a failover whose clock is behind the tokens halts, until an operator raises the
+// I2: after a failover with a clock behind the tokens, processes halt until an operator raises the
 // floor.
 func TestForkWithClockBehind(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestForkWithClockBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	raise(newest.Token) // not beyond the clock of an operator, which is right
+	raise(newest.Token) // not beyond the operator's clock, which is right
 	if _, err := openUnder(t.Context(), s, "three", time.Now().Add(-time.Hour)); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("with a floor that is behind the clock: %v; want ErrStoreChanged", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// TestKnownHead: the head behind a shard's record is learned from a watched change, and
-// the record is what it was for every other reader.
+// TestKnownHead: the head after a shard's record is learned from a watched change, and other
+// readers read the record as before.
 func TestKnownHead(t *testing.T) {
 	t.Parallel()
 	keys := kvkeys.Keys("a/b")
@@ -36,7 +36,7 @@ func TestKnownHead(t *testing.T) {
 		if shard, h, ok := kvrecord.CutHead(c.Value); !ok || !bytes.Equal(shard, held) || Rev(h.Rev) != rev {
 			t.Errorf("%q is cut into %q and %+v, %v", c.Value, shard, h, ok)
 		}
-		c.Rev = rev // no record can have a head behind it that is not older
+		c.Rev = rev // no record can have a head after it that is not older
 		if got, ok := learned(c); ok {
 			t.Errorf("at revision %d: %+v", c.Rev, got)
 		}

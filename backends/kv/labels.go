@@ -9,23 +9,23 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Bounds of what is kept of node labels under which nobody lives any more.
+// Limits of the node labels that are kept although no member uses them.
 const (
 	keepIdleLabels = driver.MaxIdleLabels / 2
 	maxRemoval     = 64  // labels, in one transaction
-	maxForgotten   = 128 // sessions of removed labels that are remembered
+	maxForgotten   = 128 // sessions of removed labels that are kept
 )
 
-// removedRecord stands for all node labels that were removed. Every removal writes
-// it and every join compares it, so a join that was sent before a removal fails
-// although it finds no label (rule M3). It is never deleted.
+// removedRecord stands for all node labels that were removed. Every removal writes it and every
+// join compares it. So a join that was sent before a removal fails although it finds no label (rule
+// M3). It is never deleted.
 type removedRecord struct {
 	Format   int                `json:"v"`
-	Sessions []driver.SessionID `json:"sessions,omitempty"` // of removed labels, the last ones
+	Sessions []driver.SessionID `json:"sessions,omitempty"` // the last ones of removed labels
 }
 
-// decodeRemoved returns an empty record for one that cannot be read: its revision
-// is what decides, and the next removal writes it again.
+// decodeRemoved returns an empty record if it cannot be read, because only its revision decides,
+// and the next removal writes it again.
 func decodeRemoved(p Pair) removedRecord {
 	r := removedRecord{Format: jsonFormat}
 	if p.Rev == 0 || decodeJSON(p, &r, &r.Format) != nil {
@@ -54,32 +54,32 @@ func (b *Backend) Labels(ctx context.Context) ([]string, error) {
 	return labels, nil
 }
 
-// sweepLabels removes some of the node labels under which nobody lives, if there are
-// many: labels that change with every restart would fill the store. What fails is
-// left to the next join under a new label.
+// sweepLabels removes some of the node labels without a member, if there are many. Otherwise,
+// labels that change with every restart would fill the store. If a removal fails, the next join
+// under a new label repeats it.
 func (b *Backend) sweepLabels(ctx context.Context) {
 	idle, err := b.idleLabels(ctx)
 	if err != nil || len(idle) <= driver.MaxIdleLabels {
 		return
 	}
-	// A store may need two operations for each, beside the record of removals.
+	// A store may need two operations for each label, and one for the record of removals.
 	n := min(len(idle)-keepIdleLabels, maxRemoval, (b.info.Limits.WriteOps-1)/2)
 	if n < 1 {
 		return
 	}
-	// One that cannot be removed, or is about to be used, must not keep the others.
+	// A label that cannot be removed, or that is about to be used, must not protect the others.
 	rand.Shuffle(len(idle), func(i, j int) { idle[i], idle[j] = idle[j], idle[i] })
 	_ = b.removeLabels(ctx, idle[:n])
 }
 
-// idleLabels lists the labels under which no member lives, if they are many. A
-// member that joins meanwhile may be missing: removeLabels looks again.
+// idleLabels lists the labels without a member, if there are many. It may include the label of a
+// member that joins during the call, so removeLabels reads again.
 func (b *Backend) idleLabels(ctx context.Context) ([]string, error) {
 	labels, err := b.Labels(ctx)
 	if err != nil || len(labels) <= driver.MaxIdleLabels {
 		return nil, err
 	}
-	page, err := b.store.Range(ctx, Range{Prefix: b.keys.Members()})
+	page, err := b.store.Range(ctx, Range{Prefix: b.keys.Members(), Largest: maxJSONRecord})
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,9 @@ func (b *Backend) idleLabels(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(labels, func(label string) bool { return live[label] }), nil
 }
 
-// removeLabels removes those of the labels whose sessions have all ended. The order
-// of the reads matters: a session that a label names has joined, so if it is found
-// absent afterwards it is so for ever; and no other has joined under the label since
-// if its record is the same.
+// removeLabels removes the labels whose sessions have all ended. The order of the reads matters. A
+// session that a label names has joined, so if it is absent afterwards, it is absent permanently.
+// If the label's record is unchanged, no other session has joined under it since.
 func (b *Backend) removeLabels(ctx context.Context, labels []string) error {
 	keys := []string{b.keys.Removed()}
 	for _, label := range labels {

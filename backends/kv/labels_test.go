@@ -16,13 +16,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// labelStore shows removals of node labels to a test before they are applied, and
-// may change what package kv sends, as a backend with a bug would have sent it.
+// labelStore shows removals of node labels to a test before they are applied. It may change the
+// writes of package kv into those of a backend with a bug.
 type labelStore struct {
 	kv.Store
 	bug     string
 	removal func(labels []string)
-	reads   time.Duration // how long a read takes
+	reads   time.Duration // duration of a read
 }
 
 var limits = driver.Limits{BatchItems: 100, WriteOps: 100, WriteBytes: 1 << 20}
@@ -30,7 +30,7 @@ var limits = driver.Limits{BatchItems: 100, WriteOps: 100, WriteBytes: 1 << 20}
 func isRemoved(key string) bool { return strings.HasSuffix(key, "/!node/!removed") }
 func isMember(key string) bool  { return strings.Contains(key, "/!state/member/") }
 
-// removed are the labels that a batch removes.
+// removed returns the labels that a batch removes.
 func removed(b *kv.Batch) (labels []string) {
 	for _, t := range b.Txns {
 		for _, op := range t.Ops {
@@ -98,7 +98,7 @@ func (s labelStore) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return p, err
 }
 
-// labelHarness has a backend with a bug; behind a wire each read takes some time, as on a busy
+// labelHarness has a backend with a bug. Behind a wire each read takes some time, as on a busy
 // machine.
 func labelHarness(bug string, reads time.Duration) conformance.Harness {
 	return conformance.Harness{Name: "labels", New: func(conformance.T) *conformance.Store {
@@ -123,8 +123,8 @@ func labelHarness(bug string, reads time.Duration) conformance.Harness {
 	}}
 }
 
-// TestLabelMutantsAreKilled: a backend that removes node labels in another way fails
-// the suite, in a case that says so.
+// TestLabelMutantsAreKilled: a backend that removes node labels in another way fails the suite, in
+// the case for it.
 func TestLabelMutantsAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
@@ -155,8 +155,8 @@ func TestLabelMutantsAreKilled(t *testing.T) {
 	}
 }
 
-// TestRemovalRacesJoin: a session joins under a label just before its removal is
-// applied, which leaves the record alone.
+// TestRemovalRacesJoin: a session joins under a label just before its removal is applied. The
+// removal must not touch the record.
 func TestRemovalRacesJoin(t *testing.T) {
 	t.Parallel()
 	for bug, want := range map[string]bool{"": true, "removes what has changed": false} {
@@ -197,7 +197,7 @@ func TestRemovalRacesJoin(t *testing.T) {
 	}
 }
 
-// together has the first reads before two joins end together.
+// together makes the first reads of two joins end together.
 type together struct {
 	kv.Store
 	reads *sync.WaitGroup
@@ -229,14 +229,15 @@ func (s *together) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) 
 	return out, err
 }
 
-// TestFirstMembersJoinTogether: of two members with different labels that join a new namespace at once
-// none is refused.
+// TestFirstMembersJoinTogether: two members with different labels join a new namespace together,
+// and neither is refused.
 func TestFirstMembersJoinTogether(t *testing.T) {
 	store, reads := memory.New(), &sync.WaitGroup{}
 	reads.Add(2)
 	var joins sync.WaitGroup
 	for _, node := range []string{"a", "b"} {
-		b, err := memory.Open(t.Context(), store, "app", &memory.Options{Wrap: func(s kv.Store) kv.Store { return &together{Store: s, reads: reads} }})
+		wrap := func(s kv.Store) kv.Store { return &together{Store: s, reads: reads} }
+		b, err := memory.Open(t.Context(), store, "app", &memory.Options{Wrap: wrap})
 		if err != nil {
 			t.Fatal(err)
 		}

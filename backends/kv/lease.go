@@ -9,27 +9,27 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// lease is what is known of a shard's current grant: the session and token of
-// its record, which a revision fixes for ever, and the head, which its number
-// fixes. So a lease is never wrong, only out of date, and the store's compare
-// finds that out.
+// lease is what this process knows of a shard's current grant: the session and token of its
+// record, and the head. The record's revision fixes session and token, and the head's number
+// fixes the head. So a lease can be out of date but not wrong, and the store's compare detects
+// an outdated one.
 type lease struct {
 	owner     driver.Owner
 	rev       Rev // of the shard's record
 	head      driver.Head
-	headRev   Rev // of the head's record, 0 if there is none
+	headRev   Rev // of the head's record, 0 without one
 	headKnown bool
+	past      past
 }
 
-// leases remembers the grants that this process uses, so that a commit needs no
-// read before it, and what became of those that it gave away or lost: at most one
-// for each shard of the namespace, of which the mirror knows all.
+// leases keeps the grants that this process uses, so that a commit needs no read before it. It has
+// at most one for each shard of the namespace, and the mirror knows all of these.
 type leases struct {
 	mu sync.Mutex
 	m  map[driver.ShardID]lease
 	// watched are grants that the watch delivered with their heads, of any session.
 	watched map[driver.ShardID]lease // at most maxWatchedLeases
-	bad     map[driver.ShardID]bool  // whose head was damaged at a grant: at most maxWatchedLeases
+	bad     map[driver.ShardID]bool  // shards whose head was damaged at a grant: at most maxWatchedLeases
 }
 
 const maxWatchedLeases = 1024
@@ -40,7 +40,7 @@ func (l *leases) init() {
 	l.bad = make(map[driver.ShardID]bool)
 }
 
-// spoil remembers whether a shard's head is damaged.
+// spoil records whether a shard's head is damaged.
 func (l *leases) spoil(s driver.ShardID, damaged error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +52,7 @@ func (l *leases) spoil(s driver.ShardID, damaged error) {
 	}
 }
 
-// spoilt reports whether a shard's head was damaged when it was looked at last.
+// spoilt reports whether a shard's head was damaged when it was last read.
 func (l *leases) spoilt(s driver.ShardID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,17 +69,17 @@ func (l *leases) get(s driver.ShardID) (lease, bool) {
 	return v, ok
 }
 
-// putWatched remembers a grant that the watch delivered with the shard's head.
+// putWatched keeps a grant that the watch delivered with the shard's head.
 func (l *leases) putWatched(s driver.ShardID, v lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.watched) >= maxWatchedLeases {
-		clear(l.watched) // what is missing is read
+		clear(l.watched) // missing ones are read again
 	}
 	l.watched[s] = v
 }
 
-// put remembers what was learned, unless something newer is known.
+// put keeps a lease, unless a newer one is known.
 func (l *leases) put(s driver.ShardID, v lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *leases) put(s driver.ShardID, v lease) {
 	}
 }
 
-// drop forgets a lease that is over.
+// drop forgets a lease that has ended.
 func (l *leases) drop(s driver.ShardID, upTo Rev) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *leases) drop(s driver.ShardID, upTo Rev) {
 	}
 }
 
-// learn takes over the head that a watched change of a shard has behind its record.
+// learn keeps the head that a watched change of a shard has after its record.
 func (b *Backend) learn(c Change) {
 	shard, ok := strings.CutPrefix(c.Key, b.keys.Shards())
 	if !ok {
@@ -128,11 +128,11 @@ func (b *Backend) learn(c Change) {
 	if err != nil {
 		return
 	}
-	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true})
+	b.leases.putWatched(driver.ShardID(shard), lease{owner: owner, rev: c.Rev, head: head, headRev: known.Rev, headKnown: true,
+		past: pastOf(Pair{Value: c.Value})})
 }
 
-// current returns the revision at which the shard's record was f, as far as this
-// process knows.
+// current returns the revision at which the shard's record was f, if this process knows it.
 func (b *Backend) current(f driver.Fence) (Rev, bool) {
 	want := driver.Owner{Session: f.Session, Token: f.Token}
 	if l, ok := b.leases.get(f.Shard); ok && l.owner == want {
@@ -144,11 +144,10 @@ func (b *Backend) current(f driver.Fence) (Rev, bool) {
 	return 0, false
 }
 
-// Guard returns the conditions under which a fence is the shard's current grant,
-// for a transaction of the caller's own on the same store (rule F1): on the namespace's
-// identity, without which no token means anything, and on the shard's record. It reads
-// the store only where this process does not know the lease. A fence that is not
-// current is *driver.FencedError.
+// Guard returns the conditions under which a fence is the shard's current grant, for a transaction
+// of the caller on the same store (rule F1). The conditions are on the shard's record and on the
+// namespace's identity, without which no token means anything. Guard reads the store only if this
+// process does not know the lease. If the fence is not current, it returns *driver.FencedError.
 func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	if err := driver.CheckFence(f); err != nil {
 		return nil, err
@@ -175,11 +174,10 @@ func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil
 }
 
-// Granted returns the conditions of Guard, and how the value of the shard's record
-// begins while f is its current grant, for a store that can compare all that by itself,
-// so that nothing has to be read. acked is the store's revision that this process knows
-// (I1). It is false for a token that no grant has had, and once the store was seen to
-// have changed.
+// Granted returns the conditions of Guard, and how the value of the shard's record begins while
+// f is its current grant. It is for a store that compares both in one transaction without
+// reading first. acked is the store's revision that this process knows (I1). ok is false for a
+// token that no grant can have, and after the store was found to have changed.
 func Granted(b *Backend, f driver.Fence) (conditions []Compare, held []byte, acked Rev, ok bool) {
 	rev := b.revision(f.Token)
 	if driver.CheckFence(f) != nil || rev == 0 || b.changed.Load() != nil {

@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// Cold records are JSON objects with the number of their format; unknown fields
-// are ignored.
+// Records that change rarely are JSON objects with the number of their format. Unknown fields are
+// ignored.
 const (
 	jsonFormat    = 1
-	maxJSONRecord = 16 << 10 // bytes; a longer one is corrupt
+	maxJSONRecord = 16 << 10 // bytes; a longer record is corrupt
 )
 
 // maxBase leaves room for revisions above any base.
@@ -36,16 +37,16 @@ func decodeIdentity(p Pair) (identity, error) {
 	return id, nil
 }
 
-// maxNodeSessions is how many of the sessions that joined under a node label its
-// record remembers, so that a repeated join of one of them is refused (rule M3).
+// maxNodeSessions is how many sessions a node label's record keeps of all that joined under it. A
+// repeated join of one of them is refused (rule M3).
 const maxNodeSessions = 16
 
-// nodeRecord is a node label's record. The last session is the one that joined
-// last, which Supersede ends.
+// nodeRecord is a node label's record. Its last session joined last, and Supersede ends that one.
 type nodeRecord struct {
 	Format   int                `json:"v"`
 	Sessions []driver.SessionID `json:"sessions"`
-	// Superseded are those of Sessions that the next one's join ended, if they lived.
+	// Superseded lists those of Sessions that the next session's join ended, if they were
+	// alive.
 	Superseded []driver.SessionID `json:"superseded,omitempty"`
 }
 
@@ -56,7 +57,7 @@ func (n nodeRecord) last() driver.SessionID {
 	return n.Sessions[len(n.Sessions)-1]
 }
 
-// with is the record after s joined, and maybe superseded the last session.
+// with returns the record after s joined. With supersede, s also ended the last session.
 func (n nodeRecord) with(s driver.SessionID, supersede bool) nodeRecord {
 	keep := n.Sessions[max(0, len(n.Sessions)-maxNodeSessions+1):]
 	next := nodeRecord{Format: jsonFormat, Sessions: append(slices.Clone(keep), s)}
@@ -71,7 +72,7 @@ func (n nodeRecord) with(s driver.SessionID, supersede bool) nodeRecord {
 	return next
 }
 
-// superseded returns the session that superseded s, none if that is not known.
+// superseded returns the session that superseded s, or none if that is not known.
 func (n nodeRecord) superseded(s driver.SessionID) driver.SessionID {
 	at := slices.Index(n.Sessions, s)
 	if at < 0 || at+1 == len(n.Sessions) || !slices.Contains(n.Superseded, s) {
@@ -80,7 +81,7 @@ func (n nodeRecord) superseded(s driver.SessionID) driver.SessionID {
 	return n.Sessions[at+1]
 }
 
-// decodeNode returns an empty record if there is none.
+// decodeNode returns an empty nodeRecord if the label has no record.
 func decodeNode(p Pair) (nodeRecord, error) {
 	var n nodeRecord
 	if p.Rev == 0 {
@@ -118,10 +119,7 @@ func decodeMember(p Pair, session driver.SessionID) (driver.Member, error) {
 }
 
 func decodeJSON(p Pair, into any, format *int) error {
-	if len(p.Value) > maxJSONRecord {
-		return corrupt(p.Key, "too long")
-	}
-	if err := json.Unmarshal(p.Value, into); err != nil {
+	if err := boundjson.Unmarshal(p.Value, maxJSONRecord, 2*maxForgotten, into); err != nil {
 		return corrupt(p.Key, "not JSON of the expected form")
 	}
 	if *format != jsonFormat {

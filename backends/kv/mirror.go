@@ -8,48 +8,49 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
 	"github.com/tenure-go/tenure/internal/kvrecord"
+	"github.com/tenure-go/tenure/internal/listing"
 )
 
 // maxGone is how many departures, and how many releases of locks, the mirror remembers. A
 // reader that is further behind gets the full state.
 const maxGone = 1024
 
-// mirror is this process's copy of the namespace's roster and shard records, kept
-// by one watch and corrected by every full read. It informs and never decides: a
-// write compares in the store. Its memory is bounded by the state. Each change
-// has a number of the mirror's own, which is what cursors hold, so that whatever
-// is learned late is reported late rather than never.
+// mirror is this process's copy of the namespace's roster and shard records. One watch updates
+// it and every full read corrects it. It informs and never decides, because a write compares in
+// the store. The state limits its memory. Each change gets a number of the mirror, which
+// cursors contain, so a change that is learned late is still reported.
 type mirror struct {
 	keys kvkeys.Keys
 	base driver.Token
 
 	mu      sync.Mutex
-	rev     Rev   // the mirror has every change up to here
+	rev     Rev   // the mirror includes every change up to here
 	seq     int64 // of the latest change; 0 before the first read
 	floor   int64 // departures up to here may have been forgotten
 	shards  recent[driver.ShardID, shardState]
 	members recent[driver.SessionID, member]
-	damaged recent[string, *driver.DamagedError] // by key; up to driver.MaxDamaged
+	damaged recent[string, *driver.DamagedError] // by key; up to listing.MaxDamaged
 	gone    int                                  // members that are kept as departures
 	freed   int                                  // locks that are kept as releases: R2
 	beats   map[driver.SessionID]Rev             // heartbeats that are watched; 0: no record
 	asks    map[*driver.ObserveQuery]struct{}
-	changed chan struct{} // closed by the next change; nil if nobody waits
+	changed chan struct{} // closed by the next change; nil if no call waits
 	state   *run          // watch of the state
 	beating *run          // watch of beats
 }
 
-// member is a roster entry, or its departure.
+// member is a roster entry, or the departure of its session.
 type member struct {
 	driver.Member
 	gone bool
 }
 
-// shardState is a shard's record, and the head that a transfer wrote behind it.
+// shardState is a shard's record, and the head that a transfer appended to it.
 type shardState struct {
 	owner driver.Owner
-	head  *driver.Head // nil if there is none
-	gone  bool         // it is a lock's that was removed: R2
+	head  *driver.Head // nil without a head
+	gone  bool         // it is of a lock, and was removed: R2
+	past  past
 }
 
 func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
@@ -60,7 +61,7 @@ func (m *mirror) init(keys kvkeys.Keys, base driver.Token) {
 	m.asks = make(map[*driver.ObserveQuery]struct{})
 }
 
-// wake lets everybody who waits look again.
+// wake makes all waiting calls read the mirror again.
 func (m *mirror) wake() {
 	m.mu.Lock()
 	m.wakeLocked()
@@ -74,7 +75,7 @@ func (m *mirror) wakeLocked() {
 	}
 }
 
-// waiting is closed by the next change.
+// waiting returns a channel that the next change closes.
 func (m *mirror) waiting() <-chan struct{} {
 	if m.changed == nil {
 		m.changed = make(chan struct{})
@@ -92,8 +93,7 @@ func (m *mirror) shard(s driver.ShardID) (driver.Owner, Rev, bool) {
 	return driver.Owner{}, 0, false
 }
 
-// load corrects the mirror by a full read. A read that is older than the mirror
-// tells it nothing.
+// load corrects the mirror by a full read. It ignores a read that is older than the mirror.
 func (m *mirror) load(page *Page) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +104,7 @@ func (m *mirror) load(page *Page) {
 		m.seq = 1
 	}
 	m.shards.expect(len(page.Pairs))
-	m.damaged = recent[string, *driver.DamagedError]{} // what is damaged is met again
+	m.damaged = recent[string, *driver.DamagedError]{} // each damaged record is found again below
 	m.damaged.init()
 	seen := make(map[driver.SessionID]struct{})
 	locks := make(map[driver.ShardID]struct{})
@@ -165,9 +165,9 @@ func (m *mirror) follow(rev Rev, changes []Change) {
 	}
 }
 
-// put takes over a record that is newer than what the mirror has. A damaged one, and
-// one under a key that is no name, is noted and left out: callers that need it get its
-// error; others proceed (D1).
+// put takes a record that is newer than the mirror's. It notes a damaged record, and a record under
+// a key that is no name, and leaves both out. Callers that need it get its error, and others
+// proceed (D1).
 func (m *mirror) put(p Pair) {
 	if name, ok := strings.CutPrefix(p.Key, m.keys.Shards()); ok {
 		it, known := m.shards.get(driver.ShardID(name))
@@ -185,14 +185,14 @@ func (m *mirror) put(p Pair) {
 		if r.Session != "" {
 			owner = driver.Owner{Session: m.intern(r.Session), Token: m.base + driver.Token(p.Rev)}
 		}
-		if !known { // a key of its own, not a part of a longer string
+		if !known { // cloned, so that the key does not keep a longer string
 			name = strings.Clone(name)
 		}
 		if known && it.val.gone {
 			m.freed--
 		}
 		m.seq++
-		m.shards.set(driver.ShardID(name), shardState{owner: owner, head: m.headBehind(p)}, p.Rev, m.seq)
+		m.shards.set(driver.ShardID(name), shardState{owner: owner, head: m.headBehind(p), past: shared(r.Past)}, p.Rev, m.seq)
 		return
 	}
 	name, ok := strings.CutPrefix(p.Key, m.keys.Members())
@@ -212,8 +212,8 @@ func (m *mirror) put(p Pair) {
 	m.members.set(v.Session, member{Member: v}, p.Rev, m.seq)
 }
 
-// damage notes that a record is damaged, or no longer is, and reports whether it is.
-// One that is known already wakes nobody, whatever becomes of its bytes.
+// damage notes that a record is damaged, or no longer is, and reports whether it is. A record that
+// was known to be damaged wakes no waiting call.
 func (m *mirror) damage(key string, err error) bool {
 	var d *driver.DamagedError
 	if !errors.As(err, &d) {
@@ -222,14 +222,14 @@ func (m *mirror) damage(key string, err error) bool {
 		}
 		return false
 	}
-	if _, known := m.damaged.get(key); !known && len(m.damaged.index) < driver.MaxDamaged {
+	if _, known := m.damaged.get(key); !known && len(m.damaged.index) < listing.MaxDamaged {
 		m.seq++
 		m.damaged.set(strings.Clone(key), d, 0, m.seq)
 	}
 	return true
 }
 
-// depart notes that a session's record is gone.
+// depart records that a session's record is gone.
 func (m *mirror) depart(s driver.SessionID, rev Rev) {
 	it, ok := m.members.get(s)
 	if !ok || it.val.gone || it.rev > rev {
@@ -241,13 +241,13 @@ func (m *mirror) depart(s driver.SessionID, rev Rev) {
 	m.floor = max(m.floor, forget(&m.members, &m.gone, func(v *member) bool { return v.gone }))
 }
 
-// lock is the name of the lock whose record has the key, if it is one's.
+// lock returns the name of the lock whose record has the key, and reports whether there is one.
 func (m *mirror) lock(key string) (driver.ShardID, bool) {
 	name, ok := strings.CutPrefix(key, m.keys.Shards())
 	return driver.ShardID(name), ok && driver.IsLock(driver.ShardID(name))
 }
 
-// free notes that a lock's record was removed, which is its release (R2).
+// free records that a lock's record was removed, which releases the lock (R2).
 func (m *mirror) free(s driver.ShardID, rev Rev) {
 	it, ok := m.shards.get(s)
 	if !ok || it.val.gone || it.rev > rev {
@@ -259,8 +259,8 @@ func (m *mirror) free(s driver.ShardID, rev Rev) {
 	m.floor = max(m.floor, forget(&m.shards, &m.freed, func(v *shardState) bool { return v.gone }))
 }
 
-// forget removes the oldest items that are gone while there are more than maxGone. It
-// returns the number of the change that was the last of them to be forgotten.
+// forget removes the oldest items that are gone until maxGone are left. It returns the number of
+// the last change that it removed.
 func forget[K comparable, V any](of *recent[K, V], gone *int, isGone func(*V) bool) (floor int64) {
 	for i := of.oldest; *gone > maxGone && i >= 0; {
 		it := &of.items[i]
@@ -274,14 +274,14 @@ func forget[K comparable, V any](of *recent[K, V], gone *int, isGone func(*V) bo
 	return floor
 }
 
-// revive takes back a departure, which only a store outside its contract can ask.
+// revive undoes a departure. Only a store that breaks its contract needs it.
 func (m *mirror) revive(s driver.SessionID) {
 	if it, ok := m.members.get(s); ok && it.val.gone {
 		m.gone--
 	}
 }
 
-// intern gives the records of one session one string.
+// intern returns one shared string for all records of a session.
 func (m *mirror) intern(s driver.SessionID) driver.SessionID {
 	if it, ok := m.members.get(s); ok {
 		return it.key
@@ -294,7 +294,7 @@ func (m *mirror) intern(s driver.SessionID) driver.SessionID {
 	return s
 }
 
-// view is what changed since the change numbered since; everything if full.
+// view returns the changes after the change numbered since, or the whole state if full.
 func (m *mirror) view(since int64, full bool) *driver.View {
 	v := &driver.View{Reset: full}
 	if full {
@@ -325,8 +325,8 @@ func (m *mirror) view(since int64, full bool) *driver.View {
 	return v
 }
 
-// newer lists the heartbeats asked for whose version is above the one given: the
-// caller may know one that the watch has yet to tell.
+// newer returns the heartbeats asked for whose version differs from the given one, if it is above
+// it. The caller may know a version that the watch has not delivered yet.
 func newer(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
 	var d []driver.Beat
 	for _, a := range asked {
@@ -337,8 +337,8 @@ func newer(beats map[driver.SessionID]Rev, asked []driver.Beat) []driver.Beat {
 	return d
 }
 
-// followBeats applies watched heartbeats; it reports false once another watch has
-// taken over.
+// followBeats applies watched heartbeats. It returns false once another watch has replaced this
+// one.
 func (m *mirror) followBeats(r *run, changes []Change) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -360,7 +360,7 @@ func (m *mirror) followBeats(r *run, changes []Change) bool {
 	return true
 }
 
-// headBehind is the head behind a shard's record, nil if there is none.
+// headBehind returns the head after a shard's record, or nil if there is no head.
 func (m *mirror) headBehind(p Pair) *driver.Head {
 	_, behind, ok := kvrecord.CutHead(p.Value)
 	if !ok || Rev(behind.Rev) >= p.Rev {

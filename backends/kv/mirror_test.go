@@ -76,12 +76,12 @@ func TestMirrorMergesReadAndWatch(t *testing.T) {
 	m.load(&Page{Rev: 10, Pairs: []Pair{memberPair(t, m.keys, "a", 3), memberPair(t, m.keys, "b", 4), shard("a", 5)}})
 	at := m.seq
 	m.follow(12, []Change{{Key: m.keys.Shard("s"), Value: shard("b", 12).Value, Rev: 12}})
-	m.load(&Page{Rev: 11, Pairs: []Pair{memberPair(t, m.keys, "a", 3), shard("a", 5)}}) // overtaken: says nothing
+	m.load(&Page{Rev: 11, Pairs: []Pair{memberPair(t, m.keys, "a", 3), shard("a", 5)}}) // overtaken, so ignored
 	if v := m.view(at, false); len(v.Shards) != 1 || v.Shards[0].Owner != (driver.Owner{Session: "b", Token: 112}) || len(v.Gone) != 0 {
 		t.Errorf("after a change and an older read: %+v", v)
 	}
 	at = m.seq
-	m.load(&Page{Rev: 20, Pairs: []Pair{memberPair(t, m.keys, "b", 4), shard("b", 12)}}) // a's departure was missed
+	m.load(&Page{Rev: 20, Pairs: []Pair{memberPair(t, m.keys, "b", 4), shard("b", 12)}}) // the departure of a was missed
 	m.follow(21, []Change{{Key: m.keys.Member("a"), Value: memberPair(t, m.keys, "a", 3).Value, Rev: 3}})
 	v := m.view(at, false)
 	if !slices.Equal(v.Gone, []driver.SessionID{"a"}) || len(v.Members)+len(v.Shards) != 0 {

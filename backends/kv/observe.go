@@ -10,12 +10,12 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxBeatKeys is up to how many heartbeats are watched one by one; above, all of
-// the namespace's are.
+// maxBeatKeys is the largest number of heartbeats that are watched one by one. Above it, all
+// heartbeats of the namespace are watched.
 const maxBeatKeys = 32
 
-// Observe waits for changes of members and shards. See driver.Backend. An empty
-// cursor reads the store, whatever the watch said.
+// Observe waits for changes of members and shards. See driver.Backend. Without a cursor, it
+// reads the store, whatever the watch has delivered.
 func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.View, error) {
 	for _, a := range q.Beats {
 		if err := driver.CheckSession(a.Session); err != nil {
@@ -49,7 +49,7 @@ func (b *Backend) Observe(ctx context.Context, q driver.ObserveQuery) (*driver.V
 	return b.full(beats, q.Beats), nil
 }
 
-// full is the whole state; it leaves it to the next call to begin a watch.
+// full returns the whole state. The next call starts a watch.
 func (b *Backend) full(beats map[driver.SessionID]Rev, asked []driver.Beat) *driver.View {
 	m := &b.mirror
 	m.mu.Lock()
@@ -57,6 +57,7 @@ func (b *Backend) full(beats map[driver.SessionID]Rev, asked []driver.Beat) *dri
 	v := m.view(0, true)
 	v.Beats = newer(beats, asked)
 	v.Cursor = b.cursor(m.seq)
+	b.odd.Tell(v)
 	return v
 }
 
@@ -82,15 +83,16 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 		v.Beats = newer(m.beats, q.Beats)
 		v.Cursor = b.cursor(m.seq)
 		changed := m.waiting()
-		err = b.readable(ctx) // under the lock: whatever ends this call later closes a channel
+		err = b.readable(ctx) // under the lock, because every later end of this call closes a channel
 		m.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
 		if v.Reset || len(v.Shards)+len(v.Members)+len(v.Gone)+len(v.Beats)+len(v.Damaged) > 0 {
+			b.odd.Tell(v)
 			return v, nil
 		}
-		var beatsDone <-chan struct{} // nil, which never ends, without beats
+		var beatsDone <-chan struct{} // nil without beats, and so never ready
 		if len(q.Beats) > 0 {
 			beatsDone = beating.done
 		}
@@ -112,7 +114,7 @@ func (b *Backend) follow(ctx context.Context, q *driver.ObserveQuery, since int6
 	}
 }
 
-// readable refuses a call that would only wait.
+// readable returns an error if the call would only wait in vain.
 func (b *Backend) readable(ctx context.Context) error {
 	if b.life.Err() != nil {
 		return errClosed()
@@ -138,11 +140,11 @@ func (b *Backend) reload(ctx context.Context) error {
 	b.mirror.mu.Lock()
 	floor := b.mirror.rev
 	b.mirror.mu.Unlock()
-	page, err = b.store.Range(ctx, Range{Prefix: b.keys.State()})
+	page, err = b.store.Range(ctx, Range{Prefix: b.keys.State(), Largest: maxJSONRecord})
 	if err != nil {
 		return b.readError(err)
 	}
-	if page.Rev < floor { // else time would go backwards (rule O1)
+	if page.Rev < floor { // otherwise time would go backwards (rule O1)
 		return b.storeChanged("its revision is %d after %d was read", page.Rev, floor)
 	}
 	b.mirror.load(page)
@@ -184,8 +186,8 @@ func (b *Backend) watchState() (*run, error) {
 	return r, nil
 }
 
-// readBeats reads heartbeats. Where a watch was faster than the read, the watch's version
-// counts, so that none goes back; a read may be newer than its page says.
+// readBeats reads heartbeats. If the watch has delivered a later version than the read, that
+// version counts, so none goes back. A read may be newer than its page's revision.
 func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[driver.SessionID]Rev, Rev, error) {
 	if len(of) == 0 {
 		return nil, 0, nil
@@ -218,8 +220,7 @@ func (b *Backend) readBeats(ctx context.Context, of []driver.SessionID) (map[dri
 	return beats, page.Rev, nil
 }
 
-// watchBeats makes the mirror know, from now on, the heartbeats that the query
-// asks for.
+// watchBeats makes the mirror know the heartbeats of the query from now on.
 func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error {
 	if len(q.Beats) == 0 {
 		return nil
@@ -230,7 +231,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 		m.mu.Unlock()
 		return nil
 	}
-	// What other calls wait for stays watched.
+	// The heartbeats that other calls wait for stay watched.
 	want := make(map[driver.SessionID]struct{})
 	for other := range m.asks {
 		for _, a := range other.Beats {
@@ -269,7 +270,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 		if !errors.Is(err, ErrCompacted) {
 			return err
 		}
-		return errReplaced // whoever asks reads them again
+		return errReplaced // the caller reads them again
 	})
 	if err != nil {
 		return err
@@ -281,7 +282,7 @@ func (b *Backend) watchBeats(ctx context.Context, q *driver.ObserveQuery) error 
 	return nil
 }
 
-// covers reports whether all heartbeats asked for are watched, and not many more.
+// covers reports whether all heartbeats asked for are watched, and not many others.
 func (m *mirror) covers(q *driver.ObserveQuery) bool {
 	for _, a := range q.Beats {
 		if _, ok := m.beats[a.Session]; !ok {
@@ -306,14 +307,14 @@ func sessions(beats []driver.Beat) []driver.SessionID {
 	return s
 }
 
-// errReplaced ends a watch whose work another one took over.
+// errReplaced ends a watch that another has replaced.
 var errReplaced = errors.New("tenure: another watch took over")
 
 // run is a goroutine that watches, until it fails or is stopped.
 type run struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	err    error // after done
+	err    error // set when done is closed
 }
 
 func (r *run) alive() bool {
@@ -330,8 +331,7 @@ func (r *run) alive() bool {
 
 func (r *run) stop(cause error) { r.cancel(cause) }
 
-// start runs f until it returns, at the latest when the backend closes, which
-// joins it.
+// start runs f in a goroutine until it returns. Close ends and joins it.
 func (b *Backend) start(f func(context.Context, *run) error) (*run, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

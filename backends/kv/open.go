@@ -11,33 +11,32 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Options says how a backend presents a Store.
+// Options describe a Store to Open.
 type Options struct {
 	// Backend is the name that Info reports, such as "etcd". Required.
 	Backend string
 	// Namespace isolates one group of shards from others in the store. Required.
 	Namespace string
-	// Create writes the namespace's identity if it has none. Without it that is an
-	// error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool
-	// Incarnation tells one history of the store from another; without spaces. Open
-	// records it, and raises the tokens where it finds another on record (rule I2). The
-	// Store answers driver.ErrStoreChanged once the store has another. Empty for a store
-	// that has none.
+	// Incarnation identifies one history of the store, and has no spaces. Open records it, and
+	// raises the tokens if another one is on record (rule I2). The Store returns
+	// driver.ErrStoreChanged once the store's incarnation changes. It is empty if a store has
+	// none.
 	Incarnation string
-	// Now is the time by the store's clock, or by this process's where the store does not
-	// tell: from it come the tokens under another incarnation. Required with Incarnation.
+	// Now is the time by the store's clock, or by this process's if the store reports none.
+	// Tokens under another incarnation start from it. Required with Incarnation.
 	Now time.Time
-	// Limits of the store. BatchItems, WriteOps and WriteBytes must be positive. With
-	// RecordsStay transfers of shards without a head tell no head, since nothing can check
-	// that there is none.
+	// Limits are those of the store. BatchItems, WriteOps and WriteBytes must be positive. With
+	// RecordsStay, a transfer of a shard without a head names no head, because nothing can
+	// check its absence.
 	Limits driver.Limits
-	// Pipeline is how many batches of one call are under way at once. 0 means 1.
+	// Pipeline is the number of batches of one call in flight. 0 means 1.
 	Pipeline int
-	// Fit, if not nil, says how many of the first transactions the store carries in
-	// one atomic step, beside a guard of two conditions; at least 1. It is for a store
-	// whose room is counted in more than transactions. nil means BatchItems of them, and
-	// WriteBytes.
+	// Fit, if not nil, returns how many of the first transactions fit in one atomic step of the
+	// store, beside a guard of two conditions. It returns at least 1. It is for a store with
+	// further limits. nil means BatchItems and WriteBytes.
 	Fit func(txns []Txn) int
 }
 
@@ -57,9 +56,9 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Open opens a namespace: it proves that the store honours conditions (rule P1)
-// and reads the namespace's identity (rule I1). The Backend owns s and closes it;
-// when Open fails, s is still the caller's. ctx bounds the opening only.
+// Open opens a namespace. It proves that the store honours conditions (rule P1) and reads the
+// namespace's identity (rule I1). The Backend owns s and closes it. If Open fails, s still belongs
+// to the caller. ctx limits the opening only.
 func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	if s == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: Open needs a store", o.Namespace, driver.ErrInvalid)
@@ -83,6 +82,7 @@ func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 			return nil, err
 		}
 	}
+	o.Limits.WriteOps = min(o.Limits.WriteOps, maxEntries)
 	life, end := context.WithCancel(context.Background())
 	b := &Backend{
 		store: s, keys: keys, pipeline: max(1, o.Pipeline), fit: o.Fit,
@@ -105,14 +105,15 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	if !create {
 		return identity{}, 0, &driver.MissingError{
 			What: fmt.Sprintf("namespace %q has no identity record", keys),
-			Make: "to begin it, open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
+			Make: "open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
 		}
 	}
 	value, err := encodeJSON(identity{Format: jsonFormat, ID: rand.Text()})
 	if err != nil {
 		return identity{}, 0, err
 	}
-	// Two openers may try at once: whichever record is there afterwards counts.
+	// Two processes may open the namespace at the same time. The record that exists afterwards
+	// counts.
 	_, err = s.Apply(ctx, &Batch{Txns: []Txn{{
 		If:  []Compare{{Key: keys.Identity(), Rev: Absent}},
 		Ops: []Op{{Key: keys.Identity(), Value: value}},
@@ -127,7 +128,7 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	return id, rev, err
 }
 
-// readIdentity returns revision 0 if there is no identity record.
+// readIdentity returns revision 0 if the namespace has no identity record.
 func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev, error) {
 	page, err := s.Get(ctx, keys.Identity())
 	if err != nil {
@@ -141,13 +142,14 @@ func readIdentity(ctx context.Context, s Store, keys kvkeys.Keys) (identity, Rev
 	return id, p.Rev, err
 }
 
-// RaiseFloor makes every token granted from now on in a namespace greater than
-// above: what an operator does after the store was restored from a backup, with
-// the highest token known from logs, marks or metrics. Backends that are open
-// answer ErrStoreChanged from then on, and have to be opened again. A floor that
-// is already higher stays. A floor beyond this process's clock, from which tokens come
-// under another incarnation, is the operator's word that they are above all that were
-// granted: the next opening takes its incarnation as it is. It is safe to repeat.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring the store from a backup, and passes the highest token known
+// from logs, marks or metrics. Open backends then answer ErrStoreChanged and must be opened
+// again. RaiseFloor never lowers a floor, and may be repeated.
+//
+// A floor may be beyond this process's clock, from which tokens come under another incarnation.
+// RaiseFloor then trusts the operator that it is above all granted tokens, so the next opening
+// takes its incarnation without a comparison.
 func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Token) error {
 	keys, err := kvkeys.New(namespace)
 	if err != nil {
@@ -168,7 +170,7 @@ func RaiseFloor(ctx context.Context, s Store, namespace string, above driver.Tok
 	if err != nil {
 		return err
 	}
-	// Revisions are positive and only grow, so a base of above is enough.
+	// Revisions are positive and only grow, so above suffices as the base.
 	id.Base = max(id.Base, above)
 	value, err := encodeJSON(id)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// probe proves on a scratch key that the store honours its conditions (rule P1):
-// of two conflicting writes one is applied, a stale compare and a false absence
-// are refused, revisions grow, a guard holds, and a read sees the last write.
+// probe proves on a scratch key that the store honours its conditions (rule P1). The store applies
+// one of two conflicting writes. It refuses a stale compare and a false absence. Its revisions
+// grow, its guard holds, and a read sees the last write.
 func probe(ctx context.Context, s Store, keys kvkeys.Keys) (err error) {
 	key := keys.Probe(rand.Text())
 	guarded := key + "/guarded"

@@ -3,8 +3,11 @@ package kv
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/listing"
+	"github.com/tenure-go/tenure/internal/oddkey"
 )
 
 // Get returns an item. See driver.Backend.
@@ -30,16 +33,18 @@ func (b *Backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 }
 
 // List returns items by prefix. See driver.Backend.
-func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
-	if err := driver.CheckList(shard, prefix, limit); err != nil {
+func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
+	if err := driver.CheckList(shard, prefix, limit, largest); err != nil {
 		return nil, err
 	}
 	if b.life.Err() != nil {
 		return nil, errClosed()
 	}
 	root := b.keys.Items(shard)
-	items, bad := []driver.Item{}, 0 // bad: records under keys that no item can have
-	for r := (Range{Prefix: root + prefix, Limit: limit}); ; {
+	items, bad := []driver.Item{}, 0 // bad counts records under keys that are no item's
+	var odd []*driver.DamagedError   // the first of them
+	budget := listing.New(limit, largest)
+	for r := (Range{Prefix: root + prefix, Limit: budget.Page(limit), Largest: largest}); ; {
 		page, err := b.store.Range(ctx, r)
 		if err != nil {
 			return nil, b.readError(err)
@@ -47,28 +52,34 @@ func (b *Backend) List(ctx context.Context, shard driver.ShardID, prefix string,
 		for _, p := range page.Pairs {
 			switch key := p.Key[len(root):]; {
 			case driver.CheckKey(key) != nil:
-				bad++
+				if bad++; bad <= listing.MaxDamaged {
+					odd = append(odd, corrupt(p.Key, oddkey.Why))
+				}
 			case limit == 0 || len(items) < limit:
-				items = append(items, driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)})
+				it := driver.Item{Key: key, Value: p.Value, Version: driver.Version(p.Rev)}
+				budget.Take(&it, max(len(p.Value), p.Long), shard, p.Key)
+				items = append(items, it)
 			}
 		}
 		n := len(page.Pairs)
 		if limit == 0 || len(items) == limit || n < r.Limit {
+			b.odd.Set(shard, odd)
 			return items, nil
 		}
-		// Pages grow with the bad records before them, so that many of these cost few calls.
-		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", max(limit-len(items), min(bad, maxBad))
+		// Pages grow with the number of bad records so far, so that many of them cost few calls.
+		r.From, r.Limit = page.Pairs[n-1].Key+"\x00", budget.Page(max(limit-len(items), min(bad, maxBad)))
+		r.KeysOnly = budget.Spent()
 	}
 }
 
-// maxBad is how many records List reads at once to get past those that are no items.
+// maxBad is the largest number of records that List reads together to get past bad ones.
 const maxBad = 1000
 
 // ReadLog returns a part of a shard's log. See driver.Backend.
 //
-// The head is read first and bounds the page, so that what commits meanwhile is
-// not in it. What is trimmed meanwhile is missing at its beginning, which the
-// head as it is then must explain.
+// The head is read first and limits the page, so later commits are not in it. If entries are
+// trimmed during the call, they are missing at the page's beginning, and the head read afterwards
+// must explain the gap.
 func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
 	if err := driver.CheckShard(shard); err != nil {
 		return nil, err
@@ -96,7 +107,7 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	}
 	page.Entries, err = b.entries(found, shard, after+1, head.Seq, limit)
 	if len(page.Entries) > 0 {
-		return page, nil // also what precedes a record that cannot be read
+		return page, nil // with the entries before a record that cannot be read
 	}
 	if err != nil {
 		return nil, err
@@ -110,8 +121,8 @@ func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after drive
 	return nil, corrupt(b.keys.Chunk(shard, after+1), "the head names entries that are not there")
 }
 
-// entries are those in the records of a log from one on, in order and without a hole, up
-// to another one, at most limit. After an error they are those before the bad record.
+// entries returns the entries in a log's records from next to through, in order and without a
+// gap, at most limit. After an error, it returns the entries before the bad record.
 func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through driver.Seq, limit int) (all []driver.Entry, err error) {
 	for _, p := range records {
 		_, last, ok := b.keys.SplitChunk(p.Key)
@@ -139,24 +150,40 @@ func (b *Backend) entries(records []Pair, shard driver.ShardID, next, through dr
 	return all, nil
 }
 
-// Bounds of what one page of a log is read from. Records may be long: after a few
-// it is known how many more the bytes leave room for.
+// Limits of one page of a log. Records may be long, so the first few show how many more fit
+// into the bytes.
 const (
 	firstChunks  = 8
 	maxChunks    = 1024
-	maxPageBytes = 4 << 20 // about; one record counts whatever its length
+	maxPageBytes = 4 << 20 // approximate; one record is read whatever its length
+	anyLength    = 1 << 30
 )
 
-// chunks reads at most limit records of a log from the one that has entry from on,
-// up to the one that has entry through, or a part of these if they are many bytes.
+// chunks reads at most limit records of a log, from the record of entry from to the record of entry
+// through. If they have many bytes, it reads only a part.
 func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, through driver.Seq, limit int) ([]Pair, error) {
 	var found []Pair
 	start, bytes := b.keys.Chunk(shard, from), 0
 	for n := firstChunks; ; n = min(4*n, (maxPageBytes-bytes)*len(found)/bytes+1) {
-		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each has one entry or more
-		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n})
+		n = int(min(driver.Seq(min(n, limit-len(found))), through-from+1)) // each record has one entry or more
+		largest := maxPageBytes / n                                        // several are read only if they fit together
+		if n == 1 {
+			largest = anyLength
+		}
+		page, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: n, Largest: largest})
 		if err != nil {
 			return nil, err
+		}
+		long := slices.IndexFunc(page.Pairs, func(p Pair) bool { return p.Long > 0 })
+		if long == 0 && len(found) == 0 {
+			one, err := b.store.Range(ctx, Range{Prefix: b.keys.Log(shard), From: start, Limit: 1, Largest: anyLength})
+			if err != nil {
+				return nil, err
+			}
+			return one.Pairs, nil
+		}
+		if long >= 0 {
+			return append(found, page.Pairs[:long]...), nil
 		}
 		found = append(found, page.Pairs...)
 		for _, p := range page.Pairs {
@@ -169,7 +196,7 @@ func (b *Backend) chunks(ctx context.Context, shard driver.ShardID, from, throug
 		if last >= b.keys.Chunk(shard, through) {
 			return found, nil
 		}
-		start = last + "!" // the next key: spaces are not in any
+		start = last + "!" // the next key, because no key contains a space
 	}
 }
 

@@ -2,15 +2,14 @@ package kv
 
 import "slices"
 
-// recent is a map that also lists its items by when they last changed, so that
-// the changes since some moment cost as much as there are changes. Items live in
-// one slice and are linked by index: a large map costs the collector little. Not
-// safe for concurrent use.
+// recent is a map that also lists its items by their last change. Reading the changes since a
+// given moment costs in proportion to their number. Items are in one slice and linked by index,
+// so a large map adds little work for the garbage collector. It is not safe for concurrent use.
 type recent[K comparable, V any] struct {
 	index        map[K]int32
 	items        []recentItem[K, V]
 	oldest, last int32 // -1 when empty
-	free         int32 // list of removed items by next, -1 when empty
+	free         int32 // first removed item, linked by next; -1 when empty
 }
 
 type recentItem[K comparable, V any] struct {
@@ -34,7 +33,7 @@ func (r *recent[K, V]) get(k K) (*recentItem[K, V], bool) {
 	return &r.items[i], true
 }
 
-// expect makes room for n items in all, without the slack of growing item by item.
+// expect makes room for n items in all.
 func (r *recent[K, V]) expect(n int) {
 	r.items = slices.Grow(r.items, max(0, n-len(r.items)))
 }
@@ -44,7 +43,7 @@ func (r *recent[K, V]) set(k K, v V, rev Rev, seq int64) {
 	i, ok := r.index[k]
 	switch {
 	case ok:
-		k = r.items[i].key // the string that is held already
+		k = r.items[i].key // share the string of the item
 		r.unlink(i)
 	case r.free >= 0:
 		i = r.free

@@ -8,10 +8,11 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// corrupt names a record that cannot be read, and why (D1).
+// corrupt returns the error of a record that cannot be read, with its key and the reason (D1).
 func corrupt(key, why string) *driver.DamagedError { return driver.Damaged(key, shardOf(key), why) }
 
-// shardOf is the shard whose record, head or log a key is of, if it is of any.
+// shardOf returns the shard whose record, head or log has the key. For other keys, it returns
+// "".
 func shardOf(key string) driver.ShardID {
 	_, rest, _ := strings.Cut(key, "/!")
 	for _, prefix := range [...]string{"state/shard/", "head/", "log/", "item/"} {
@@ -25,8 +26,8 @@ func shardOf(key string) driver.ShardID {
 
 type shardRecord = kvrecord.Shard
 
-// decodeShard reads a shard's record. No token above base and the record's own
-// revision was granted. What a lock was granted from is what the claimer said (R2).
+// decodeShard reads a shard's record. A token in it above base and the record's revision was never
+// granted. For a lock, the token before the grant is the claimer's word (R2).
 func decodeShard(p Pair, base driver.Token) (shardRecord, error) {
 	r, err := parseShard(p)
 	if top := base + driver.Token(p.Rev); err == nil && (r.Token > top || r.From >= top && !driver.IsLock(shardOf(p.Key))) {
@@ -54,7 +55,7 @@ func encodeHead(h driver.Head) []byte {
 	return strconv.AppendUint(b, uint64(h.Nonce), 16)
 }
 
-// decodeHead returns the zero Head if there is no record.
+// decodeHead returns the zero Head without a record.
 func decodeHead(p Pair) (driver.Head, error) {
 	if p.Rev == 0 {
 		return driver.Head{}, nil
@@ -77,8 +78,8 @@ func decodeHead(p Pair) (driver.Head, error) {
 	return h, nil
 }
 
-// encodeBeat makes a record that differs from the last one: a store may take
-// equal bytes for no change.
+// encodeBeat returns a record that differs from the last one, because a store may ignore a write of
+// equal bytes.
 func encodeBeat(n uint64) []byte {
 	return strconv.AppendUint([]byte(kvrecord.Format+" "), n, 10)
 }

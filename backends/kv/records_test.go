@@ -137,7 +137,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// TestOlderMember: a record of a release without updates is a member without any.
+// TestOlderMember: a record of a release without updates is a member without updates.
 func TestOlderMember(t *testing.T) {
 	t.Parallel()
 	value := `{"v":1,"member":{"session":"a","node":"n","ttl":1000000000,"priority":-1,"weight":7,"meta":{"k":"v"},"supersede":true}}`

@@ -14,9 +14,9 @@ type located struct {
 	rev Rev
 }
 
-// locate finds the revisions of the fences that are current, reading what this
-// process does not know; for the others it calls stale with the shard's record
-// and head. An error means that nothing was sent.
+// locate finds the revisions of the fences that are current. It reads the records that this
+// process does not know. For each other fence, it calls stale with the shard's record and head.
+// An error means that nothing was sent.
 func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence, stale func(i int, record, head Pair)) ([]located, error) {
 	known := make([]located, 0, len(fences))
 	var ask []int
@@ -42,6 +42,7 @@ func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence,
 		record, head := pairs[2*n], pairs[2*n+1]
 		owner, _, err := b.owner(record)
 		if err == nil && owner.Session == fences[i].Session && owner.Token == fences[i].Token {
+			b.recall(fences[i].Shard, record)
 			known = append(known, located{i, record.Rev})
 		} else {
 			stale(i, record, head)
@@ -50,15 +51,15 @@ func (b *Backend) locate(ctx context.Context, s *session, fences []driver.Fence,
 	return known, nil
 }
 
-// Release frees leases. See driver.Session. It also frees those of a session that
-// was lost, because a nil error means that every fence named is dead (rule R1).
+// Release frees leases. See driver.Session. It also frees the leases of a lost session, because a
+// nil error means that every fence named is dead (rule R1).
 func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err := driver.CheckFences(fences); err != nil {
 		return err
 	}
 	b := s.b
 	failed := make([]error, len(fences))
-	// A record of another lease, or one that is damaged, has no such lease: a no-op.
+	// If the record is damaged or belongs to another lease, there is nothing to release.
 	known, err := b.locate(ctx, nil, fences, func(int, Pair, Pair) {})
 	if err != nil {
 		return err
@@ -67,13 +68,13 @@ func (s *session) Release(ctx context.Context, fences []driver.Fence) error {
 	if err != nil {
 		return err
 	}
-	// A part may have been applied by now: what fails from here on is in failed (rule A4).
+	// A part may have been applied, so later errors are collected in failed (rule A4).
 	_, _ = b.free(ctx, fences, stay, false, failed)
 	return releaseError(failed)
 }
 
-// free writes releases. With remove the records of locks are removed, and compared with
-// their heads being absent; it returns those that have one, and are to stay (rule R2).
+// free writes releases. With remove, it removes the records of locks, on the condition that
+// they have no head. It returns the locks that have one, whose records stay (rule R2).
 func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []located, remove bool,
 	failed []error) (stay []located, err error) {
 	txns := make([]Txn, len(known))
@@ -85,7 +86,7 @@ func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []locat
 			txns[n].If = append(txns[n].If, Compare{Key: b.keys.Head(f.Shard), Rev: Absent})
 			txns[n].Ops, txns[n].Else = []Op{{Key: key, Delete: true}}, []string{key}
 		} else {
-			txns[n].Ops = []Op{{Key: key, Value: shardRecord{Token: f.Token}.Encode()}}
+			txns[n].Ops = []Op{{Key: key, Value: b.noted(f.Shard, shardRecord{Token: f.Token}, at.rev, driver.EndReleased, "")}}
 		}
 	}
 	again := make([]bool, len(known))
@@ -107,8 +108,8 @@ func (b *Backend) free(ctx context.Context, fences []driver.Fence, known []locat
 	return stay, err
 }
 
-// releaseError is the error of a call of which a part may have been applied: it
-// must not match the closed set (rule A4).
+// releaseError returns the error of a call of which a part may have been applied. It does not match
+// the closed set (rule A4).
 func releaseError(failed []error) error {
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("tenure: not all leases were released: %s", err.Error())

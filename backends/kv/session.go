@@ -18,7 +18,7 @@ type session struct {
 
 	beats  atomic.Uint64 // heartbeats sent, so that no two have equal bytes
 	acked  atomic.Int64  // highest revision that answered a heartbeat
-	lost   atomic.Bool   // for ever, even if a restored store shows it again (rule M1)
+	lost   atomic.Bool   // permanently, even if a restored store has it again (rule M1)
 	closed atomic.Bool   // by this process
 }
 
@@ -82,15 +82,16 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 				return nil, err
 			}
 		}
-		if removed.Rev == 0 && r.Reads[2].Rev != 0 && r.Reads[0].Rev == pairs[0].Rev {
-			return b.Join(ctx, m) // it lost to the namespace's first member, and to nobody a second time
+		first := removed.Rev == 0 && r.Reads[2].Rev != 0 && r.Reads[0].Rev == pairs[0].Rev
+		if first || !m.Supersede && ctx.Err() == nil {
+			return b.Join(ctx, m) // it lost against a member that joined, so members make progress
 		}
 		return nil, fmt.Errorf("tenure: %w: another session joined under node label %q, or labels were removed, meanwhile",
 			driver.ErrRetry, m.Node)
 	}
 	s := &session{b: b, id: m.Session, node: m.Node}
 	s.acked.Store(int64(r.Rev))
-	if pairs[0].Rev == 0 { // behind the join, which counts whatever becomes of this
+	if pairs[0].Rev == 0 { // after the join, which counts whatever the result of this
 		b.sweepLabels(ctx)
 	}
 	return s, nil
@@ -106,7 +107,7 @@ func (b *Backend) joinConflict(m driver.Member, node nodeRecord, self, removed P
 
 func (s *session) ID() driver.SessionID { return s.id }
 
-// alive refuses a session that is known to be lost.
+// alive returns an error if the session is known to be lost.
 func (s *session) alive() error {
 	if s.lost.Load() {
 		return &driver.SessionLostError{Session: s.id}
@@ -149,8 +150,8 @@ func (s *session) Beat(ctx context.Context) error {
 	}
 }
 
-// Update replaces the mutable part of the session's roster entry. See driver.Session.
-// The entry is no guard of its own write: the write compares the revision that was read.
+// Update replaces the mutable part of the session's roster entry. See driver.Session. The write has
+// no session guard, because it compares the entry's revision that was read.
 func (s *session) Update(ctx context.Context, st driver.MemberState) error {
 	if err := driver.CheckUpdate(st); err != nil {
 		return err
@@ -193,8 +194,7 @@ func (s *session) Update(ctx context.Context, st driver.MemberState) error {
 	return retry("the session's record moved")
 }
 
-// updates returns the member as a roster entry has it, unless a later update than st
-// has replaced it.
+// updates returns the member in a roster entry, unless a later update than st has replaced it.
 func (s *session) updates(entry Pair, st driver.MemberState) (driver.Member, error) {
 	if entry.Rev == 0 {
 		return driver.Member{}, s.end()
@@ -257,7 +257,7 @@ func (s *session) Close(ctx context.Context) error {
 	if err := out.Results[0].Err; err != nil {
 		return fmt.Errorf("tenure: closing session %q: %w", s.id, err)
 	}
-	// Refused: the record is gone, which is what was asked for.
+	// If the delete was refused, the record is gone already.
 	if out.Results[0].OK {
 		s.closed.Store(true)
 	}

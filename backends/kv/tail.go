@@ -10,30 +10,31 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/kvkeys"
+	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// Bounds of what is kept for readers of TailLog. A reader that falls further
-// behind is reset and catches up with ReadLog.
+// Limits of the entries kept for readers of TailLog. A reader that is further behind is reset and
+// catches up with ReadLog.
 const (
 	maxTailBytes  = 8 << 20
 	maxTailChunks = 16 << 10
 )
 
-// tail keeps the latest commits' entries of all shards, in the store's order,
-// from the first TailLog on.
+// tail keeps the entries of the latest commits of all shards, in the store's order, beginning with
+// the first TailLog.
 type tail struct {
 	keys kvkeys.Keys
 
 	mu      sync.Mutex
-	opening chan struct{} // holds one token: who has it may open the tail
+	opening chan struct{} // has one token; its holder may open the tail
 	ready   bool          // heads were read
-	rev     Rev           // every chunk up to here was seen
+	rev     Rev           // every chunk up to here has arrived
 	seq     int64         // of the latest chunk
-	floor   int64         // chunks up to here are not kept
+	floor   int64         // chunks up to here are dropped
 	chunks  []tailChunk
 	bytes   int
 	last    map[driver.ShardID]driver.Seq // last entry seen of each shard
-	changed chan struct{}                 // closed by the next change; nil if nobody waits
+	changed chan struct{}                 // closed by the next change; nil if no call waits
 	run     *run
 }
 
@@ -90,7 +91,7 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 			t.changed = make(chan struct{})
 		}
 		changed := t.changed
-		err = b.readable(ctx) // under the lock: whatever ends this call later closes a channel
+		err = b.readable(ctx) // under the lock, because every later end of this call closes a channel
 		t.mu.Unlock()
 		if err != nil {
 			return nil, err
@@ -105,10 +106,10 @@ func (b *Backend) TailLog(ctx context.Context, since driver.Cursor, limit int) (
 	}
 }
 
-// resetTail answers with the heads, read after position seq: what a head counts
-// and the tail delivers as well, the reader has twice.
+// resetTail answers with the heads, read after position seq. The reader may get an entry both in a
+// head and from the tail.
 func (b *Backend) resetTail(ctx context.Context, seq int64) (*driver.TailPage, error) {
-	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads()})
+	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads(), Largest: kvrecord.MaxLen})
 	if err != nil {
 		return nil, b.readError(err)
 	}
@@ -176,13 +177,13 @@ func (b *Backend) openTail(ctx context.Context) (*run, error) {
 	return r, nil
 }
 
-// loadTail begins anew at the present heads: every reader is reset.
+// loadTail begins again at the present heads, so every reader is reset.
 func (b *Backend) loadTail(ctx context.Context) error {
 	t := &b.tail
 	t.mu.Lock()
 	floor := t.rev
 	t.mu.Unlock()
-	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads()})
+	found, err := b.store.Range(ctx, Range{Prefix: b.keys.Heads(), Largest: kvrecord.MaxLen})
 	if err != nil {
 		return b.readError(err)
 	}
@@ -202,9 +203,8 @@ func (b *Backend) loadTail(ctx context.Context) error {
 	return nil
 }
 
-// follow takes over watched chunks. One that does not follow the last of its
-// shard, or is gone before it was seen, means that something was lost, and resets
-// every reader.
+// follow appends watched chunks. If a chunk does not follow the last one of its shard, or was
+// deleted before it arrived, chunks were lost. Then every reader is reset.
 func (t *tail) follow(rev Rev, changes []Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +221,7 @@ func (t *tail) follow(rev Rev, changes []Change) {
 		if !c.Deleted {
 			var err error
 			if ch, err = decodeChunk(Pair{Key: c.Key, Value: c.Value, Rev: c.Rev}, shard, last); err != nil {
-				continue // the next chunk of this shard will not follow
+				continue // the next chunk of this shard does not follow, which resets
 			}
 		}
 		prev, known := t.last[shard]
@@ -244,7 +244,7 @@ func (t *tail) follow(rev Rev, changes []Change) {
 	}
 	t.rev = max(t.rev, rev)
 	if t.bytes > maxTailBytes || len(t.chunks) > maxTailChunks {
-		drop := 0 // a quarter at once, so that moving the rest costs little per chunk
+		drop := 0 // a quarter together, so that moving the rest costs little per chunk
 		for t.bytes > maxTailBytes/4*3 || len(t.chunks)-drop > maxTailChunks/4*3 {
 			t.bytes -= t.chunks[drop].bytes
 			t.floor = t.chunks[drop].seq
@@ -257,7 +257,7 @@ func (t *tail) follow(rev Rev, changes []Change) {
 	}
 }
 
-// reset forgets the chunks, so that every reader is reset.
+// reset drops the chunks, so that every reader is reset.
 func (t *tail) reset() {
 	t.seq++
 	t.floor = t.seq
@@ -265,8 +265,8 @@ func (t *tail) reset() {
 	t.wakeLocked()
 }
 
-// after returns about limit entries behind position seq, whole commits, and the
-// position behind them.
+// after returns about limit entries after position seq, in whole commits, and the position after
+// them.
 func (t *tail) after(seq int64, limit int) ([]driver.Entry, int64) {
 	var entries []driver.Entry
 	from := sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].seq > seq })

@@ -8,20 +8,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// trimmed is the shards whose logs were trimmed and may still have chunks below
-// their oldest entry. The heads already say that those are gone, so deleting them
-// is tidying, which no commit waits for: one goroutine does it, shard by shard.
+// trimmed holds the shards whose logs were trimmed and may still have chunks below their oldest
+// entry. The heads already exclude these chunks, so no commit waits for their deletion. One
+// goroutine deletes them, shard by shard.
 type trimmed struct {
 	mu   sync.Mutex
 	due  map[driver.ShardID]struct{}
 	busy bool // the goroutine runs
 }
 
-// collectTimeout bounds each round of deleting, which no caller does.
+// collectTimeout limits each round of deletions, for which no caller supplies a context.
 const collectTimeout = 10 * time.Second
 
-// tidy has a shard's trimmed chunks deleted. What is left, because that fails or
-// the process ends before, the shard's next trim deletes, whoever holds it then.
+// tidy schedules the deletion of a shard's trimmed chunks. If that fails, or the process ends
+// first, the shard's next trim deletes them, whichever process holds the shard.
 func (b *Backend) tidy(shard driver.ShardID) {
 	t := &b.trimmed
 	t.mu.Lock()
@@ -45,7 +45,7 @@ func (b *Backend) tidy(shard driver.ShardID) {
 	t.busy = err == nil
 }
 
-// next takes out a shard; with none left the goroutine ends.
+// next takes out a shard. If no shard is left, it ends the goroutine.
 func (t *trimmed) next() (driver.ShardID, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,9 +68,9 @@ func (b *Backend) collect(ctx context.Context, shard driver.ShardID) error {
 	}
 }
 
-// collectFrom is one round, from a chunk's key on. It returns where to go on, if
-// there may be more. The head is read each time: after a restore from a backup,
-// entries that were trimmed are back.
+// collectFrom does one round, starting at a chunk's key. If there may be more chunks, it
+// returns the key of the next round. It reads the head each time, because a restore from a
+// backup brings trimmed entries back.
 func (b *Backend) collectFrom(ctx context.Context, shard driver.ShardID, from string) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
@@ -90,8 +90,8 @@ func (b *Backend) collectFrom(ctx context.Context, shard driver.ShardID, from st
 			break
 		}
 		if ok {
-			// On the condition that it is there: on some stores a transaction that
-			// changes nothing has no revision of its own.
+			// The condition is that the record exists, because on some stores, a transaction
+			// that changes nothing has no revision.
 			txns = append(txns, Txn{If: []Compare{{Key: p.Key, Rev: Exists}}, Ops: []Op{{Key: p.Key, Delete: true}}})
 		}
 	}

@@ -22,9 +22,9 @@ func TestConformance(t *testing.T) {
 	conformance.Test(t, conformance.Harness{Name: "memory", New: newConformanceStore(memory.Open)})
 }
 
-// TestConformanceChangeLogs runs the suite over the same store without its watch, as
-// backends on Consul and ZooKeeper see their stores. Not in parallel: cases that
-// measure the process must not see the other suite's.
+// TestConformanceChangeLogs runs the suite on the same store without its watch, as backends on
+// Consul and ZooKeeper see their stores. It is not parallel, because cases that measure the process
+// must not see the other suite's.
 func TestConformanceChangeLogs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

@@ -1,7 +1,7 @@
-// Package memory is the reference store: linearizable, in this process's memory,
-// with switches for faults of stores and networks. It is for tests, examples and
-// learning, and not for production: nothing survives the process, and no other
-// process can reach it.
+// Package memory is the reference store. It is linearizable, lives in this process's memory,
+// and has switches for faults of stores and networks. It is for tests, examples and learning.
+// It is not for production, because nothing survives the process, and no other process can
+// reach it.
 //
 // A [Store] is the server. Each backend opened on it stands for one process:
 //
@@ -9,13 +9,13 @@
 //	a, err := memory.Open(ctx, store, "orders", nil)
 //	b, err := memory.Open(ctx, store, "orders", nil)
 //
-// The Store's methods play accidents of a server: Wipe, Restore an older Snapshot,
-// Compact, BreakWatches, Tamper, SetLying. Options.Wrap takes what plays faults of one
-// process's network. Counts returns the numbers of calls.
+// The Store's methods simulate accidents of a server: Wipe, Restore an older Snapshot, Compact,
+// BreakWatches, Tamper, SetLying. A function in Options.Wrap simulates faults of one process's
+// network. Counts returns how many calls the Store has served.
 //
 // # What it does not do
 //
-// It has no expiry, no persistence, no access control, and one mutex for
-// everything. Under testing/synctest it blocks durably wherever it waits, and it
-// has no goroutine until something is observed.
+// The Store has no expiry, no persistence, no access control, and one mutex for everything.
+// Under testing/synctest, it blocks durably wherever it waits. It starts no goroutine until
+// something is observed.
 package memory

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/conformance/system"
 )
 
-// TestGarbage is not parallel: it looks at the heap.
+// TestGarbage is not parallel, because it measures the heap.
 func TestGarbage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

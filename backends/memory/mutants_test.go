@@ -17,10 +17,12 @@ func TestMutants(t *testing.T) {
 			Edits: []mutate.Edit{{
 				File: "../kv/read.go", In: "Backend.List", Old: "case limit == 0 || len(items) < limit:", New: "default:"}, {
 				File: "../kv/read.go", In: "Backend.List",
-				Old: "Range{Prefix: root + prefix, Limit: limit}", New: "Range{Prefix: root + prefix}"}}},
+				Old: "Limit: budget.Page(limit), Largest", New: "Largest"}}},
 		{Name: "List asks the store for everything", Killer: "TestListLimit", Edits: []mutate.Edit{{
 			File: "../kv/read.go", In: "Backend.List",
-			Old: "Range{Prefix: root + prefix, Limit: limit}", New: "Range{Prefix: root + prefix}"}}},
+			Old: "Limit: budget.Page(limit), Largest", New: "Largest"}}},
+		{Name: "D1: List returns values of any size", Killer: "TestConformance/Views/LongValuesLeftOut", Edits: []mutate.Edit{{
+			File: "../kv/read.go", In: "Backend.List", Old: "budget.Take(&it, max(len(p.Value), p.Long), shard, p.Key)", New: ""}}},
 		{Name: "List's limit counts records that are no items", Killer: "TestListLimit", Edits: []mutate.Edit{{
 			File: "../kv/read.go", In: "Backend.List", Old: "len(items) == limit || n", New: "len(items)+bad >= limit || n"}}},
 		{Name: "List gets past records that are no items one by one", Killer: "TestListLimit", Edits: []mutate.Edit{{
@@ -88,5 +90,23 @@ func TestMutants(t *testing.T) {
 		{Name: "R2: that a lock's record went is not told", Killer: "TestConformance/Locks/ReleaseIsSeen",
 			Edits: []mutate.Edit{{
 				File: "../kv/mirror.go", In: "mirror.follow", Old: "				m.free(s, c.Rev)\n", New: "				_ = s\n"}}},
+		{Name: "R3: a grant forgets the leases before", Killer: "TestConformance/History/LastLeases",
+			Edits: []mutate.Edit{{
+				File: "../kv/history.go", In: "Backend.noted", Old: "		if p := b.pastAt(shard, rev); p != (past{}) {", New: "		if p := b.pastAt(shard, rev); false {"}}},
+		{Name: "R3: a history that the watch has yet to tell is forgotten", Killer: "TestConformance/History/Unwatched",
+			Edits: []mutate.Edit{{
+				File: "../kv/history.go", In: "Backend.pastAt", Old: "ok && l.rev == rev {", New: "ok && l.rev < 0 {"}}},
+		{Name: "R3: a history that was read before the write is forgotten", Killer: "TestConformance/History/Unwatched",
+			Edits: []mutate.Edit{{
+				File: "../kv/history.go", In: "Backend.recall", Old: "past: pastOf(record)})", New: "})"}}},
+		{Name: "R3: locks have a history", Killer: "TestConformance/History/LastLeases",
+			Edits: []mutate.Edit{{
+				File: "../kv/history.go", In: "Backend.noted", Old: "if !driver.IsLock(shard) {", New: "if true {"}}},
+		{Name: "R3: the label of a successor is not looked for", Killer: "TestConformance/History/LastLeases",
+			Edits: []mutate.Edit{{
+				File: "../kv/history.go", In: "mirror.node", Old: "		return it.val.Node\n", New: "		_ = it\n"}}},
+		{Name: "D1: a damaged history is not reported", Killer: "TestConformance/History/Damaged",
+			Edits: []mutate.Edit{{
+				File: "../kv/history.go", In: "Backend.History", Old: "if why != \"\" {", New: "if why == \"-\" {"}}},
 	})
 }

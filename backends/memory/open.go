@@ -18,18 +18,18 @@ var limits = driver.Limits{
 	MinTTL:     10 * time.Millisecond,
 }
 
-// Options are the choices of Open; nil and the zero value are the defaults.
+// Options configure Open. With nil or the zero value, the defaults apply.
 type Options struct {
-	// NoCreate refuses a namespace that does not exist yet. By default it is
-	// created, because a store in memory is always new.
+	// NoCreate refuses a namespace that does not exist yet. By default, it is created, because
+	// a store in memory is always new.
 	NoCreate bool
-	// Wrap, if not nil, is called once, by Open, and returns what the backend uses instead
-	// of the store: a test puts faults or counters there. Default nil: the store itself.
+	// Wrap, if not nil, is called once, by Open. The backend uses its result instead of the
+	// store, so that a test can add faults or counters. Default nil: the store itself.
 	Wrap func(kv.Store) kv.Store
 }
 
-// Open opens a namespace of a store. Several backends on one Store behave as those
-// of several processes on one server. Closing a backend leaves the store as it is.
+// Open opens a namespace of a store. Several backends on one Store behave like backends of several
+// processes on one server. Closing a backend does not change the store.
 func Open(ctx context.Context, s *Store, namespace string, o *Options) (*kv.Backend, error) {
 	if o == nil {
 		o = &Options{}
@@ -53,8 +53,8 @@ type Config struct {
 	Namespace string `yaml:"namespace" json:"namespace"`
 }
 
-// Opener chooses this backend in configuration as "memory". Each backend that it
-// opens has its own store, which ends with the process.
+// Opener returns the opener of this backend, "memory" in configuration. Each backend that
+// it opens has its own store, which ends with the process.
 func Opener() driver.Opener {
 	return driver.NewOpener("memory", func(ctx context.Context, c *Config) (*kv.Backend, error) {
 		return Open(ctx, New(), c.Namespace, nil)

@@ -5,13 +5,13 @@ import (
 	"sort"
 )
 
-// order is a sorted set of keys: sorted blocks of bounded size in a sorted list,
-// so that an insertion moves a bounded number of keys.
+// order is a sorted set of keys. It is a sorted list of sorted blocks of limited size, so that
+// an insertion moves a limited number of keys.
 type order struct{ blocks [][]string }
 
 const maxBlock = 512
 
-// find returns the block that key belongs to.
+// find returns the index of the block to which key belongs.
 func (o *order) find(key string) int {
 	i := sort.Search(len(o.blocks), func(i int) bool { return o.blocks[i][0] > key })
 	return max(0, i-1)

@@ -13,34 +13,34 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Bounds of the history that watches resume from; older changes are compacted.
+// Limits of the history from which watches resume. Older changes are compacted.
 const (
 	maxHistory      = 1 << 16
 	maxHistoryBytes = 64 << 20
 )
 
-// Store is a coordination store in this process's memory: linearizable, under one
-// mutex, gone with the process. Any number of backends, as of different
-// processes, may be opened on one Store. Safe for concurrent use.
+// Store is a coordination store in this process's memory. It is linearizable, under one mutex,
+// and ends with the process. Any number of backends may be opened on one Store, as if by
+// different processes. A Store is safe for concurrent use.
 //
-// The methods below New are switches for tests: they act on the store as an
-// operator or an accident would.
+// The methods after New are switches for tests. They act on the store like an operator or an
+// accident.
 type Store struct {
 	mu        sync.Mutex
 	rev       kv.Rev
 	records   map[string]kv.Pair
 	order     order
-	history   []kv.Change // by revision; one revision may have several
-	bytes     int         // of history
+	history   []kv.Change // in order of revisions; one revision may have several
+	bytes     int         // of the history
 	compacted kv.Rev      // changes up to here are gone
 	watchers  map[*watcher]struct{}
 	lying     bool
 	counts    Counts
 }
 
-// Counts is how many calls a Store has served since it was made.
+// Counts holds the numbers of calls that a Store has served since it was made.
 type Counts struct {
-	Heartbeats int // batches marked so
+	Heartbeats int // batches of heartbeats
 	Writes     int // all other batches
 	Reads      int // of keys and ranges
 	Watches    int // watches begun
@@ -65,16 +65,15 @@ func (s *Store) Rev() kv.Rev {
 	return s.rev
 }
 
-// SetLying makes the store apply every transaction, against its conditions and
-// guards, until it is called with false: a store that opening must refuse.
+// SetLying makes the store apply every transaction, whatever its conditions and guards say,
+// until a call with false. Opening must refuse such a store.
 func (s *Store) SetLying(lying bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lying = lying
 }
 
-// Compact forgets all changes so far, so that a watch which has not seen them
-// cannot resume.
+// Compact forgets all changes so far, so that a watch that has not seen them cannot resume.
 func (s *Store) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +97,7 @@ func (s *Store) Snapshot() *Snapshot {
 	return &Snapshot{rev: s.rev, records: maps.Clone(s.records)}
 }
 
-// Restore replaces the store's content, its revision included, by a backup, and
-// breaks every watch.
+// Restore replaces the store's content and revision by a backup, and breaks every watch.
 func (s *Store) Restore(b *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +114,7 @@ func (s *Store) Restore(b *Snapshot) {
 	s.breakWatches()
 }
 
-// BreakWatches ends every watch with an error, as a restart of a server would.
+// BreakWatches ends every watch with an error, as a restart of a server does.
 func (s *Store) BreakWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,8 +128,8 @@ func (s *Store) breakWatches() {
 	}
 }
 
-// Tamper writes a record without any condition, as somebody with another tool
-// would; a nil value deletes it. The keys of a namespace are those of kvkeys.Keys.
+// Tamper writes a record without any condition, as another tool might. A nil value deletes it. The
+// keys of a namespace are those of kvkeys.Keys.
 func (s *Store) Tamper(key string, value []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +212,7 @@ func (s *Store) holds(conds []kv.Compare) bool {
 	return true
 }
 
-// put applies one operation at the present revision.
+// put applies one operation at the current revision.
 func (s *Store) put(op kv.Op) {
 	old, had := s.records[op.Key]
 	if op.Delete && !had {
@@ -239,8 +237,7 @@ func (s *Store) put(op kv.Op) {
 	if len(s.history) > maxHistory || s.bytes > maxHistoryBytes {
 		s.compact(len(s.history) / 4)
 	}
-	// Now and then all look, so that compaction does not overtake watchers for
-	// which nothing changes.
+	// Sometimes all watchers look, so that compaction does not overtake a watcher without changes.
 	all := len(s.history)%(maxHistory/16) == 0
 	for w := range s.watchers {
 		if all || w.matches(c.Key) {
@@ -249,7 +246,7 @@ func (s *Store) put(op kv.Op) {
 	}
 }
 
-// compact forgets the oldest n changes, and those of the same revision.
+// compact forgets the oldest n changes, and the others of the same revision.
 func (s *Store) compact(n int) {
 	if n == 0 {
 		return
@@ -264,7 +261,7 @@ func (s *Store) compact(n int) {
 	s.history = slices.Delete(s.history, 0, n)
 }
 
-// read returns a copy: a caller's changes must not reach the store.
+// read returns a copy, because a caller's changes must not reach the store.
 func (s *Store) read(key string) kv.Pair {
 	p, ok := s.records[key]
 	if !ok {
@@ -304,7 +301,10 @@ func (s *Store) scan(q kv.Range) *kv.Page {
 		if q.KeysOnly {
 			page.Pairs = append(page.Pairs, kv.Pair{Key: key, Rev: s.records[key].Rev})
 		} else {
-			page.Pairs = append(page.Pairs, s.read(key))
+			p := s.records[key]
+			p.Cut(q.Largest)
+			p.Value = bytes.Clone(p.Value) // a copy for the caller, as in read
+			page.Pairs = append(page.Pairs, p)
 		}
 		return true
 	})
@@ -314,7 +314,7 @@ func (s *Store) scan(q kv.Range) *kv.Page {
 // watcher is one call of Watch.
 type watcher struct {
 	prefixes []string
-	ready    chan struct{} // holds one token: there may be something to deliver
+	ready    chan struct{} // has a token if there may be something to deliver
 	broken   bool
 }
 
@@ -400,8 +400,7 @@ type client struct {
 
 var _ kv.Store = (*client)(nil)
 
-// Client returns a connection to the store, for use with kv.Open or under a
-// wrapper of one's own.
+// Client returns a connection to the store, for kv.Open or a wrapper.
 func (s *Store) Client() kv.Store { return &client{store: s, closed: make(chan struct{})} }
 
 func (c *client) open(ctx context.Context) error {

@@ -181,8 +181,8 @@ func TestWatchAndCompaction(t *testing.T) {
 	})
 }
 
-// TestHistoryIsBounded writes more than is kept beside a watch that follows
-// another key: it must stay able to go on.
+// TestHistoryIsBounded writes more than is kept beside a watch of another key, which must be able
+// to continue.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	s := memory.New()

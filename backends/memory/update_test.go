@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// TestLateUpdate: an update that read the record before a later one was stored, and is
-// written after it, changes nothing (M4).
+// TestLateUpdate: an update reads the record before a later update is stored, and writes after it.
+// It changes nothing (M4).
 func TestLateUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := new(kvfault.Link)

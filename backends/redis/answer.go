@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Words that begin the answers of the scripts.
+// First words of the scripts' answers.
 const (
-	answerHistory  = "history"  // the server has another history than the call expects
-	answerLost     = "lost"     // records are missing, or their names
-	answerRefused  = "refused"  // revision, records of the guard
-	answerApplied  = "applied"  // revision, then for each transaction 1 or 0, what Prev asks for, records
-	answerRead     = "read"     // revision, records; a range: whether it goes on, names and records
-	answerMoved    = "moved"    // the history on record is another one than expected; revision
-	answerRecorded = "recorded" // the history on record
+	answerHistory  = "history"  // the server's history is not the one that the call expects
+	answerLost     = "lost"     // records or their names are missing
+	answerRefused  = "refused"  // then revision, records of the guard
+	answerApplied  = "applied"  // then revision, and for each transaction 1 or 0, the value for Prev, records
+	answerRead     = "read"     // then revision, records; for a range: whether it continues, names and records
+	answerMoved    = "moved"    // the recorded history is not the expected one; then revision
+	answerRecorded = "recorded" // then the recorded history
 )
 
 var (
@@ -27,14 +27,14 @@ var (
 	errShape   = errors.New("tenure: Redis answered in another form than the script's")
 )
 
-// answer reads what a script returned, from the left.
+// answer reads a script's reply from left to right.
 type answer struct {
 	items []any
 	wrong bool
 
-	history  *history // of the server that answered
-	unproven error    // of outcome
-	at       kv.Rev   // the namespace's revision, of a page of a range
+	history  *history // of the answering server
+	unproven error    // see outcome
+	at       kv.Rev   // namespace's revision, for a page of a range
 }
 
 // newAnswer checks the first word.
@@ -84,7 +84,7 @@ func (a *answer) rev() kv.Rev {
 	return kv.Rev(n)
 }
 
-// pair is the next record.
+// pair returns the next record.
 func (a *answer) pair(key string) kv.Pair {
 	item := a.next()
 	if item == nil {
@@ -92,12 +92,18 @@ func (a *answer) pair(key string) kv.Pair {
 	}
 	record, _ := item.(string)
 	rev, value, ok := strings.Cut(record, " ")
+	if rev, length, long := strings.Cut(rev, ":"); long && !ok { // longer than kv.Range.Largest
+		n, err := strconv.ParseInt(rev, 10, 64)
+		size, sizeErr := strconv.Atoi(length)
+		a.wrong = a.wrong || n <= 0 || size <= 0 || err != nil || sizeErr != nil
+		return kv.Pair{Key: key, Rev: kv.Rev(n), Long: size}
+	}
 	n, err := strconv.ParseInt(rev, 10, 64)
 	a.wrong = a.wrong || !ok || err != nil || n <= 0
 	return kv.Pair{Key: key, Value: []byte(value), Rev: kv.Rev(n)}
 }
 
-// end is the error of an answer that is too short or too long.
+// end returns an error if the answer is too short or too long.
 func (a *answer) end() error {
 	if a.wrong || len(a.items) > 0 {
 		return errShape

@@ -9,11 +9,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// window is how many transactions a feed tells at least. A reader that is further
-// behind reads everything.
+// window is the least number of transactions that a feed keeps. A reader that is further behind
+// reads everything.
 const window = 1 << 15
 
-// maxBytes bounds the request of one batch, and about its time on the server.
+// maxBytes limits the request of one batch, and so roughly its time on the server.
 const maxBytes = 4 << 20
 
 // Apply runs the batch as one script.
@@ -56,7 +56,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	return s.applied(ctx, b, a, out, wrote)
 }
 
-// applied is the end of an Apply. One that wrote nothing says so, whatever it could not show.
+// applied ends an Apply. If nothing was written, its error matches one of the closed set.
 func (s *store) applied(ctx context.Context, b *kv.Batch, a *answer, out *kv.Outcome, wrote bool) (*kv.Outcome, error) {
 	if err := a.end(); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *store) applied(ctx context.Context, b *kv.Batch, a *answer, out *kv.Out
 	return nil, err
 }
 
-// request is a batch as the script's keys and arguments.
+// request is a batch as keys and arguments of the script.
 type request struct {
 	keys  []string
 	args  []any
@@ -129,7 +129,7 @@ func (s *store) request(b *kv.Batch) *request {
 	return r
 }
 
-// feed is the number of the feed of a record, or of the key of its session's own.
+// feed returns the number of a record's feed, or of the key of its session's stream.
 func (r *request) feed(n names, key string) int {
 	feed, session := n.feed(key)
 	if feed == beatsFeed {
@@ -139,7 +139,7 @@ func (r *request) feed(n names, key string) int {
 	return feed
 }
 
-// kind is how feeds tell a change.
+// kind returns the feeds' name of a change.
 func kind(deleted bool) string {
 	if deleted {
 		return "d"

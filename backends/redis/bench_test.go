@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// opened is a namespace that is new.
+// opened returns a backend on a new namespace.
 func opened(b *testing.B) driver.Backend {
 	b.Helper()
 	return twice(b)[0]

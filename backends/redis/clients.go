@@ -20,23 +20,23 @@ import (
 )
 
 const (
-	// concurrent is how many calls are under way at once; more wait. Heartbeats, of which
+	// concurrent is the largest number of calls in flight. Others wait. Heartbeats, of which
 	// core has a few dozen at most, are not counted.
 	concurrent = 64
-	// poolSize is above the number of calls under way: none waits in the client.
+	// poolSize is above the number of calls in flight, so that none waits in the client.
 	poolSize = 1024
-	// beatsIdle is how many connections of heartbeats stay open without a call: if all are lost
-	// in silence, each costs a heartbeat.
+	// beatsIdle is how many heartbeat connections stay open without a call. If all are lost
+	// silently, each costs a heartbeat.
 	beatsIdle = 2
-	// replyTimeout frees the connection of a call that nobody waits for any more.
+	// replyTimeout frees the connection of a call for which no caller waits any longer.
 	replyTimeout = 30 * time.Second
 )
 
-// clients are connections to one server: those of heartbeats are their own (rule E4),
-// and so are those that wait for changes.
+// clients are the connections to one server. Heartbeats have separate connections (rule E4), and so
+// have calls that wait for changes.
 type clients struct {
 	calls, beats, waits *goredis.Client
-	slots               chan struct{} // of calls
+	slots               chan struct{} // for calls
 	dialer              *dialer
 }
 
@@ -60,9 +60,9 @@ func newClients(c *goredis.UniversalOptions, insecure bool) *clients {
 	}
 }
 
-// newClient makes a client that sends each command once (rule E2).
-// In a cluster it is one of a single server as well: all keys of a namespace are in one
-// slot, and the dialer knows the node that has it.
+// newClient makes a client that sends each command once (rule E2). In a cluster, it is also a
+// client of a single server. All keys of a namespace are in one slot, and the dialer knows its
+// node.
 func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *goredis.Client {
 	o := *c
 	o.Addrs = slices.Clone(c.Addrs)
@@ -88,8 +88,8 @@ func newClient(c *goredis.UniversalOptions, d *dialer, patience time.Duration) *
 	return client
 }
 
-// take chooses the connections of a call, and waits while too many are under way. give
-// ends the call.
+// take chooses the connections of a call. It waits while too many calls are in flight. give ends
+// the call.
 func (c *clients) take(ctx context.Context, beat bool) (_ *goredis.Client, give func(), _ error) {
 	if beat {
 		return c.beats, func() {}, nil
@@ -102,7 +102,7 @@ func (c *clients) take(ctx context.Context, beat bool) (_ *goredis.Client, give 
 	}
 }
 
-// close is called after hangUp.
+// close closes the clients, after hangUp.
 func (c *clients) close() error {
 	c.dialer.running.Wait()
 	return errors.Join(c.calls.Close(), c.beats.Close(), c.waits.Close())
@@ -110,30 +110,30 @@ func (c *clients) close() error {
 
 // dialer is a hook of the clients' dialing.
 //
-// It marks errors, before which nothing is sent, and hands them on as connections that
-// fail: the client logs a failed dial, and after many of them dials only once a second,
-// which is late for a server that is back. It also keeps the connections, so that hangUp
-// ends the calls on them: the client's own Close logs each that is in use.
+// It marks errors before which nothing was sent, and returns a failed dial as a connection that
+// fails. Otherwise, the client would log each failed dial. After many, it would dial only once
+// a second, which is late when the server is back. The dialer also keeps the connections, so
+// that hangUp ends the calls on them. The client's own Close would log each connection in use.
 //
-// In a cluster it leads connections to the node that has the namespace: each other node
-// answers with the address of that one, and a node that does not answer is followed by the
-// next address that was given and answers.
+// In a cluster, the dialer directs connections to the node that has the namespace. Every other
+// node answers with the address of that node. If a node does not answer, the next given address
+// that answers replaces it.
 type dialer struct {
-	seeds     []string   // the addresses given for a cluster
-	sentinels *sentinels // nil if none name the server
-	guarded   bool       // the servers' addresses come from others, and have to be protected
+	seeds     []string   // the given addresses of a cluster
+	sentinels *sentinels // nil if no Sentinels name the server
+	guarded   bool       // Sentinels or nodes name the servers, and no TLS protects connections to them
 
 	life    context.Context // ends with hangUp
 	end     context.CancelFunc
-	asking  chan struct{}  // holds one token: who has it may ask the seeds
-	running sync.WaitGroup // of goroutines that ask them
+	asking  chan struct{}  // one token; its holder may ask the seeds
+	running sync.WaitGroup // of goroutines that ask the seeds
 
 	mu     sync.Mutex
 	closed bool
 	open   map[*line]struct{}
-	node   string // of a cluster: where new connections go
-	known  bool   // the node answered, or was named by another one, and has not failed since
-	turn   int    // in seeds
+	node   string // in a cluster: where new connections go
+	known  bool   // the node answered, or another named it, and it has not failed since
+	turn   int    // index in seeds
 }
 
 func (d *dialer) DialHook(next goredis.DialHook) goredis.DialHook {
@@ -188,19 +188,19 @@ func (d *dialer) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	return next
 }
 
-// hangUp closes all connections, and those that are being made.
+// hangUp closes all connections, and all pending dials.
 func (d *dialer) hangUp() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
 	d.end()
 	for line := range d.open {
-		_ = line.Conn.Close() // nothing on it is waited for
+		_ = line.Conn.Close() // no reply on it is waited for
 	}
 }
 
-// lost leads new connections to the next address of a cluster, if they went to the one
-// that does not answer.
+// lost directs new connections to the next address of a cluster, if they went to addr, which does
+// not answer.
 func (d *dialer) lost(addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,8 +210,8 @@ func (d *dialer) lost(addr string) {
 	}
 }
 
-// doubt has nothing more sent on connections on which nothing was read since a moment: a
-// call that began then had no answer, and what loses one connection in silence loses others.
+// doubt ends the use of connections on which nothing was read since a given moment. A call that
+// began then got no answer, and whatever silenced one connection has often silenced others.
 func (d *dialer) doubt(since time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,9 +222,8 @@ func (d *dialer) doubt(since time.Time) {
 	}
 }
 
-// moved reports whether a node of a cluster answered that another one has the namespace,
-// so that it ran nothing. Connections are made to that one from then on, and those to
-// others are closed.
+// moved reports whether a node of a cluster answered that another has the namespace, and so ran
+// nothing. From then on, connections go to that other node, and the others are closed.
 func (d *dialer) moved(err error) bool {
 	if len(d.seeds) == 0 || !goredis.HasErrorPrefix(err, "MOVED") {
 		return false
@@ -241,7 +240,7 @@ func (d *dialer) moved(err error) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if host == "" { // that of the node that answered
+	if host == "" { // no host means the answering node's
 		host, _, _ = net.SplitHostPort(d.node)
 	}
 	d.node, d.known = net.JoinHostPort(host, port), true
@@ -254,9 +253,9 @@ func (d *dialer) moved(err error) bool {
 	return true
 }
 
-// outside reports whether a node of a cluster refused a call since it has lost the cluster, so
-// that it ran nothing. Connections are made to the next address then; those to the node end
-// with the calls on them. at is where connections went when the call began.
+// outside reports whether a node of a cluster refused a call because it has lost the cluster, and
+// so ran nothing. Connections then go to the next address. Connections to the node end with the
+// calls on them. at is where connections went when the call began.
 func (d *dialer) outside(at string, err error) bool {
 	if !refused(err) || !goredis.HasErrorPrefix(err, "CLUSTERDOWN") {
 		return false
@@ -272,22 +271,22 @@ func (d *dialer) outside(at string, err error) bool {
 	return true
 }
 
-// leads is where new connections of a cluster go.
+// leads returns where new connections of a cluster go.
 func (d *dialer) leads() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.node
 }
 
-// redirected calls again where the call went to a node of a cluster that does not have the
-// namespace, and at another address where it went to one that has lost the cluster.
+// redirected calls again if the node of a cluster does not have the namespace. If the node has lost
+// the cluster, it calls again at another address.
 func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
 	const most = 5
 	for n := 0; ; {
 		at := d.leads()
 		v, err := call()
 		switch {
-		case errors.Is(err, errGone): // at most for each connection of the pool
+		case errors.Is(err, errGone): // at most once for each connection of the pool
 		case n == most || !d.moved(err) && (n+1 >= len(d.seeds) || !d.outside(at, err)):
 			return v, err
 		default:
@@ -296,19 +295,19 @@ func redirected[T any](d *dialer, call func() (T, error)) (T, error) {
 	}
 }
 
-// errGone is a call on a connection that moved, outside or doubt has given up.
+// errGone is the error of a call on a connection that moved, outside or doubt has given up.
 var errGone = errors.New("the connection was given up")
 
-// line is an open connection, which one call uses at a time.
+// line is an open connection. One call at a time uses it.
 type line struct {
 	net.Conn
 	d    *dialer
 	addr string
 	gone atomic.Bool // nothing more is sent on it
-	sent bool        // something, since something was read
+	sent bool        // something was sent since the last read
 
 	asked time.Time                 // when sent became true
-	heard atomic.Pointer[time.Time] // when something was read last
+	heard atomic.Pointer[time.Time] // time of the last read
 }
 
 func (l *line) Write(b []byte) (int, error) {
@@ -336,7 +335,8 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A deadline is set before something is sent: Write says why it is not.
+// The client sets a deadline before it sends something. On a connection that was given up, this
+// does not fail, because Write returns the error.
 func (l *line) SetDeadline(t time.Time) error      { return l.unlessGone(l.Conn.SetDeadline(t)) }
 func (l *line) SetReadDeadline(t time.Time) error  { return l.unlessGone(l.Conn.SetReadDeadline(t)) }
 func (l *line) SetWriteDeadline(t time.Time) error { return l.unlessGone(l.Conn.SetWriteDeadline(t)) }
@@ -359,8 +359,8 @@ func (l *line) Close() error {
 	return nil
 }
 
-// rawLine lets the client see, before it sends a command, that the server has closed an
-// idle connection.
+// rawLine shows the client, before it sends a command, that the server has closed an idle
+// connection.
 type rawLine struct {
 	*line
 	raw syscall.Conn
@@ -385,10 +385,11 @@ func clustered(c *goredis.UniversalOptions) bool {
 	return c.MasterName == "" && (c.IsClusterMode || len(c.Addrs) > 1)
 }
 
-// replaceable reports whether a replica may take over by itself.
+// replaceable reports whether a replica may take over without an operator.
 func replaceable(c *goredis.UniversalOptions) bool { return c.MasterName != "" || clustered(c) }
 
-// checkAddrs refuses what is no address, without showing it: it may hold a password.
+// checkAddrs refuses an invalid address. The error does not show it, because it may contain a
+// password.
 func checkAddrs(c *goredis.UniversalOptions) error {
 	if len(c.Addrs) == 0 {
 		return fmt.Errorf("tenure: %w: no address of Redis: set Addrs, such as localhost:6379", driver.ErrInvalid)
@@ -416,7 +417,8 @@ func proven(c *goredis.UniversalOptions) bool {
 		c.TLSConfig.VerifyPeerCertificate != nil)
 }
 
-// checkTransport refuses plaintext, and TLS that proves nothing, to another host or a Sentinel.
+// checkTransport refuses a connection to another host or a Sentinel without TLS, or without a check
+// of its certificate.
 func checkTransport(c *goredis.UniversalOptions) error {
 	if c.MasterName != "" && !proven(c) {
 		return fmt.Errorf("tenure: %w: whoever answers for a Sentinel says which server to trust: use TLS and check the "+

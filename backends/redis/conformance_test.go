@@ -46,7 +46,7 @@ func TestConformanceNetwork(t *testing.T) {
 	})...)
 }
 
-// casesOf names the cases of the suite that are wanted.
+// casesOf names the selected cases of the suite.
 func casesOf(wanted func(conformance.Case) bool) []string {
 	var names []string
 	for _, c := range conformance.Cases() {
@@ -57,8 +57,8 @@ func casesOf(wanted func(conformance.Case) bool) []string {
 	return names
 }
 
-// TestConformanceSentinel runs some areas on a server that Sentinels name, with a replica
-// that each write waits for.
+// TestConformanceSentinel runs some areas on a server that Sentinels name, with a replica for which
+// each write waits.
 func TestConformanceSentinel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -67,9 +67,8 @@ func TestConformanceSentinel(t *testing.T) {
 	quick(t, d.config, d.config, d.options)
 }
 
-// TestConformanceCluster runs them on a cluster of three masters, as a user with rights to
-// the suite's keys only. The first address that is given is, for most namespaces, not the
-// one of their node.
+// TestConformanceCluster runs them on a cluster of three masters, as a user with rights to the
+// suite's keys only. For most namespaces the first given address is not that of their node.
 func TestConformanceCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -84,7 +83,8 @@ func TestConformanceCluster(t *testing.T) {
 	quick(t, c, &user, Options{AllowLoss: true})
 }
 
-// TestDoors runs the cases about claims, commits and fences by clients that know of the nodes of a cluster in another order.
+// TestDoors runs the cases about claims, commits and fences by clients that know the nodes of a
+// cluster in another order.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -96,7 +96,7 @@ func TestDoors(t *testing.T) {
 	create := h.New
 	h.New = func(t conformance.T) *conformance.Store {
 		s := create(t)
-		s.Wipe, s.Snapshot = nil, nil // they ask one node for keys
+		s.Wipe, s.Snapshot = nil, nil // they ask only one node for keys
 		return s
 	}
 	conformance.TestDoors(t, h, func(ctx context.Context, namespace string) (driver.Backend, error) {
@@ -106,7 +106,7 @@ func TestDoors(t *testing.T) {
 	})
 }
 
-// quick runs the areas that write, and reads of what was written.
+// quick runs the areas that write, and reads of the writes.
 func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
 	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c conformance.Case) bool {
 		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, c.Area) &&
@@ -134,13 +134,13 @@ func TestConformanceRestart(t *testing.T) {
 	conformance.TestCases(t, h, "Acquire/TokensIncreaseAcrossStoreRestart", "Chaos/RestartStore")
 }
 
-// TestConformanceIsolated runs the cases for which the master is cut off from its replica,
-// which takes over; each has servers of its own.
+// TestConformanceIsolated runs the cases in which the master is cut off from its replica, which
+// takes over. Each has its own servers.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Redis)
 	o := Options{Replicas: 1, ReplicaTimeout: 10 * time.Second, Create: true} // the cases bound their calls
-	conformance.TestCases(t, conformance.Harness{Name: Name, New: func(ct conformance.T) *conformance.Store {
+	conformance.TestCases(t, conformance.Harness{Name: backendName, New: func(ct conformance.T) *conformance.Store {
 		r := newReplicated(t)
 		at := proxied(t, r.master)
 		return &conformance.Store{
@@ -176,7 +176,7 @@ func harness(
 	suite := "suite/" + rand.Text()[:8]
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "Redis " + info["Server"]["redis_version"],
 		Options: "appendfsync always",
 		New: func(conformance.T) *conformance.Store {
@@ -248,7 +248,7 @@ func (s *suiteStore) conformance(
 		Snapshot: s.snapshot,
 		Tamper:   s.tamper,
 		RaiseFloor: func(ctx context.Context, above driver.Token) error {
-			return RaiseFloor(ctx, s.admin, s.namespace, &o, above)
+			return RaiseFloor(ctx, s.admin, s.namespace, above, &o)
 		},
 		Guards: []conformance.Guard{guardOf(s.client, "{"+s.namespace+"}-texts")},
 	}
@@ -277,7 +277,7 @@ func guardOf(client goredis.UniversalClient, key string) conformance.Guard {
 	}
 }
 
-// keys are those of the namespace.
+// keys returns the keys of the namespace.
 func (s *suiteStore) keys(ctx context.Context) ([]string, error) {
 	return s.client.Keys(ctx, "{"+s.namespace+"}/*").Result()
 }
@@ -361,7 +361,7 @@ func (c *counter) calls() conformance.Calls {
 	return conformance.Calls{Reads: c.reads.Load(), Writes: c.writes.Load(), Waits: c.waits.Load()}
 }
 
-// count has the connections of the case counted.
+// count makes the connections of the case count.
 func (s *suiteStore) count() (err error) {
 	if s.calls.scripts, err = readScripts(); err != nil {
 		return err
@@ -377,7 +377,7 @@ func (s *suiteStore) count() (err error) {
 	return nil
 }
 
-// counted is a connection whose commands are counted. Each is written at once.
+// counted is a connection that counts its commands. Each is written alone.
 type counted struct {
 	net.Conn
 	c *counter

@@ -16,13 +16,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// deployment is servers of which a replica takes over when the master is gone.
+// deployment is servers with a replica that takes over when the master is gone.
 type deployment struct {
 	config    *goredis.UniversalOptions
 	options   Options
 	servers   []*servers.Server
 	sentinels []*servers.Server // if there are any
-	hasten    func() error      // has the others notice within seconds that a server is gone
+	hasten    func() error      // makes the others notice within seconds that a server is gone
 }
 
 // everywhere sends a command to servers.
@@ -34,8 +34,8 @@ func everywhere(ctx context.Context, t testing.TB, all []*servers.Server, comman
 	return failed
 }
 
-// halts has servers take no writes soon after they are cut off from their replica, but
-// longer than a replica on a busy machine is silent.
+// halts makes servers refuse writes soon after they are cut off from their replica, but later than
+// a replica on a busy machine is silent.
 func halts(t testing.TB, all ...*servers.Server) {
 	t.Helper()
 	err := everywhere(t.Context(), t, all, "CONFIG", "SET", "min-replicas-to-write", 1, "min-replicas-max-lag", 5)
@@ -105,11 +105,11 @@ func (d *deployment) masterOf(t testing.TB, b *Backend) *servers.Server {
 	return nil
 }
 
-// entries are those of the log in TestTakenOver.
+// entries is the number of entries of the log in TestTakenOver.
 const entries = 2
 
-// waitsForItsReplica stalls the replica of a master: no write is confirmed, whatever
-// replicas other nodes of a cluster have.
+// waitsForItsReplica stalls the replica of a master. No write may be confirmed, whatever replicas
+// other nodes of a cluster have.
 func (d *deployment) waitsForItsReplica(
 	t *testing.T, b *Backend, s driver.Session, f driver.Fence, master *servers.Server,
 ) {
@@ -133,10 +133,9 @@ func (d *deployment) waitsForItsReplica(
 	}
 }
 
-// TestTakenOver: the master is killed, or stalled, and its replica takes over. A process
-// from before goes on there, under its lease, with what was acknowledged, once the former
-// master is back as a replica; nothing is acknowledged before. The Sentinel that the process
-// asked may have fallen silent before.
+// TestTakenOver: the master is killed or stalled, and its replica takes over. A former process
+// continues there under its lease, with the acknowledged writes, once the former master is back as
+// a replica. Nothing is acknowledged before. The process's Sentinel may have fallen silent before.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(testing.TB) *deployment{
@@ -187,7 +186,7 @@ func TestTakenOver(t *testing.T) {
 			if err := back(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if name != "Cluster" { // as the Sentinels do, but they take their time
+			if name != "Cluster" { // as the Sentinels do later
 				follow(t, master, d.servers[1].Addr())
 			}
 			b.store.opts.ReplicaTimeout = d.options.ReplicaTimeout

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestDiskFull: a server with appendfsync always ends itself when its disk is full, and
-// what it acknowledged is there when it is started again with room; one with everysec, for
-// AllowLoss, refuses writes until there is room.
+// TestDiskFull: a server with appendfsync always ends when its disk is full. After a restart with
+// room, its acknowledged writes are there. A server with everysec, for AllowLoss, refuses writes
+// until there is room.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -81,7 +81,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// fillDisk takes all but 64 KiB of what is left of a disk, until room is called.
+// fillDisk takes all but 64 KiB of a disk's free space, until room is called.
 func fillDisk(t *testing.T, dir string) (room func()) {
 	t.Helper()
 	path := filepath.Join(dir, "filler")

@@ -12,20 +12,21 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// notSentError is a call that had no connection, so that no byte of it left this process.
+// notSentError is the error of a call without a connection, so that no byte of it left this
+// process.
 type notSentError struct{ err error }
 
 func (e *notSentError) Error() string { return e.err.Error() }
 
-// Unwrap returns a list, since the client removes one plain layer of such an error.
+// Unwrap returns a list, because the client removes one plain layer of such an error.
 func (e *notSentError) Unwrap() []error { return []error{e.err} }
 
-// failed classifies the error of a script (rule E1). Errors not listed are unknown.
+// failed classifies the error of a script (rule E1). Unlisted errors are unknown.
 func (s *store) failed(ctx context.Context, err error) error {
 	if s.life.Err() != nil {
 		return errClosed()
 	}
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // so that it can be matched
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) { // so that errors.Is finds it
 		err = fmt.Errorf("%w (%w)", err, driver.Ended(ctx))
 	}
 	if errors.Is(err, errLost) {
@@ -34,8 +35,8 @@ func (s *store) failed(ctx context.Context, err error) error {
 	return classified(err)
 }
 
-// classified is an error of a command, which matches driver.ErrRetry if and only if the
-// server certainly did not run it.
+// classified returns the error of a command. It matches driver.ErrRetry if and only if the server
+// certainly did not run the command.
 func classified(err error) error {
 	if denied(err) || goredis.HasErrorPrefix(err, "READONLY") {
 		err = fmt.Errorf("%w: compare the user's rights with docs/backends/redis.md: %w", driver.ErrDenied, err)
@@ -58,7 +59,7 @@ func classified(err error) error {
 	return err
 }
 
-// reply is the server's own error in err.
+// reply returns the server's own error in err.
 func reply(err error) (string, bool) {
 	var e goredis.Error
 	if err == nil || errors.Is(err, goredis.Nil) || !errors.As(err, &e) {
@@ -67,8 +68,8 @@ func reply(err error) (string, bool) {
 	return e.Error(), true
 }
 
-// refused reports whether the server refused to run a command. An error that a script
-// met while it ran names the script, and says nothing of what it had written.
+// refused reports whether the server refused to run a command. An error from a running script
+// names the script, and does not show what it had written.
 func refused(err error) bool {
 	text, ok := reply(err)
 	if !ok || strings.Contains(text, "script: ") {
@@ -81,13 +82,14 @@ func refused(err error) bool {
 	}, word) || text == "ERR max number of clients reached"
 }
 
-// unknownCommand reports whether the server lacks a command: it ran nothing, unless a script called it.
+// unknownCommand reports whether the server lacks a command. It ran nothing, unless a script called
+// the command.
 func unknownCommand(err error) bool {
 	text, ok := reply(err)
 	return ok && (strings.HasPrefix(text, "ERR unknown command") || strings.HasPrefix(text, "ERR Unknown Redis command"))
 }
 
-// replaced reports whether a server ran nothing, and may be another one than before.
+// replaced reports whether a server ran nothing, and may have replaced the previous server.
 func replaced(err error) bool {
 	return errors.Is(err, errHistory) || goredis.HasErrorPrefix(err, "READONLY") || goredis.HasErrorPrefix(err, "NOREPLICAS")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/examine"
 )
 
 var _ driver.Examiner = (*Backend)(nil)
@@ -27,12 +28,12 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	}
 	out := append(v.findings(b.store.opts, b.store.replaceable), user)
 	if usec, err := strconv.ParseInt(v.info["server_time_usec"], 10, 64); err == nil {
-		out = append(out, driver.ClockFinding(before, time.UnixMicro(usec), after))
+		out = append(out, examine.Clock(before, time.UnixMicro(usec), after))
 	}
 	return out, nil
 }
 
-// findings judges a server.
+// findings returns the findings about a server.
 func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	const loses = "a crash can lose acknowledged grants and commits: "
 	var out []driver.Finding
@@ -85,7 +86,7 @@ func (v *server) findings(o *Options, replaceable bool) []driver.Finding {
 	return out
 }
 
-// user is what the user may do beyond what it needs. One of the recipe may not even ask.
+// user returns what the user may do beyond its needs. A user of the recipe may not even ask.
 func (s *store) user(ctx context.Context) (driver.Finding, error) {
 	return during(ctx, s, func(ctx context.Context) (driver.Finding, error) {
 		f := driver.Finding{Name: "user", Value: "may not ask for its rights, as with those of the documentation"}

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestExamine: a user with all rights is named, that of the recipe is as it should be, and
-// so are the settings of a server that Open accepts.
+// TestExamine: a finding names a user with all rights. The recipe's user, and the settings of a
+// server that Open accepts, are good.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -39,7 +39,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting that loses writes has a remedy, and no other.
+// TestExamined: each setting that loses writes has a remedy, and no other has.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(v *server, o *Options){
@@ -69,7 +69,7 @@ func TestExamined(t *testing.T) {
 	}
 }
 
-// durable is a server that loses nothing, with a replica.
+// durable returns a server that loses nothing, with a replica.
 func durable() *server {
 	return &server{
 		info: map[string]string{"redis_version": "7.0.15", "role": "master", "aof_enabled": "1", "connected_slaves": "1",

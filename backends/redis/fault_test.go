@@ -107,8 +107,8 @@ func TestIdentityTampered(t *testing.T) {
 	})
 }
 
-// TestFlushed: FLUSHALL stops the members, and a namespace that is begun anew has another
-// identity and another first revision.
+// TestFlushed: FLUSHALL stops the members. When the namespace begins again, it has another identity
+// and another first revision.
 func TestFlushed(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -137,7 +137,7 @@ func TestFlushed(t *testing.T) {
 	if _, err := Open(t.Context(), c, t.Name(), nil); !errors.Is(err, driver.ErrStoreChanged) {
 		t.Errorf("opening: %v; want ErrStoreChanged", err)
 	}
-	flush() // so that the same writes follow as at first
+	flush() // so that the first writes are repeated
 	anew := openOn(t, c, Options{})
 	if anew.Info().StoreID == b.Info().StoreID || identity(anew) == was {
 		t.Error("the namespace has the identity of before")
@@ -147,8 +147,8 @@ func TestFlushed(t *testing.T) {
 	}
 }
 
-// TestNamesLost: without the names of its records, which a server may evict or somebody
-// delete, a namespace takes no write, so that nothing is decided by a part of it.
+// TestNamesLost: if the names of its records are evicted or deleted, a namespace accepts no write,
+// so that no decision rests on a part of it.
 func TestNamesLost(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -172,7 +172,7 @@ func TestNamesLost(t *testing.T) {
 	}
 }
 
-// TestFull: a server without memory refuses writes, which is an answer, and goes on.
+// TestFull: a server without memory refuses writes, which is an answer, and continues.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -208,8 +208,8 @@ func TestFull(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(f, 2, []byte("after")))
 }
 
-// TestRestart: a server whose log has every acknowledged write goes on under the same
-// history; one that can lose them does not.
+// TestRestart: a server whose log has every acknowledged write continues under the same history. A
+// server that can lose such writes does not.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, allow := range []bool{false, true} {
@@ -241,7 +241,7 @@ func TestRestart(t *testing.T) {
 				}
 				return
 			}
-			// The first call learns of the restart, and nothing of it was applied.
+			// The first call finds the restart, and nothing of it was applied.
 			if err := s.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
 				t.Errorf("the first heartbeat after a restart: %v; want ErrRetry or none", err)
 			}
@@ -253,8 +253,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// replicate makes a server a replica of another, and waits until it follows. cut keeps
-// from it what is written from then on.
+// replicate makes a server a replica of another, and waits until it follows. cut keeps later writes
+// from it.
 func replicate(t *testing.T, of, replica *servers.Server) (cut func()) {
 	t.Helper()
 	proxy, err := faultproxy.New(of.Addr(), nil)
@@ -271,8 +271,7 @@ func replicate(t *testing.T, of, replica *servers.Server) (cut func()) {
 	}
 }
 
-// follow makes a server the replica of the one at an address, and waits until it has what
-// that one has.
+// follow makes a server the replica of the one at an address, and waits until it has the same data.
 func follow(t testing.TB, replica *servers.Server, addr string) {
 	t.Helper()
 	host, port, _ := strings.Cut(addr, ":")
@@ -286,8 +285,8 @@ func follow(t testing.TB, replica *servers.Server, addr string) {
 	})
 }
 
-// TestPromotedBehind: a replica that lacks the last grants takes over. A process from
-// before uses nothing that it is granted there, and no token is granted twice.
+// TestPromotedBehind: a replica without the last grants takes over. A former process uses nothing
+// that it is granted there, and no token is granted twice.
 func TestPromotedBehind(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -308,7 +307,7 @@ func TestPromotedBehind(t *testing.T) {
 	}
 }
 
-// guardsRefused: no script passes under a lease of before (F1).
+// guardsRefused checks that no script passes under a former lease (F1).
 func (p *promoted) guardsRefused(t *testing.T) {
 	t.Helper()
 	guard := guardOf(newAdmin(t, p.address.config), "{"+p.backend.Info().Namespace+"}-texts")
@@ -328,9 +327,9 @@ func (p *promoted) guardsRefused(t *testing.T) {
 	}
 }
 
-// TestSecondPromotedFromOldest promotes one replica and then another, which followed the
-// first master only, each used by processes that know nothing: the tokens of the second
-// are above those of the first (I2).
+// TestSecondPromotedFromOldest promotes one replica and then another, which followed the first
+// master only. Processes that know nothing use each. The second one's tokens are above the first
+// one's (I2).
 func TestSecondPromotedFromOldest(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -377,9 +376,8 @@ func TestSecondPromotedFromOldest(t *testing.T) {
 	}
 }
 
-// TestPromotedBehindControl takes the compare of the server's history away, and expects
-// that a token is granted which is not above one that was acknowledged: without that,
-// TestPromotedBehind shows nothing.
+// TestPromotedBehindControl removes the compare of the server's history, and expects a granted
+// token that is not above an acknowledged one. Otherwise TestPromotedBehind would show nothing.
 func TestPromotedBehindControl(t *testing.T) {
 	t.Parallel()
 	for round := range rounds(t) {
@@ -397,8 +395,8 @@ func TestPromotedBehindControl(t *testing.T) {
 	}
 }
 
-// TestPromotedAlone: a promoted replica that takes no writes, since it has no replica
-// itself, stops a process from before all the same.
+// TestPromotedAlone: a promoted replica that refuses writes, because it has no replica, still stops
+// a former process.
 func TestPromotedAlone(t *testing.T) {
 	t.Parallel()
 	p := promoteBehind(t, Options{})
@@ -413,11 +411,11 @@ func TestPromotedAlone(t *testing.T) {
 // promoted is a replica that took over without the last grant.
 type promoted struct {
 	address *address
-	backend *Backend       // from before, that has not heard of it
-	old     driver.Session // of it
+	backend *Backend       // a former process, which does not know of the promotion
+	old     driver.Session // of the former process
 	held    driver.Fence   // granted to it, as the replica knows
-	late    *Backend       // from before as well
-	lost    driver.Fence   // granted to another session, of late
+	late    *Backend       // another former process
+	lost    driver.Fence   // recently granted to another session
 }
 
 func promoteBehind(t *testing.T, o Options) *promoted {
@@ -433,7 +431,8 @@ func promoteBehind(t *testing.T, o Options) *promoted {
 	if err := p.old.Beat(t.Context()); err != nil && !errors.Is(err, driver.ErrRetry) {
 		t.Fatal(err)
 	}
-	// The replica lacks nothing that the old process knows of, which would halt by that.
+	// The replica has everything that the former process knows, because otherwise that process
+	// would halt.
 	revision := func(s *servers.Server) string {
 		return newAdmin(t, config(t, s)).HGet(t.Context(), p.backend.store.names.key("records"), "rev").Val()
 	}
@@ -457,7 +456,7 @@ func halted(err error, r []driver.AcquireResult) bool {
 	return errors.Is(err, driver.ErrStoreChanged)
 }
 
-// claims claims a shard, again where the store says that it may be tried again.
+// claims claims a shard, again after ErrRetry.
 func claims(t *testing.T, s driver.Session, shard driver.ShardID) driver.Fence {
 	t.Helper()
 	ctx := bounded(t, ample.Time)
@@ -475,7 +474,7 @@ func claims(t *testing.T, s driver.Session, shard driver.ShardID) driver.Fence {
 	}
 }
 
-// TestReplicas: a write that too few replicas have is unknown, and one that enough have
+// TestReplicas: a write on too few replicas has an unknown outcome, and one on enough replicas
 // counts.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
@@ -522,8 +521,8 @@ func TestReadsNothingFromReplicas(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsDoNotQueue: heartbeats, and the reads that stand for them, are answered
-// while as many other calls are under way as there may be.
+// TestHeartbeatsDoNotQueue: heartbeats, and the pings that replace them, are answered while the
+// largest number of other calls is in flight.
 func TestHeartbeatsDoNotQueue(t *testing.T) {
 	t.Parallel()
 	b := openOn(t, config(t, pool.Get(t, servers.Redis, nil)), Options{})

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestGuardScript: the body runs under the current grant only, and sees the keys and the
-// arguments of the application.
+// TestGuardScript: the body runs only under the current grant, and gets the application's keys and
+// arguments.
 func TestGuardScript(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -50,7 +50,7 @@ func TestGuardScript(t *testing.T) {
 		t.Errorf("after a release: %v; want it fenced", err)
 	}
 	again, _ := sqlfault.Acquire(t, s, []driver.Claim{{Shard: "again"}})
-	// As after an older copy was restored, which has the record and not the latest write.
+	// As after a restore of an older copy, which has the record but not the latest write.
 	records := "{" + t.Name() + "}/records"
 	rev := client.HGet(t.Context(), records, "rev").Val()
 	client.HIncrBy(t.Context(), records, "rev", -1)

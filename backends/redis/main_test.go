@@ -76,13 +76,13 @@ func bounded(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// address is one that different servers have, one after the other.
+// address is one address for different servers, one after another.
 type address struct {
 	config *goredis.UniversalOptions
 	at     atomic.Pointer[string]
 }
 
-// proxied is an address that leads to a server.
+// proxied returns an address that leads to a server.
 func proxied(t testing.TB, s *servers.Server) *address {
 	a := &address{config: config(t, s)}
 	a.lead(t, s)

@@ -7,21 +7,21 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// names are the keys that a namespace has on the server. All begin with the namespace
-// in braces, which puts them in one slot of a cluster.
+// names holds the keys of a namespace on the server. All begin with the namespace in braces,
+// which puts them in one slot of a cluster.
 //
 //	{<ns>}/records   hash: a record under its key of package kvkeys without the namespace,
 //	                 as revision, space, value; rev, the revision of the last write;
-//	                 state, logs and beats, the last revision told by each feed; history
+//	                 state, logs and beats, the last revision in each feed; history
 //	{<ns>}/names     sorted set: the names of the records, for their order
 //	{<ns>}/state     stream: the changes of the roster and of the shards' records
 //	{<ns>}/logs      stream: the changes of the logs
 //	{<ns>}/beats     stream: all heartbeats
 //	{<ns>}/beat/<s>  stream: the last heartbeat of session s
-//	{<ns>}/free      what the rights are tried on
+//	{<ns>}/free      key on which the rights are tried
 type names struct {
 	keys kvkeys.Keys
-	root string // of the records, with the slash
+	root string // prefix of the records, with the slash
 }
 
 func newNames(namespace string) (names, error) {
@@ -31,15 +31,15 @@ func newNames(namespace string) (names, error) {
 
 func (n names) key(part string) string { return "{" + string(n.keys) + "}/" + part }
 
-// fixed are the keys that scripts get, in this order.
+// fixed returns the keys of every script, in this order.
 func (n names) fixed() []string {
 	return []string{n.key("records"), n.key("names"), n.key("state"), n.key("logs"), n.key("beats")}
 }
 
-// record is the name of a record.
+// record returns the name of a record.
 func (n names) record(key string) string { return strings.TrimPrefix(key, n.root) }
 
-// Numbers of the feeds, as the scripts have them.
+// Numbers of the feeds in the scripts.
 const (
 	noFeed = iota
 	stateFeed
@@ -47,11 +47,10 @@ const (
 	beatsFeed
 )
 
-// feedNames are their names, for keys and for the fields that count what they told.
+// feedNames are the names of the feeds in keys, and in the fields with their last revisions.
 var feedNames = [...]string{stateFeed: "state", logsFeed: "logs", beatsFeed: "beats"}
 
-// feed is the number of the feed that tells the changes of a record, and the session
-// whose heartbeat it is.
+// feed returns the number of the feed with the changes of a record, and the session of a heartbeat.
 func (n names) feed(key string) (int, driver.SessionID) {
 	switch {
 	case strings.HasPrefix(key, n.keys.State()):
@@ -64,5 +63,5 @@ func (n names) feed(key string) (int, driver.SessionID) {
 	return noFeed, ""
 }
 
-// own is the key of the stream of a session's heartbeats.
+// own returns the key of the stream of a session's heartbeats.
 func (n names) own(s driver.SessionID) string { return n.key("beat/" + string(s)) }

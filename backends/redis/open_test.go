@@ -66,7 +66,7 @@ func TestOpenRefusesLoss(t *testing.T) {
 	openOn(t, c, Options{})
 }
 
-// TestCheckReplaceable: where replicas take over by themselves, they have to be waited for.
+// TestCheckReplaceable: if replicas take over automatically, writes must wait for them.
 func TestCheckReplaceable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -140,8 +140,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestRights: a right that is missing is found when opening, not in the middle of a
-// script, and the recipe of the page has each.
+// TestRights: opening finds a missing right, rather than a script in its middle. The page's recipe
+// has every right.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -157,7 +157,7 @@ func TestRights(t *testing.T) {
 		if !is || name == "wait" || name == "select" { // for Options.Replicas, and a database other than 0
 			continue
 		}
-		if name == "eval" { // after SCRIPT FLUSH alone
+		if name == "eval" { // needed only after SCRIPT FLUSH
 			if err := admin.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -179,8 +179,8 @@ func TestRights(t *testing.T) {
 	openOn(t, user, Options{})
 }
 
-// TestSettingsVerified: where an administrator has verified the settings, no right to read
-// them is needed, and nothing else is left unchecked.
+// TestSettingsVerified: if an administrator has verified the settings, no right to read them is
+// needed, and everything else is still checked.
 func TestSettingsVerified(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -216,7 +216,7 @@ func TestSettingsVerified(t *testing.T) {
 	}
 }
 
-// TestDatabase: another database than 0 needs the right to select it, which the recipe has.
+// TestDatabase: a database other than 0 needs the right to select it, which the recipe has.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -231,8 +231,8 @@ func TestDatabase(t *testing.T) {
 	}
 }
 
-// TestRaiseFloor: tokens granted afterwards are above it, and processes that run have to
-// open the namespace again.
+// TestRaiseFloor: later tokens are above the floor, and running processes must open the namespace
+// again.
 func TestRaiseFloor(t *testing.T) {
 	t.Parallel()
 	c := config(t, servers.New(t, servers.Redis, nil))
@@ -240,7 +240,7 @@ func TestRaiseFloor(t *testing.T) {
 	former := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, former, []driver.Claim{{Shard: "s"}})
 	above := granted[0].Fence.Token + 1<<45
-	if err := RaiseFloor(t.Context(), c, t.Name(), nil, above); err != nil {
+	if err := RaiseFloor(t.Context(), c, t.Name(), above, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := former.Beat(t.Context()); !errors.Is(err, driver.ErrStoreChanged) {
@@ -250,12 +250,12 @@ func TestRaiseFloor(t *testing.T) {
 	if got := next[0].Fence.Token; got <= above {
 		t.Errorf("token %d; want one above %d", got, above)
 	}
-	if err := RaiseFloor(t.Context(), c, "no namespace", nil, above); err == nil {
+	if err := RaiseFloor(t.Context(), c, "no namespace", above, nil); err == nil {
 		t.Error("a floor was raised in a namespace that is none")
 	}
 }
 
-// TestTLS: with the CA's certificate it opens, without it is refused.
+// TestTLS: opening needs the CA's certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	for _, level := range []servers.TLS{servers.TLSServer, servers.TLSMutual} {

@@ -12,9 +12,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Secret is a string that prints as xxxxx in every format.
-type Secret = driver.Secret
-
 // Settings are the Opener's options in configuration.
 type Settings struct {
 	// such as localhost:6379; several are a cluster's, or those of Sentinels
@@ -23,12 +20,12 @@ type Settings struct {
 	Cluster    bool     `json:"cluster" yaml:"cluster"`         // also with one address
 	DB         int      `json:"db" yaml:"db"`                   // the database's number
 
-	Username     string `json:"username" yaml:"username"` // of an ACL; default: the default user
-	Password     Secret `json:"password" yaml:"password"`
-	PasswordFile string `json:"password_file" yaml:"password_file"` // read for each connection; wins over password
+	Username     string        `json:"username" yaml:"username"` // of an ACL; default: the default user
+	Password     driver.Secret `json:"password" yaml:"password"`
+	PasswordFile string        `json:"password_file" yaml:"password_file"` // read for each connection; wins over password
 	// of the Sentinels; default: none
-	SentinelUsername string `json:"sentinel_username" yaml:"sentinel_username"`
-	SentinelPassword Secret `json:"sentinel_password" yaml:"sentinel_password"`
+	SentinelUsername string        `json:"sentinel_username" yaml:"sentinel_username"`
+	SentinelPassword driver.Secret `json:"sentinel_password" yaml:"sentinel_password"`
 
 	TLS      bool   `json:"tls" yaml:"tls"`             // with the machine's CAs, unless ca_file is set
 	CAFile   string `json:"ca_file" yaml:"ca_file"`     // PEM; means tls
@@ -44,7 +41,7 @@ type Settings struct {
 }
 
 // Opener opens this backend by name, "redis", from configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	c, err := s.config()
@@ -65,7 +62,7 @@ func (s *Settings) config() (*goredis.UniversalOptions, error) {
 		SentinelUsername: s.SentinelUsername, SentinelPassword: string(s.SentinelPassword),
 	}
 	wrong := func(what string, err error) (*goredis.UniversalOptions, error) {
-		return nil, fmt.Errorf("tenure: %w: the %s of Redis: %w", driver.ErrInvalid, what, driver.WithoutPath(err))
+		return nil, fmt.Errorf("tenure: %w: the %s of Redis: %w", driver.ErrInvalid, what, err)
 	}
 	if s.PasswordFile != "" {
 		text, err := driver.ReadSecret(s.PasswordFile)

@@ -7,45 +7,45 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultReplicaTimeout is how long a write, or a read of something new, waits for replicas.
-const DefaultReplicaTimeout = time.Second
+// defaultReplicaTimeout limits how long a write, or a read of something new, waits for replicas.
+const defaultReplicaTimeout = time.Second
 
-// Options for Open. The zero value, and nil, work.
+// Options configure Open. The zero value and nil are valid.
 type Options struct {
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// AllowLoss accepts a server that can lose grants and commits that it has
-	// acknowledged: one without appendfsync always, one that may evict keys, or one that
-	// is replaced by a replica without waiting for it. Default false: Open refuses it,
-	// and names the setting. A lost end of the history is found out all the same: the
-	// processes stop with driver.ErrStoreChanged, and tokens go on above all earlier
-	// ones when they open the namespace again. Commits that were lost stay lost.
+	// AllowLoss accepts a server that can lose acknowledged grants and commits. Such a server
+	// lacks appendfsync always, may evict keys, or is replaced by a replica for which no write
+	// waited. Default false: Open refuses such a server, and names the setting. Tenure still
+	// detects a lost end of the history. Processes stop with driver.ErrStoreChanged, and tokens
+	// continue above all earlier ones when the namespace is opened again. Lost commits stay
+	// lost.
 	AllowLoss bool `json:"allow_loss" yaml:"allow_loss"`
 
-	// Replicas is how many replicas must have a write before it counts, a heartbeat
-	// included, and what a read shows before it is handed out. Set it to the number of
-	// replicas that may take over: then a promotion takes nothing back, processes go on at
-	// the server that took over, and one that was cut off keeps nobody's trust. Default 0:
-	// none is waited for; at most 16. A write that too few replicas have in time has an
-	// unknown outcome, so more than are connected stop all writes.
+	// Replicas is the number of replicas that must have a write or a heartbeat before it
+	// counts. They must also have the result of a read before it is returned. Set it to the
+	// number of replicas that may take over. Then a promotion loses nothing, processes continue
+	// at the server that took over, and no member trusts a server that was cut off. Default 0:
+	// no waiting; at most 16. If too few replicas have a write in time, its outcome is unknown,
+	// so a number above the connected replicas stops all writes.
 	Replicas int `json:"replicas" yaml:"replicas"`
 
-	// SettingsVerified asserts that an administrator has verified the settings that INFO
-	// does not tell: appendfsync always, no-appendfsync-on-rewrite no, and with Replicas
-	// min-replicas-to-write of at least as many and a min-replicas-max-lag from 1 to below
-	// the TTL, in seconds. Open then reads none of them, so that the user needs no right to
-	// CONFIG GET, by which it could read the server's passwords. Default false: Open
-	// reads them, and refuses what can lose acknowledged writes.
+	// SettingsVerified asserts that an administrator has verified the settings that INFO does
+	// not report. These are appendfsync always and no-appendfsync-on-rewrite no. With Replicas,
+	// they are also min-replicas-to-write of at least that number, and a min-replicas-max-lag
+	// from 1 to below the TTL, in seconds. Open then does not read them, so the user needs no
+	// right to CONFIG GET, which shows the server's passwords. Default false: Open reads them,
+	// and refuses settings that can lose acknowledged writes.
 	SettingsVerified bool `json:"settings_verified" yaml:"settings_verified"`
 
-	// ReplicaTimeout is how long a write or a read waits for Replicas, at most. Default (0)
-	// DefaultReplicaTimeout; 1 ms to 1 min.
+	// ReplicaTimeout limits how long a write or a read waits for Replicas. Default (0)
+	// 1 s; 1 ms to 1 min.
 	ReplicaTimeout time.Duration `json:"replica_timeout" yaml:"replica_timeout"`
 
 	// Insecure lets Open reach another host, or a Sentinel, without TLS, or without checking
-	// its certificate. Default false: that is refused.
+	// its certificate. Default false: Open refuses.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 }
 
@@ -56,7 +56,7 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.ReplicaTimeout == 0 {
-		c.ReplicaTimeout = DefaultReplicaTimeout
+		c.ReplicaTimeout = defaultReplicaTimeout
 	}
 	if c.Replicas < 0 || c.Replicas > 16 {
 		return nil, fmt.Errorf("tenure: %w: %d replicas: use 0 to 16", driver.ErrInvalid, c.Replicas)

@@ -13,28 +13,27 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "redis"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "redis"
 
-// pipeline is how many batches of one call are under way at once.
+// pipeline is the number of batches of one call in flight.
 const pipeline = 4
 
-// Backend is a namespace in Redis. It implements driver.Backend; safe for concurrent use.
+// Backend is a namespace in Redis. It implements driver.Backend and is safe for concurrent use.
 type Backend struct {
 	*kv.Backend
 	store    *store
-	rollback string // of Info
+	rollback string // for Info
 }
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through its own connections, which Close closes. c says where:
-// one address is a server, MasterName and the addresses of Sentinels a server that they
-// name, several addresses or IsClusterMode a cluster. The sizes of pools, time-outs and
-// retries of c are not used: contexts bound the calls, and each is sent once.
+// Open opens a namespace through its own connections, which Close closes. If c has one address,
+// it is a server. With MasterName, the addresses are Sentinels that name the server. Several
+// addresses or IsClusterMode mean a cluster. Open ignores c's pool sizes, time-outs and
+// retries: contexts limit the calls, and each is sent once.
 //
-// ctx bounds the opening only; nil options work. An error says in one line how to
-// correct it.
+// ctx limits the opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, c, namespace, o, nil)
 }
@@ -65,7 +64,7 @@ func open(
 		over = wrap(s)
 	}
 	b, err := kv.Open(ctx, over, kv.Options{
-		Backend: Name, Namespace: namespace, Create: opts.Create, Pipeline: pipeline,
+		Backend: backendName, Namespace: namespace, Create: opts.Create, Pipeline: pipeline,
 		Incarnation: s.history.Load().lineage, Now: s.history.Load().attached,
 		Limits: driver.Limits{
 			BatchItems: 256, CommitCalls: pipeline, WriteOps: 256, WriteBytes: maxBytes / 2, MinTTL: 500 * time.Millisecond,
@@ -84,8 +83,8 @@ func (b *Backend) Info() driver.Info {
 	return i
 }
 
-// Join implements driver.Backend. With Options.Replicas it refuses a TTL within which a
-// master that is cut off would go on taking an application's own writes.
+// Join implements driver.Backend. With Options.Replicas, it refuses a TTL during which a
+// cut-off master would still accept an application's own writes.
 func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
 	if lag := time.Duration(b.store.lag.Load()); b.store.opts.Replicas > 0 && !b.store.opts.AllowLoss && lag > 0 && lag >= m.TTL {
 		return nil, fmt.Errorf("tenure: %w: min-replicas-max-lag is %v, and the TTL %v: a master that is cut off takes writes "+
@@ -98,11 +97,11 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 	return session, err
 }
 
-// RaiseFloor makes every token granted from now on in a namespace greater than above. An
-// operator calls it after a restore from a backup, with the highest token known from
-// logs, marks or metrics, before any process is started again.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. After a
+// restore from a backup, an operator calls it before starting any process again. Pass the
+// highest token known from logs, marks or metrics.
 func RaiseFloor(
-	ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options, above driver.Token,
+	ctx context.Context, c *goredis.UniversalOptions, namespace string, above driver.Token, o *Options,
 ) error {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// replicated is a master, its replica, and a server that follows the replica once that is
-// promoted. The servers' own options are those that the documentation asks for.
+// replicated is a master, its replica, and a server that follows the replica after its promotion.
+// The servers have the options of the documentation.
 type replicated struct {
 	master, replica, spare *servers.Server
 	way                    *faultproxy.Proxy // of the replica to the master
@@ -43,7 +43,7 @@ func newReplicated(t testing.TB) *replicated {
 	return r
 }
 
-// cut separates the master from the replica, without a word to either.
+// cut separates the master from the replica without an error to either.
 func (r *replicated) cut(t testing.TB) {
 	t.Helper()
 	if err := r.way.Set(faultproxy.BlackHole()); err != nil {
@@ -51,7 +51,7 @@ func (r *replicated) cut(t testing.TB) {
 	}
 }
 
-// promote has the replica take over, with a replica of its own.
+// promote makes the replica take over, with its own replica.
 func (r *replicated) promote(t testing.TB) {
 	t.Helper()
 	if err := newAdmin(t, config(t, r.replica)).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
@@ -64,8 +64,8 @@ func (r *replicated) promote(t testing.TB) {
 	})
 }
 
-// TestGoesOn: where all replicas have what was acknowledged, processes go on at the one
-// that takes over, with their sessions and leases, and no revision is given twice.
+// TestGoesOn: if all replicas have the acknowledged writes, processes continue at the one that
+// takes over, with their sessions and leases, and no revision is given twice.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -102,8 +102,7 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// unreplicated claims a shard at a master that was cut off, and returns the revision that
-// it has now.
+// unreplicated claims a shard at a master that was cut off, and returns its new revision.
 func unreplicated(t *testing.T, b *Backend, s driver.Session, shard driver.ShardID) int64 {
 	t.Helper()
 	b.store.opts.ReplicaTimeout = 50 * time.Millisecond
@@ -123,8 +122,8 @@ func unreplicated(t *testing.T, b *Backend, s driver.Session, shard driver.Shard
 	return rev
 }
 
-// TestLostStops: a process that was answered what the server that took over lacks, because
-// another replica was counted, stops and says so.
+// TestLostStops: a process got an answer that the new server lacks, because another replica was
+// counted. It stops and reports this.
 func TestLostStops(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -146,8 +145,7 @@ func TestLostStops(t *testing.T) {
 	}
 }
 
-// TestGoesOnWhere: a process goes on where its past up to what it was answered is the
-// server's.
+// TestGoesOnWhere: a process continues at a server that shares its past up to its last answer.
 func TestGoesOnWhere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -179,8 +177,8 @@ func TestGoesOnWhere(t *testing.T) {
 	}
 }
 
-// TestBackloglessPromotion: a promoted server that was without replicas for
-// repl-backlog-ttl does not say any more that it was promoted, and is recognized.
+// TestBackloglessPromotion: a promoted server that was without replicas for repl-backlog-ttl no
+// longer shows its promotion, and is still recognized.
 func TestBackloglessPromotion(t *testing.T) {
 	t.Parallel()
 	p := promoteBehind(t, Options{})
@@ -197,7 +195,7 @@ func TestBackloglessPromotion(t *testing.T) {
 	}
 }
 
-// TestLagAboveTTL: a TTL within which a master that is cut off takes writes is refused.
+// TestLagAboveTTL: a TTL during which a cut-off master accepts writes is refused.
 func TestLagAboveTTL(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -218,8 +216,7 @@ func TestLagAboveTTL(t *testing.T) {
 	refuses(t, config(t, r.master), Options{Replicas: 1}, driver.ErrUnsupported, "min-replicas-max-lag is \"0\"")
 }
 
-// TestReadsWait: what is known to be on the replicas is read without them, and what is not
-// waits for them.
+// TestReadsWait: data known to be on the replicas is read without them. Other reads wait for them.
 func TestReadsWait(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t)
@@ -237,7 +234,7 @@ func TestReadsWait(t *testing.T) {
 	reads := map[string]func(context.Context) error{
 		"ReadLog": func(ctx context.Context) error { _, err := reader.ReadLog(ctx, "s", 0, 10); return err },
 		"Get":     func(ctx context.Context) error { _, err := reader.Get(ctx, "s", "k"); return err },
-		"List":    func(ctx context.Context) error { _, err := reader.List(ctx, "s", "", 0); return err },
+		"List":    func(ctx context.Context) error { _, err := reader.List(ctx, "s", "", 0, 0); return err },
 		"Observe": func(ctx context.Context) error { _, err := reader.Observe(ctx, driver.ObserveQuery{}); return err },
 		"TailLog": func(ctx context.Context) error { _, err := reader.TailLog(ctx, "", 10); return err },
 	}
@@ -267,10 +264,10 @@ func TestReadsWait(t *testing.T) {
 	}
 }
 
-// TestCutOffMaster: a master is cut off from its replica, which is promoted with another
-// replica, under a holder that reaches the former and a successor that reaches the latter.
-// At no time do both trust their lease, and of their guarded scripts, behind each of which
-// they wait for a replica, those of one are accepted only.
+// TestCutOffMaster: a master is cut off from its replica, which is promoted with another replica.
+// The holder reaches the former master, and a successor the new one. They never trust their leases
+// at the same time. They wait for a replica after each guarded script, and only the scripts of one
+// are accepted.
 func TestCutOffMaster(t *testing.T) {
 	t.Parallel()
 	var worst time.Duration
@@ -324,8 +321,8 @@ func cutOff(t *testing.T) (overlap time.Duration, guarded bool) {
 		return b, lease
 	}
 	trusted := func(l *atomic.Pointer[core.Lease]) bool { return l.Load() != nil && l.Load().Err() == nil }
-	both := func(a, b *atomic.Pointer[core.Lease]) bool { return trusted(b) && trusted(a) && trusted(b) } // all at a's look
-	// A's client asks the master for ever; a process behind Sentinels would be led away.
+	both := func(a, b *atomic.Pointer[core.Lease]) bool { return trusted(b) && trusted(a) && trusted(b) } // in the moment of a's check
+	// A's client always asks the former master, while Sentinels would lead a process away.
 	was, a := lead(r.master, "A")
 	ample.Wait(t, "A does not lead", func() bool { return trusted(a) })
 	wait(t.Context(), rand.N(time.Second))
@@ -354,7 +351,7 @@ func cutOff(t *testing.T) (overlap time.Duration, guarded bool) {
 	return overlap, oldAccepted && newAccepted
 }
 
-// guardedBy runs a guarded script as the documentation says, and reports whether it counts.
+// guardedBy runs a guarded script as documented, and reports whether it counts.
 func guardedBy(t *testing.T) func(b *Backend, s *servers.Server, l *core.Lease) bool {
 	script, err := GuardScript("return redis.call('SET', KEYS[1], ARGV[1])")
 	if err != nil {
@@ -375,8 +372,8 @@ func guardedBy(t *testing.T) func(b *Backend, s *servers.Server, l *core.Lease) 
 	}
 }
 
-// TestReadsSurvive: readers of everything, beside a writer, see nothing that a promotion of
-// the replica takes back, whenever it is cut off.
+// TestReadsSurvive: whenever the master is cut off, readers beside a writer see nothing that the
+// replica's promotion takes back.
 func TestReadsSurvive(t *testing.T) {
 	t.Parallel()
 	gone, rounds := 0, rounds(t)
@@ -393,8 +390,8 @@ func TestReadsSurvive(t *testing.T) {
 	}
 }
 
-// TestReadsSurviveControl waits for no replica, and expects that what was read is gone:
-// without that, TestReadsSurvive shows nothing.
+// TestReadsSurviveControl waits for no replica, and expects that data read is lost. Otherwise
+// TestReadsSurvive would show nothing.
 func TestReadsSurviveControl(t *testing.T) {
 	t.Parallel()
 	for round := range min(rounds(t), 5) {
@@ -406,7 +403,7 @@ func TestReadsSurviveControl(t *testing.T) {
 	}
 }
 
-// lostReads returns how many commits were read that a promotion took back.
+// lostReads returns how many commits that were read a promotion took back.
 func lostReads(t *testing.T, o Options) int64 {
 	t.Helper()
 	r := newReplicated(t)
@@ -432,14 +429,14 @@ func lostReads(t *testing.T, o Options) int64 {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	var seen, written atomic.Int64 // the highest commit that a read showed, and that was sent
+	var seen, written atomic.Int64 // the highest commit that a read showed, and the highest sent
 	all.Go(func() {
 		for no := driver.WriteNo(1); ctx.Err() == nil; no++ {
 			written.Store(int64(no))
 			w := sqlfault.AppendOf(f, no, []byte(fmt.Sprint(no)))
 			w.Ops = append(w.Ops, driver.Op{Kind: driver.OpPut, Key: "k", Value: []byte(fmt.Sprint(no))})
 			short, cancel := context.WithTimeout(ctx, time.Second)
-			_, _ = s.Commit(short, []driver.Write{w}) // what is unknown here is what readers must not see
+			_, _ = s.Commit(short, []driver.Write{w}) // if its outcome is unknown, readers must not see it
 			cancel()
 		}
 	})
@@ -467,7 +464,7 @@ func lostReads(t *testing.T, o Options) int64 {
 			}
 		},
 		func(ctx context.Context) {
-			if all, err := reader.List(ctx, "s", "", 0); err == nil && len(all) > 0 {
+			if all, err := reader.List(ctx, "s", "", 0, 0); err == nil && len(all) > 0 {
 				item(all[0].Value)
 			}
 		},

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestRightLost: a user that loses a right to write after the namespace was opened is
-// refused before anything is written, and goes on when it has the right again.
+// TestRightLost: if a user loses a right to write after the namespace was opened, calls are refused
+// before anything is written. With the right they continue.
 func TestRightLost(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, nil)
@@ -26,7 +26,7 @@ func TestRightLost(t *testing.T) {
 	no := driver.WriteNo(0)
 	commit := func() error {
 		no++
-		// It writes with each of the commands: entries, an item, and what is removed.
+		// It uses each command that writes: entries, an item, and removals.
 		res, err := s.Commit(t.Context(), []driver.Write{{Fence: f, Number: no, Nonce: driver.Nonce(no), Ops: []driver.Op{
 			{Kind: driver.OpPut, Key: fmt.Sprintf("k%d", no), Value: []byte("v")},
 			{Kind: driver.OpDelete, Key: fmt.Sprintf("k%d", no-1)},
@@ -83,7 +83,7 @@ func TestConformanceDenied(t *testing.T) {
 	conformance.TestCases(t, h, "Errors/RightTakenAway")
 }
 
-// dump is all that a server holds.
+// dump returns the whole content of a server.
 func dump(t *testing.T, c goredis.UniversalClient) string {
 	t.Helper()
 	keys, err := c.Keys(t.Context(), "*").Result()

@@ -10,8 +10,9 @@ import (
 //go:embed scripts
 var scriptFiles embed.FS
 
-// scripts are what the server runs, each in one step. The client sends a script's
-// digest, and its text when the server does not have it, as after SCRIPT FLUSH.
+// scripts are the scripts that the server runs, each in one step. The client sends a script's
+// digest. It sends the text if the server does not have the script, for example after SCRIPT
+// FLUSH.
 type scripts struct {
 	apply, get, scan, attach, barrier *goredis.Script
 }

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// seedPatience is how long an address of a cluster may take to answer before the next one
-	// is asked beside it.
+	// seedPatience is how long an address of a cluster may take to answer before the next one is
+	// asked too.
 	seedPatience = 250 * time.Millisecond
-	// connectPatience is how long a connection may take, the handshake of TLS included, where
-	// there is another address to try; and how long the answer to the first ping on it.
+	// connectPatience is how long a connection may take, including the TLS handshake, if there is
+	// another address to try. The answer to the first ping on it may take as long again.
 	connectPatience = 2 * time.Second
-	// searchTime is how long a server is looked for, by asking Sentinels or the addresses of a
-	// cluster, before the next connection begins anew.
+	// searchTime limits the search for a server at Sentinels or the addresses of a cluster.
+	// Once it has passed, the next connection begins a new search.
 	searchTime = 15 * time.Second
 )
 
 // dialFunc connects to an address.
 type dialFunc func(ctx context.Context, addr string) (net.Conn, error)
 
-// hasty is how connections are dialed where there are several addresses. The client's own
-// TLS dialer does not heed a context.
+// hasty returns the dial function for several addresses. The client's own TLS dialer ignores
+// contexts.
 func hasty(c *goredis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	dial := c.Dialer
 	switch {
@@ -47,10 +47,10 @@ func hasty(c *goredis.UniversalOptions) func(ctx context.Context, network, addr 
 	}
 }
 
-// reach connects to the node that answered last, or that another one named, and else to the first
-// of the given addresses that answers. A known node need not answer: it may be slow, and nobody
-// else has the namespace. One connection at a time asks the addresses; others wait for what it
-// finds.
+// reach connects to the node that answered last or that another node named. Without such a
+// node, it connects to the first given address that answers. A known node need not answer,
+// because it may be slow, and no other node has the namespace. One connection at a time asks
+// the addresses, and others wait for its result.
 func (d *dialer) reach(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	for asks := false; ; asks = true {
 		d.mu.Lock()
@@ -75,16 +75,16 @@ func (d *dialer) reach(ctx context.Context, dial dialFunc) (net.Conn, string, er
 	}
 }
 
-// asked is what became of asking an address.
+// asked is the result of asking an address.
 type asked struct {
 	conn net.Conn
 	addr string
 	err  error
 }
 
-// first asks one address after the other, the next as soon as one has failed or been silent for
-// seedPatience, and takes the first that answers. One that was silent for seedPatience may still
-// be the first: all may be slow.
+// first asks the addresses in turn and returns the first that answers. It asks the next as soon
+// as one has failed or was silent for seedPatience. A slow address may still be the first,
+// because all may be slow.
 func (d *dialer) first(ctx context.Context, dial dialFunc) (net.Conn, string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,8 +119,8 @@ func (d *dialer) first(ctx context.Context, dial dialFunc) (net.Conn, string, er
 	return nil, "", errors.Join(failed...)
 }
 
-// ask connects to an address and waits for an answer. What comes after the end of ctx is
-// closed.
+// ask connects to an address and waits for an answer. After the end of ctx, it closes a late
+// connection.
 func ask(ctx context.Context, dial dialFunc, addr string, answers chan<- asked) {
 	conn, err := dial(ctx, addr)
 	if err == nil {
@@ -132,7 +132,7 @@ func ask(ctx context.Context, dial dialFunc, addr string, answers chan<- asked) 
 	case answers <- asked{conn, addr, err}:
 	case <-ctx.Done():
 		if err == nil {
-			_ = conn.Close() // nothing was sent on it but the ping
+			_ = conn.Close() // only the ping was sent on it
 		}
 	}
 }
@@ -161,13 +161,13 @@ func ping(ctx context.Context, conn net.Conn) error {
 	if in.Buffered() > 0 || answer[0] != '+' && answer[0] != '-' {
 		return fmt.Errorf("this is no Redis: it answers %.80q to PING", answer)
 	}
-	if !stop() { // the deadline is set
+	if !stop() { // the deadline is already set
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
-// begin starts a goroutine, which clients.close waits for, unless hangUp was called.
+// begin starts a goroutine, unless hangUp was called. clients.close waits for it.
 func (d *dialer) begin(run func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,8 +177,8 @@ func (d *dialer) begin(run func()) bool {
 	return !d.closed
 }
 
-// found leads new connections to an address that answered, unless the node that has the
-// namespace was named meanwhile.
+// found directs new connections to an address that answered, unless another node has named the node
+// of the namespace.
 func (d *dialer) found(addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// sentinelPatience is how long a Sentinel may take to answer before the others are asked
-	// without it. The client waits for all that it asks, at least with its first connection, and
-	// keeps one that was silent until the call ended.
+	// sentinelPatience is how long a Sentinel may take to answer before the client continues
+	// without it. At least for its first connection, the client waits for all Sentinels that it
+	// asks. It keeps a silent one until the call ends.
 	sentinelPatience = 250 * time.Millisecond
-	// slowPatience is how long it may take at most, where none answers sooner.
+	// slowPatience is the longest patience, used if none answers sooner.
 	slowPatience = 8 * sentinelPatience
 )
 
-// sentinels are those that name the server. Safe for concurrent use.
+// sentinels name the server. They are safe for concurrent use.
 type sentinels struct {
 	patience atomic.Int64 // in nanoseconds, from sentinelPatience to slowPatience
 }
 
-// ask connects to the server that Sentinels name. While none answers in time it gives them twice
-// as long, and keeps to that until a connection is quick again.
+// ask connects to the server that Sentinels name. Each time none answers in time, it doubles
+// the patience. It keeps that patience until a connection is quick again.
 func (s *sentinels) ask(ctx context.Context, connect func() (net.Conn, error)) (net.Conn, error) {
 	for {
 		patience, began := s.patience.Load(), time.Now()
@@ -42,8 +42,8 @@ func (s *sentinels) ask(ctx context.Context, connect func() (net.Conn, error)) (
 	}
 }
 
-// impatiently is how connections are dialed where Sentinels name the server: to a Sentinel
-// and to the server alike, which the client does not distinguish here.
+// impatiently returns the dial function if Sentinels name the server. It dials Sentinels and
+// the server in the same way, because the client does not distinguish them here.
 func (s *sentinels) impatiently(
 	dial func(ctx context.Context, network, addr string) (net.Conn, error),
 ) func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -57,7 +57,7 @@ func (s *sentinels) impatiently(
 }
 
 // hurried is a connection to a Sentinel, or to a server until DialHook has it. A wait for
-// messages has no deadline, and stays without.
+// messages has no deadline, and is not given one.
 type hurried struct {
 	net.Conn
 	s *sentinels
@@ -66,7 +66,7 @@ type hurried struct {
 func (c *hurried) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.soon(t)) }
 func (c *hurried) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.soon(t)) }
 
-// soon is a deadline, or an earlier one.
+// soon returns t, or an earlier deadline.
 func (c *hurried) soon(t time.Time) time.Time {
 	if bound := time.Now().Add(time.Duration(c.s.patience.Load())); t.After(bound) {
 		return bound
@@ -74,7 +74,7 @@ func (c *hurried) soon(t time.Time) time.Time {
 	return t
 }
 
-// patient is a connection as it was dialed.
+// patient returns a connection as it was dialed.
 func patient(conn net.Conn) net.Conn {
 	if c, ok := conn.(*hurried); ok {
 		return c.Conn

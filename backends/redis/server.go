@@ -19,16 +19,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// server is what a server says of itself.
+// server is what a server reports about itself.
 type server struct {
-	info     map[string]string // of INFO
-	settings map[string]string // of CONFIG GET; nil if the user may not read it
-	recorded string            // the namespace's record of its history; empty if it has none
-	rev      kv.Rev            // the namespace's revision; 0 if it has none
+	info     map[string]string // from INFO
+	settings map[string]string // from CONFIG GET; nil if the user may not read it
+	recorded string            // the namespace's record of its history; empty without one
+	rev      kv.Rev            // the namespace's revision; 0 without one
 }
 
 // look reads the state and the settings of the server that has the namespace, on one
-// connection: in a cluster a command with a key is answered by the node that has it.
+// connection. In a cluster, the node with a command's key answers it.
 func (s *store) look(ctx context.Context) (*server, error) {
 	return during(ctx, s, func(ctx context.Context) (*server, error) {
 		return redirected(s.clients.dialer, func() (*server, error) {
@@ -46,7 +46,7 @@ func (s *store) look(ctx context.Context) (*server, error) {
 				return nil, err
 			}
 			text, err := info.Result()
-			if err == nil && len(text) == 0 { // nothing was sent: there is no connection
+			if err == nil && len(text) == 0 { // nothing was sent, because there is no connection
 				err = failed
 			}
 			if err != nil {
@@ -67,7 +67,7 @@ func (s *store) look(ctx context.Context) (*server, error) {
 	})
 }
 
-// onRecord reads the fields history and rev of a namespace.
+// onRecord returns the fields history and rev of a namespace.
 func onRecord(fields []any) (history string, rev kv.Rev, err error) {
 	if len(fields) != 2 {
 		return "", 0, errShape
@@ -80,13 +80,13 @@ func onRecord(fields []any) (history string, rev kv.Rev, err error) {
 	return history, 0, nil
 }
 
-// settingNames are the settings that INFO does not tell.
+// settingNames are the settings that INFO does not report.
 var settingNames = [...]string{
 	"appendfsync", "no-appendfsync-on-rewrite", "min-replicas-to-write", "min-replicas-max-lag",
 }
 
-// collect joins settings. They are nil where a user may not read them, and where a hosted
-// service has no such command.
+// collect joins settings. It returns nil if the user may not read them, or if a hosted service
+// lacks the command.
 func collect(answers []*goredis.MapStringStringCmd) (map[string]string, error) {
 	all := make(map[string]string)
 	for _, a := range answers {
@@ -102,7 +102,7 @@ func collect(answers []*goredis.MapStringStringCmd) (map[string]string, error) {
 	return all, nil
 }
 
-// check refuses a server that cannot carry a namespace, or can lose what it acknowledged.
+// check refuses a server that cannot hold a namespace, or that can lose acknowledged writes.
 func (v *server) check(o *Options, replaceable bool) error {
 	if err := v.usable(); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (v *server) check(o *Options, replaceable bool) error {
 	return nil
 }
 
-// lag is how long a master that is cut off goes on taking writes, about.
+// lag returns roughly how long a cut-off master accepts writes.
 func (v *server) lag() (time.Duration, error) {
 	n, err := strconv.Atoi(v.settings["min-replicas-max-lag"])
 	return time.Duration(n) * time.Second, err
@@ -174,25 +174,25 @@ func (v *server) usable() error {
 	return nil
 }
 
-// history is what distinguishes one past of a server's data from another.
+// history distinguishes one past of a server's data from another.
 type history struct {
 	replication string    // its replication id, which changes with a restart and a promotion
-	lineage     string    // of the namespace: goes on while nothing acknowledged can be lost
+	lineage     string    // of the namespace; stays the same while no acknowledged write can be lost
 	attached    time.Time // by the server's clock
 
-	replicated atomic.Int64 // the revision up to which Options.Replicas replicas have everything
+	replicated atomic.Int64 // revision up to which as many replicas as Options.Replicas have everything
 }
 
 // record is the namespace's record of its history.
 type record struct {
 	replication string // replication id of the server
 	process     string // id of the server's process
-	received    string // bytes that the process had received as a replica
+	received    string // number of bytes that the process had received as a replica
 	lineage     string
-	past        string // former replication ids, the last first, each with the revision up to which it is in this past
+	past        string // previous replication ids, the last first, each with this past's last revision under it
 }
 
-// String is the record without its past, which the script adds.
+// String returns the record without its past, which the script adds.
 func (r record) String() string {
 	return r.replication + " " + r.process + " " + r.received + " " + r.lineage
 }
@@ -205,10 +205,10 @@ func parseRecord(text string) (r record, ok bool) {
 	return record{f[0], f[1], f[2], f[3], f[4]}, true
 }
 
-// shares is the revision up to which a server with this record and this revision has the
-// history of a former replication id.
+// shares returns the revision up to which a server with this record and this revision has the
+// history of a previous replication id.
 func (r record) shares(replication string, rev kv.Rev) (kv.Rev, bool) {
-	if replication == r.replication { // nothing was written here since
+	if replication == r.replication { // nothing else was written here
 		return rev, true
 	}
 	for one := range strings.SplitSeq(r.past, ",") {
@@ -221,20 +221,19 @@ func (r record) shares(replication string, rev kv.Rev) (kv.Rev, bool) {
 }
 
 const (
-	// attachTries is how often attach looks again after another process wrote the record.
+	// attachTries is how many times attach reads again after another process wrote the record.
 	attachTries = 5
-	// revisionLift is more than a cut-off master writes that nobody acknowledged, and little
-	// beside the microseconds between two failovers, from which tokens come after one that
-	// lost grants. Revisions have room for a hundred million of it.
+	// revisionLift is above the number of unacknowledged writes of a cut-off master. It is small
+	// compared to the microseconds between two failovers, from which tokens come after a failover
+	// that lost grants. Revisions have room for a hundred million of it.
 	revisionLift = 1 << 26
-	// maxPast is of how many former replication ids a record tells.
+	// maxPast is the largest number of previous replication ids in a record.
 	maxPast = 8
 )
 
-// attach finds out under which history the server goes on, and records it. It returns
-// driver.ErrStoreChanged if that is another one than this store had, or lacks what this
-// store has handed out (rule I1): then tokens are raised when the namespace is opened again
-// (rule I2).
+// attach finds out under which history the server continues, and records it. It returns
+// driver.ErrStoreChanged if that history differs from this store's, or lacks data that this store
+// has returned (rule I1). Opening the namespace again then raises the tokens (rule I2).
 func (s *store) attach(ctx context.Context) error {
 	select {
 	case s.attaching <- struct{}{}:
@@ -260,7 +259,7 @@ func (s *store) attach(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// This is told also by a server that takes no write for want of replicas.
+		// A server without enough replicas accepts no writes, but shows this as well.
 		if err := s.goesOn(want, found, rev); err != nil {
 			return err
 		}
@@ -302,7 +301,7 @@ func (s *store) attach(ctx context.Context) error {
 	return fmt.Errorf("%w: other processes keep recording the server's history", driver.ErrRetry)
 }
 
-// goesOn refuses a server on which this process cannot go on.
+// goesOn refuses a server on which this process cannot continue.
 func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 	was := s.history.Load()
 	if was.lineage == "" {
@@ -321,7 +320,7 @@ func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 			"process was answered up to %d", shared, seen))
 	case was.lineage != want.lineage:
 		return changed("may have lost what it acknowledged")
-	case was.replication == want.replication: // another call attached, and rev may be behind by now
+	case was.replication == want.replication: // another call attached, and rev may be out of date
 		return nil
 	case !ok:
 		return changed("does not say up to where it has what was written before")
@@ -332,11 +331,12 @@ func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 	return nil
 }
 
-// follows is the record under which a server goes on, without its past. The lineage stays
-// where nothing can be lost between the two: the process is the same and was no replica in
-// between; or all replicas have what was acknowledged; or the server was started again from
-// a log that has every acknowledged write. A promoted replica names the replication id that
-// it had before, until it is without replicas for repl-backlog-ttl, and what it received.
+// follows returns the record under which a server continues, without its past. The lineage
+// stays if nothing can have been lost between the two. There are three such cases. The process
+// is the same and was no replica in between; all replicas have the acknowledged writes; or the
+// server restarted from a log with every acknowledged write. A promoted replica shows the
+// number of bytes that it received and its previous replication id. It forgets that id once it
+// is without replicas for repl-backlog-ttl.
 func (s *store) follows(v *server, found string) (record, error) {
 	now := record{
 		replication: v.info["master_replid"], process: v.info["run_id"],

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// full is an address whose queue of connections is full, so that the kernel accepts no more,
+// full returns an address whose queue of connections is full, so that the kernel accepts no more,
 // as if the host were gone.
 func full(t *testing.T) string {
 	t.Helper()
@@ -48,7 +48,7 @@ func full(t *testing.T) string {
 }
 
 // TestStartAtSilentNode: a process that starts while the first address of a cluster is silent
-// serves soon, whether that accepts connections or not.
+// serves soon, whether or not that address accepts connections.
 func TestStartAtSilentNode(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -60,7 +60,7 @@ func TestStartAtSilentNode(t *testing.T) {
 	}
 }
 
-// TestNodeIsGone: a process is answered again soon when the host of the node that another one
+// TestNodeIsGone: a process soon gets answers again when the host of the node that another one
 // named accepts no connections.
 func TestNodeIsGone(t *testing.T) {
 	t.Parallel()

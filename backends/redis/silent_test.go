@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// serves returns how long it takes to open a namespace, and how long after that a process
-// serves a shard by a lease that was proven twice more.
+// serves returns how long it takes to open a namespace, and how long after that a process serves a
+// shard by a lease that was proven twice more.
 func serves(t *testing.T, c *goredis.UniversalOptions, o Options, ttl time.Duration) (opened, served time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -64,7 +64,7 @@ func standStill(t *testing.T, s *servers.Server) {
 	})
 }
 
-// besidePings times pings of a server that no fault of the test concerns.
+// besidePings measures pings of a server without faults.
 func besidePings(t *testing.T, s *servers.Server) *ample.Gauge {
 	t.Helper()
 	admin := newAdmin(t, config(t, s))
@@ -85,8 +85,8 @@ func startsSoon(t *testing.T, c *goredis.UniversalOptions, o Options, healthy *s
 	}
 }
 
-// TestStartAtSilentSentinel: a process that starts while a Sentinel stands still serves soon, and its heartbeats
-// are answered.
+// TestStartAtSilentSentinel: a process that starts while a Sentinel is stopped serves soon, and its
+// heartbeats are answered.
 func TestStartAtSilentSentinel(t *testing.T) {
 	t.Parallel()
 	c, o, sentinels, master := newSentinelsAlone(t)
@@ -148,8 +148,8 @@ func newWays(t *testing.T) (*goredis.UniversalOptions, *servers.Cluster, map[str
 	return c, cluster, ways
 }
 
-// TestSlowNodes: a process starts where each node of a cluster needs longer to answer than it is
-// waited for alone, and where only the one that has the namespace does.
+// TestSlowNodes: a process starts although each node of a cluster, or only the one with the
+// namespace, answers later than the patience for one node.
 func TestSlowNodes(t *testing.T) {
 	t.Parallel()
 	c, cluster, ways := newWays(t)
@@ -176,8 +176,8 @@ func TestSlowNodes(t *testing.T) {
 	}
 }
 
-// TestNodesFallSilent: a process is answered again soon when its node was silent for the length
-// of a call, while all other nodes are silent.
+// TestNodesFallSilent: a process soon gets answers again when its node was silent for the length of
+// a call, while all other nodes are silent.
 func TestNodesFallSilent(t *testing.T) {
 	t.Parallel()
 	c, cluster, ways := newWays(t)
@@ -220,15 +220,15 @@ func cut(b *Backend) {
 	}
 }
 
-// TestSentinelFallsSilent: the Sentinel that a process asks stands still, or its host accepts no
-// connections any more, and the connections to the server are cut. Another one names it soon.
+// TestSentinelFallsSilent: a process's Sentinel is stopped, or its host accepts no connections, and
+// the connections to the server are cut. Another Sentinel names the server soon.
 func TestSentinelFallsSilent(t *testing.T) {
 	t.Parallel()
 	for name, bound := range map[string]time.Duration{"StandsStill": 2 * time.Second, "Gone": 4 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, o, sentinels, master := newSentinelsAlone(t)
-			c.Addrs = c.Addrs[:1] // which names the others
+			c.Addrs = c.Addrs[:1] // the first one names the others
 			var gone atomic.Bool
 			c.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if addr == c.Addrs[0] && gone.Load() {
@@ -249,7 +249,7 @@ func TestSentinelFallsSilent(t *testing.T) {
 	}
 }
 
-// slow returns addresses that lead to servers, whose answers come late until heal is called.
+// slow returns addresses that lead to servers. Their answers are late until heal is called.
 func slow(t *testing.T, addrs []string, latency time.Duration) (through []string, heal func()) {
 	t.Helper()
 	var all []*faultproxy.Proxy
@@ -268,8 +268,8 @@ func slow(t *testing.T, addrs []string, latency time.Duration) (through []string
 	return through, func() { set(0) }
 }
 
-// TestSlowSentinels: a process starts though each Sentinel needs longer to answer than it is
-// waited for at first. Once they are quick again they are waited for as at first.
+// TestSlowSentinels: a process starts although each Sentinel answers later than the first patience.
+// Once they are quick again, patience is as at first.
 func TestSlowSentinels(t *testing.T) {
 	t.Parallel()
 	c, o, _, _ := newSentinelsAlone(t)
@@ -288,8 +288,8 @@ func TestSlowSentinels(t *testing.T) {
 	}
 }
 
-// TestNodeOutsideItsCluster: the first address is a node that has lost its cluster, and refuses
-// commands, though the others serve.
+// TestNodeOutsideItsCluster: the first address is a node that has lost its cluster and refuses
+// commands, while the others serve.
 func TestNodeOutsideItsCluster(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -297,7 +297,7 @@ func TestNodeOutsideItsCluster(t *testing.T) {
 	own := (&deployment{servers: cluster.Members()}).masterOf(t, openOn(t, c, Options{AllowLoss: true})).Addr()
 	outside := slices.IndexFunc(c.Addrs, func(addr string) bool { return addr != own })
 	admin := newAdmin(t, &goredis.UniversalOptions{Addrs: c.Addrs[outside : outside+1]})
-	err := admin.Do(t.Context(), "CLUSTER", "DELSLOTSRANGE", 16384*outside/3, 16384*(outside+1)/3-1).Err() // those that it has
+	err := admin.Do(t.Context(), "CLUSTER", "DELSLOTSRANGE", 16384*outside/3, 16384*(outside+1)/3-1).Err() // the slots that it has
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestNodeOutsideItsCluster(t *testing.T) {
 	serves(t, c, Options{AllowLoss: true}, time.Second)
 }
 
-// TestPing: which answers of an address make it a node to use.
+// TestPing: the answers that make an address a usable node.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
@@ -343,8 +343,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestTLSAtSilentNode: the handshake with a silent address holds nobody up. The server has no
-// other nodes, and answers what a cluster of one would.
+// TestTLSAtSilentNode: the handshake with a silent address delays no other connection. The server
+// has no other nodes, and answers like a cluster of one.
 func TestTLSAtSilentNode(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Redis, &servers.Options{TLS: servers.TLSServer})

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A page of a Range has at most so many records and about so many bytes, so that the
-// server is busy with it for a few milliseconds.
+// Limits of records and, approximately, bytes in a page of a Range, so that the server is busy with
+// it for a few milliseconds.
 const (
 	pageRecords = 1000
 	pageBytes   = 4 << 20
@@ -30,20 +30,20 @@ type store struct {
 	scripts *scripts
 	clients *clients
 	ping    string // the key that pings read (E4)
-	// replaceable says that replicas take over by themselves, as with Sentinel and in a
-	// cluster, so that no server can be known again after its restart.
+	// replaceable reports whether replicas take over automatically, as they do with Sentinel
+	// and in a cluster. Then a server is not recognized after its restart.
 	replaceable bool
 
-	attaching chan struct{} // holds one token: who has it may attach
+	attaching chan struct{} // one token; its holder may attach
 	history   atomic.Pointer[history]
-	seen      atomic.Int64 // the highest revision that was handed out
-	rollback  string       // what the first attach found; for open
-	lag       atomic.Int64 // min-replicas-max-lag, in nanoseconds; 0 if it is not known
-	patience  atomic.Int64 // of watches, in nanoseconds; 0: nobody joined
+	seen      atomic.Int64 // highest revision returned so far
+	rollback  string       // what the first attach found, for open
+	lag       atomic.Int64 // min-replicas-max-lag, in nanoseconds; 0 if unknown
+	patience  atomic.Int64 // of watches, in nanoseconds; 0: no session joined
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
-	mu      sync.Mutex // guards closed, and the start of goroutines against it
+	mu      sync.Mutex // guards closed, and the start of goroutines
 	closed  bool
 	running sync.WaitGroup
 }
@@ -86,10 +86,11 @@ func (s *store) Close() error {
 	return s.clients.close()
 }
 
-// ask runs a script, and checks how its answer begins. A server that has another history
-// than the store knows, or is a replica, or was one until now and has none, has run
-// nothing: the store attaches to it anew, and the script is sent once more if the namespace
-// goes on. With wait it has the replicas asked for what the script wrote: see shown.
+// ask runs a script, and checks the beginning of its answer. A server runs nothing if its
+// history differs from the store's, if it is a replica, or if it was one until now and has no
+// history. In these cases, the store attaches to the server again. If the namespace continues,
+// ask sends the script once more. With wait, it waits for replicas to have the script's writes
+// (see shown).
 func (s *store) ask(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool, words ...string,
 ) (*answer, string, error) {
@@ -118,10 +119,11 @@ func (s *store) ask(
 	}
 }
 
-// shown is called before anything of an answer is handed out: no promotion takes that back.
-// It returns when Options.Replicas replicas have all up to a revision. Behind a script that
-// wrote, WAIT counted them. Behind one that only read, which WAIT takes no notice of, a
-// barrier does, unless this store knows already that they have it.
+// shown is called before anything of an answer is returned, so that no promotion takes it back.
+// It returns when as many replicas as Options.Replicas have everything up to a revision. After
+// a script that wrote, WAIT has counted them. WAIT does not count for a script that only read.
+// After such a script, shown uses a barrier, unless this store already knows that the replicas
+// have everything.
 func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev kv.Rev) error {
 	switch {
 	case s.opts.Replicas == 0:
@@ -140,8 +142,8 @@ func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev
 	return nil
 }
 
-// barrier writes what changes nothing, waits for the replicas, and returns the revision up
-// to which they have everything. The server must still have the history of what was read.
+// barrier makes a write that has no effect, waits for the replicas, and returns the revision up
+// to which they have everything. The server's history must still be that of the read.
 func (s *store) barrier(ctx context.Context, beat bool, h *history) (kv.Rev, error) {
 	keys := []string{s.names.key("records"), s.names.key("free")}
 	reply, err := s.run(ctx, beat, s.scripts.barrier, keys, []any{h.replication}, true)
@@ -165,17 +167,17 @@ func raise(at *atomic.Int64, to kv.Rev) {
 	}
 }
 
-// outcome is what a script answered. unproven says why it is not known that the replicas
-// have what the script wrote.
+// outcome is a script's answer. unproven is the reason why it is unknown whether the replicas have
+// the script's writes.
 type outcome struct {
 	value    any
 	unproven error
 }
 
-// run runs a script, once, on a connection for heartbeats or on another one. Only a
-// script that the server did not know, so that nothing was run, is sent again with its
-// text. With wait, and Options.Replicas, it waits for them, on the same connection. The
-// first of args is the history.
+// run runs a script once, on a connection for heartbeats or for other calls. If the server does
+// not know the script, and so ran nothing, run sends it again with its text. With wait and
+// Options.Replicas, it waits for the replicas on the same connection. The first of args is the
+// history.
 func (s *store) run(
 	ctx context.Context, beat bool, script *goredis.Script, keys []string, args []any, wait bool,
 ) (*outcome, error) {
@@ -198,8 +200,8 @@ func (s *store) run(
 	})
 }
 
-// replicated runs a script and waits until Options.Replicas replicas have what it wrote.
-// What fewer have may be lost with the server, so its outcome is unknown.
+// replicated runs a script and waits until as many replicas as Options.Replicas have its
+// writes. Writes on fewer replicas may be lost with the server, so their outcome is unknown.
 func (s *store) replicated(
 	ctx context.Context, client *goredis.Client, script *goredis.Script, keys []string, args []any,
 ) (*outcome, error) {
@@ -213,7 +215,7 @@ func (s *store) replicated(
 		}
 		r := &outcome{value: ran.Val()}
 		if failed != nil {
-			r.unproven = fmt.Errorf("waiting for replicas: %v", failed) // in words: the write may be applied
+			r.unproven = fmt.Errorf("waiting for replicas: %v", failed) // as text, because the write may be applied
 		} else if n, err := waited.Int(); err != nil || n < s.opts.Replicas {
 			r.unproven = fmt.Errorf("%d of %d replicas have it after %v: look at their lag, or lower Options.Replicas",
 				n, s.opts.Replicas, s.opts.ReplicaTimeout)
@@ -227,8 +229,8 @@ func (s *store) replicated(
 	return r, err
 }
 
-// during makes a call of the client, which heeds the deadline of a context but not its
-// end, and returns when ctx ends. Close waits for the call.
+// during makes a call of the client, and returns when ctx ends. The client heeds only a context's
+// deadline. Close waits for the call.
 func during[T any](ctx context.Context, s *store, call func(context.Context) (T, error)) (T, error) {
 	var none T
 	s.mu.Lock()
@@ -280,8 +282,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, s.shown(ctx, beat, a, false, latest(page.Rev, page.Pairs))
 }
 
-// latest is the revision of the last write that records show. The removal of one that is
-// missing may be any up to that of the namespace.
+// latest returns the revision of the last write that the records show. A missing record may have
+// been removed at any revision up to the namespace's.
 func latest(namespace kv.Rev, pairs []kv.Pair) kv.Rev {
 	rev := kv.Rev(0)
 	for _, p := range pairs {
@@ -293,8 +295,8 @@ func latest(namespace kv.Rev, pairs []kv.Pair) kv.Rev {
 	return rev
 }
 
-// Range reads in pages, and returns the revision of the first: what changed since may be
-// in later ones.
+// Range reads in pages, and returns the revision of the first. Later pages may include later
+// changes.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	page := &kv.Page{}
 	prefix := s.names.record(q.Prefix)
@@ -305,11 +307,11 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-len(page.Pairs))
 		}
-		a, more, last, err := s.page(ctx, page, from, end, limit, q.KeysOnly)
+		a, more, last, err := s.page(ctx, page, from, end, limit, &q)
 		if err != nil {
 			return nil, err
 		}
-		if h != nil && h != a.history { // the pages before are another server's
+		if h != nil && h != a.history { // the pages before are from another server
 			return nil, s.failed(ctx, errHistory)
 		}
 		h = a.history
@@ -318,7 +320,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 			continue
 		}
 		rev := a.at
-		if strings.HasPrefix(q.Prefix, s.names.keys.Logs()) { // its head says what is missing
+		if strings.HasPrefix(q.Prefix, s.names.keys.Logs()) { // its head shows what is missing
 			rev = latest(rev, page.Pairs)
 		}
 		return page, s.shown(ctx, false, a, false, rev)
@@ -327,13 +329,13 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 
 // page reads the next records of a range.
 func (s *store) page(
-	ctx context.Context, page *kv.Page, from, end string, limit int, keysOnly bool,
+	ctx context.Context, page *kv.Page, from, end string, limit int, q *kv.Range,
 ) (a *answer, more bool, last string, err error) {
 	bare := "0"
-	if keysOnly {
+	if q.KeysOnly {
 		bare = "1"
 	}
-	a, _, err = s.ask(ctx, false, s.scripts.scan, s.names.fixed()[:2], []any{nil, from, end, limit, pageBytes, bare}, false,
+	a, _, err = s.ask(ctx, false, s.scripts.scan, s.names.fixed()[:2], []any{nil, from, end, limit, pageBytes, bare, q.Largest}, false,
 		answerRead)
 	if err != nil {
 		return nil, false, "", err

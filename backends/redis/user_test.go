@@ -11,8 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// recipe are the rights of docs/backends/redis.md, for the keys of one pattern of
-// namespaces.
+// recipe returns the rights of docs/backends/redis.md, for the keys of one pattern of namespaces.
 func recipe(t testing.TB, namespaces string) []any {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/backends/redis.md")

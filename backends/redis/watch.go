@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Watch reads the feed of the prefix, or those of several sessions' heartbeats.
+// Watch reads the feed of the prefix, or the streams of several sessions' heartbeats.
 func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	w := &watch{s: s, after: after}
 	if err := w.follow(prefixes); err != nil {
@@ -37,13 +37,13 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	}
 }
 
-// A watch that waited in vain for its patience asks whether the server still has what was
-// read, by which it finds a server that is gone or was replaced. The patience is patientShare
-// of the smallest TTL joined with, so that heartbeats end the waits of idle members, and a
-// connection that is lost in silence is given up within patience and answerSlack.
+// If a watch sees no change for its patience, it asks whether the server still has the data
+// that it read. This reveals a server that is gone or was replaced. The patience is
+// patientShare of the smallest TTL joined with. Heartbeats then end the waits of idle members,
+// and a silently lost connection is given up within patience plus answerSlack.
 const (
 	patientShare = 0.6
-	minWait      = 2 * time.Second // also without a session
+	minWait      = 2 * time.Second // used if there is no session
 	maxWait      = 6 * time.Second
 	answerSlack  = 3 * time.Second
 )
@@ -59,26 +59,26 @@ func (s *store) joined(ttl time.Duration) {
 	}
 }
 
-// noticed is how long a watch waits for the records that a feed named. Then the connection counts
+// noticed is how long a watch waits for the records that a feed named, before the connection counts
 // as lost.
 const noticed = minWait + answerSlack
 
-// perRead is how many batches a watch reads at once.
+// perRead is the number of batches that a watch reads together.
 const perRead = 100
 
-// watch is a Watch under way.
+// watch is a pending Watch.
 type watch struct {
 	s       *store
 	after   kv.Rev
 	streams []string
 	feed    string // its name
-	whole   bool   // the stream is a feed, of which nothing may be missing
+	whole   bool   // the stream is a feed, of which no message may be missing
 	values  bool   // the records are needed
 	sure    bool   // the last wait brought messages
-	last    string // the id of the feed's last message; empty: not known
+	last    string // id of the feed's last message; empty if unknown
 }
 
-// follow chooses the streams: one feed, or those of some sessions' heartbeats.
+// follow chooses the streams: one feed, or the streams of some sessions' heartbeats.
 func (w *watch) follow(prefixes []string) error {
 	n := w.s.names
 	for i, prefix := range []string{n.keys.State(), n.keys.Logs(), n.keys.Beats()} {
@@ -100,7 +100,7 @@ func (w *watch) follow(prefixes []string) error {
 	return nil
 }
 
-// next waits for changes after w.after, and returns none when it waited in vain.
+// next waits for changes after w.after. If none comes within its patience, it returns none.
 func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 	patience := max(time.Duration(w.s.patience.Load()), minWait)
 	told := w.after
@@ -111,7 +111,7 @@ func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 		}
 	}
 	block := patience
-	if w.whole && told > w.after { // there is something, or it was trimmed
+	if w.whole && told > w.after { // there are changes, or they were trimmed
 		block = time.Millisecond
 	}
 	args := &goredis.XReadArgs{Count: perRead, Block: block}
@@ -135,9 +135,8 @@ func (w *watch) next(ctx context.Context) (kv.Rev, []kv.Change, error) {
 	return w.read(ctx, read)
 }
 
-// check asks for the last revisions, and returns up to where the feed told. Messages that
-// follow one another show the same, so it is asked at the beginning, and after each wait in
-// vain.
+// check reads the last revisions, and returns the last one in the feed. Consecutive messages
+// prove the same, so check is called only at the beginning and after each wait without changes.
 func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
 	heads, err := waiting(ctx, w.s, 0, func(ctx context.Context) ([]any, error) {
 		return w.s.clients.waits.HMGet(ctx, w.s.names.key("records"), "rev", w.feed).Result()
@@ -149,14 +148,14 @@ func (w *watch) check(ctx context.Context) (told kv.Rev, _ error) {
 	switch {
 	case !ok:
 		return 0, w.s.failed(ctx, errLost)
-	case rev < w.after: // it is another store, or an older state of it
+	case rev < w.after: // the store was replaced, or went back
 		return 0, kv.ErrCompacted
 	}
 	return told, nil
 }
 
-// waiting makes a call on the connections for watches, on which the server may take its
-// time for wait.
+// waiting makes a call on the connections for watches. The server may answer it as late as
+// after wait.
 func waiting[T any](ctx context.Context, s *store, wait time.Duration, call func(context.Context) (T, error)) (T, error) {
 	return during(ctx, s, func(ctx context.Context) (T, error) {
 		return redirected(s.clients.dialer, func() (T, error) {
@@ -171,7 +170,7 @@ func waiting[T any](ctx context.Context, s *store, wait time.Duration, call func
 	})
 }
 
-// revisions are the last ones of the namespace and of a feed.
+// revisions returns the last revisions of the namespace and of a feed.
 func revisions(heads []any) (rev, told kv.Rev, ok bool) {
 	var n [2]int64
 	for i := range n {
@@ -187,7 +186,7 @@ func revisions(heads []any) (rev, told kv.Rev, ok bool) {
 	return kv.Rev(n[0]), kv.Rev(n[1]), true
 }
 
-// read makes changes of what streams told.
+// read returns the changes in the messages of streams.
 func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []kv.Change, error) {
 	last := w.after
 	var changes []kv.Change
@@ -215,7 +214,7 @@ func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []
 		}
 	}
 	if !w.whole {
-		// The sessions' streams hold their last heartbeat each, in no common order.
+		// Each session's stream has its last heartbeat, in no common order.
 		slices.SortFunc(changes, func(a, b kv.Change) int { return cmp.Compare(a.Rev, b.Rev) })
 		for _, c := range changes {
 			last = max(last, c.Rev)
@@ -227,13 +226,13 @@ func (w *watch) read(ctx context.Context, streams []goredis.XStream) (kv.Rev, []
 	return last, changes, nil
 }
 
-// reached reports whether what a feed told before a message was read.
+// reached reports whether the messages of a feed before this one were read.
 func reached(before string, last kv.Rev) bool {
 	n, err := strconv.ParseInt(before, 10, 64)
 	return err == nil && kv.Rev(n) <= last
 }
 
-// fetch reads the records that changed, as they are now.
+// fetch reads the current records of the changes.
 func (w *watch) fetch(ctx context.Context, changes []kv.Change) error {
 	for part := range slices.Chunk(changes, pageRecords) {
 		keys := make([]string, len(part))

@@ -33,8 +33,8 @@ func put(t *testing.T, s *store, session driver.SessionID) kv.Rev {
 	return out.Rev
 }
 
-// TestGap: a watch from before messages that were trimmed says so, whether or not later
-// ones are there; one from behind them goes on.
+// TestGap: a watch from before trimmed messages reports this, whether or not there are later ones.
+// A watch from after them continues.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -70,8 +70,8 @@ func TestGap(t *testing.T) {
 
 var errFound = errors.New("found")
 
-// TestOtherHistory: a watch that was told of a message does not go on with one that follows
-// an earlier message, as a server with another history would tell it.
+// TestOtherHistory: a watch that got one message does not continue with a message that follows an
+// earlier one, as a server with another history would send it.
 func TestOtherHistory(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -122,7 +122,7 @@ func (c notedConn) Write(p []byte) (int, error) {
 }
 
 // TestWentBack: a watch of an idle namespace notices that its revision went back. It waits for
-// messages no longer than the patience of the shortest TTL that was joined with, and then asks.
+// messages no longer than the patience of the shortest TTL joined with, and then asks.
 func TestWentBack(t *testing.T) {
 	t.Parallel()
 	c := config(t, pool.Get(t, servers.Redis, nil))
@@ -149,7 +149,7 @@ func TestWentBack(t *testing.T) {
 	if !errors.Is(err, kv.ErrCompacted) {
 		t.Errorf("%v; want ErrCompacted", err)
 	}
-	// All that this process sent to wait for messages was sent after both had joined.
+	// This process sent all its waits for messages after both had joined.
 	waits := func(d time.Duration) bool {
 		return sent.contain(fmt.Sprintf("\r\nblock\r\n$4\r\n%d\r\n", d.Milliseconds()))
 	}
@@ -158,7 +158,7 @@ func TestWentBack(t *testing.T) {
 	}
 }
 
-// TestOneMessageForAHeartbeat: a heartbeat costs a watch one command, and nothing else.
+// TestOneMessageForAHeartbeat: a heartbeat costs a watch one command.
 func TestOneMessageForAHeartbeat(t *testing.T) {
 	t.Parallel()
 	c := config(t, servers.New(t, servers.Redis, nil))
@@ -174,7 +174,7 @@ func TestOneMessageForAHeartbeat(t *testing.T) {
 		n := 0
 		ended <- s.Watch(bounded(t, ample.Time), []string{s.names.keys.Beat(session.ID())}, 0,
 			func(kv.Rev, []kv.Change) error {
-				if n++; n > beats+1 { // the first is that of the join
+				if n++; n > beats+1 { // the first is from the join
 					return errFound
 				}
 				seen <- struct{}{}
@@ -194,7 +194,7 @@ func TestOneMessageForAHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := calls(t, admin)
-	// A script of a heartbeat has one HMGET of its own.
+	// A heartbeat's script runs one HMGET.
 	scripts := after["evalsha"] - before["evalsha"]
 	reads, checks := after["xread"]-before["xread"], after["hmget"]-before["hmget"]-scripts
 	if scripts != beats+1 || reads > beats+1 || checks != 0 {

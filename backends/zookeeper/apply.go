@@ -14,17 +14,16 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// maxRounds bounds how often a batch is sent again after a refusal. Each is for a
-// record that another process changed meanwhile.
+// maxRounds limits how many times a batch is sent again after a refusal. Each refusal means
+// that another process changed a record.
 const maxRounds = 8
 
 // Apply applies as much as possible of a batch in one Multi. See changelog.Store.
 //
-// A Multi is all or nothing, and its error names the refused operation. Then the
-// compared records are read, on the same connection, whose server has applied every
-// write that the refusal depends on; transactions that cannot be applied are
-// answered from that read, and the rest is sent again (rule A6). A Multi whose
-// reply was lost is never sent again.
+// A Multi is all or nothing, and its error names the refused operation. Apply then reads the
+// compared records on the same connection. Its server has applied every write on which the
+// refusal depends. From that read, Apply answers the transactions that cannot be applied, and
+// sends the others again (rule A6). It never sends a Multi again whose reply was lost.
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
 	a := &application{store: s, batch: b, known: knowledge{make(map[string]found), &s.stats}}
 	var err error
@@ -59,7 +58,7 @@ func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outco
 	return &a.out, nil
 }
 
-// application is one call of Apply.
+// application is the state of one Apply.
 type application struct {
 	*store
 	batch     *changelog.Batch
@@ -67,15 +66,15 @@ type application struct {
 	guard     txn
 	piggyback txn
 	txns      []txn
-	left      []int // transactions that were not answered yet
+	left      []int // transactions without an answer so far
 	known     knowledge
 	out       changelog.Outcome
-	synced    bool // the link's server has everything that was acknowledged before
+	synced    bool // the link's server has everything acknowledged before
 	dirs      bool // a directory of a shard is missing
 }
 
-// beat applies a heartbeat at the server that is to have it. Where that one cannot be
-// reached nothing was sent, and the next is asked.
+// beat applies a heartbeat at the chosen server. If that server cannot be reached, nothing was
+// sent, and beat asks the next one.
 func (a *application) beat(ctx context.Context) error {
 	var errs []error
 	for range a.beats {
@@ -98,7 +97,7 @@ func (a *application) beat(ctx context.Context) error {
 	return joined(errs...)
 }
 
-// outcomeOf is the evidence that the end of a call gives about its server.
+// outcomeOf returns what the end of a call shows about its server.
 func outcomeOf(ctx context.Context, err error) route.Outcome {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrDenied), driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):
@@ -119,7 +118,7 @@ func (a *application) run(ctx context.Context) error {
 			return a.refuse(ctx)
 		}
 		if again {
-			continue // the records just learned may have to be learned with it
+			continue // the new records may name more records to learn
 		}
 		if len(a.left) == 0 {
 			break
@@ -129,7 +128,7 @@ func (a *application) run(ctx context.Context) error {
 			if len(a.left) == len(a.txns) {
 				return err
 			}
-			a.answer(err) // and the others as they were before
+			a.answer(err) // and the other transactions as before
 		}
 		if done || err != nil {
 			break
@@ -140,7 +139,7 @@ func (a *application) run(ctx context.Context) error {
 	return nil
 }
 
-// answer answers everything that is left with an error.
+// answer answers all remaining transactions with an error.
 func (a *application) answer(err error) {
 	for _, i := range a.left {
 		a.out.Results[i].Err = err
@@ -148,7 +147,7 @@ func (a *application) answer(err error) {
 	a.left = nil
 }
 
-// compared lists the conditions of all that is left.
+// compared returns the conditions of all remaining transactions.
 func (a *application) compared() []cond {
 	conds := slices.Clone(a.guard.conds)
 	conds = append(conds, a.piggyback.conds...)
@@ -158,8 +157,8 @@ func (a *application) compared() []cond {
 	return conds
 }
 
-// learn reads the records needed before the rest can be sent; with all, after a
-// refusal, every record is read again. It reports whether it read anything.
+// learn reads the records needed before the rest can be sent. With all, after a refusal, it reads
+// every record again. It reports whether it read anything.
 func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	var keys []string
 	want := make(map[string]bool)
@@ -187,7 +186,7 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	if len(keys) == 0 {
 		return false, nil
 	}
-	// Every answer that a read gives is to rest on one state of the guard.
+	// Every answer from a read must rest on one state of the guard.
 	for _, c := range a.guard.conds {
 		add(c.key)
 	}
@@ -197,7 +196,7 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 		}
 		a.synced = true
 	}
-	read, err := a.read(ctx, a.link, keys, false)
+	read, err := a.read(ctx, a.link, keys, &kv.Range{})
 	if err != nil {
 		return false, err
 	}
@@ -207,7 +206,7 @@ func (a *application) learn(ctx context.Context, all bool) (bool, error) {
 	return true, nil
 }
 
-// ops are the operations of all that is left.
+// ops returns the operations of all remaining transactions.
 func (a *application) ops() [][]write {
 	all := [][]write{a.piggyback.ops}
 	for _, i := range a.left {
@@ -216,8 +215,7 @@ func (a *application) ops() [][]write {
 	return all
 }
 
-// identityCond is the condition on the namespace's identity, if the batch is guarded
-// by one.
+// identityCond returns the condition on the namespace's identity, or nil if the guard has none.
 func (a *application) identityCond() *cond {
 	for i, c := range a.guard.conds {
 		if _, part := partOf(c.key); part == "!id" {
@@ -227,7 +225,7 @@ func (a *application) identityCond() *cond {
 	return nil
 }
 
-// sift takes out transactions known not to hold. It reports whether the guard or
+// sift removes transactions whose conditions are known not to hold. It reports whether the guard or
 // the piggybacked transaction is refused, and records that in the outcome.
 func (a *application) sift() (refused bool) {
 	failing := func(t *txn) bool {
@@ -259,7 +257,7 @@ func (a *application) refuse(ctx context.Context) error {
 			missing = append(missing, c.key)
 		}
 	}
-	read, err := a.read(ctx, a.link, missing, false)
+	read, err := a.read(ctx, a.link, missing, &kv.Range{})
 	if err != nil {
 		return notApplied(err)
 	}
@@ -272,8 +270,8 @@ func (a *application) refuse(ctx context.Context) error {
 	return nil
 }
 
-// send sends the remaining transactions. It reports whether they were applied; if
-// not it has learned the reason.
+// send sends the remaining transactions. It reports whether they were applied. If not, it has
+// learned the reason.
 func (a *application) send(ctx context.Context) (done bool, err error) {
 	m := &multi{absent: make(map[string]bool), rights: a.rights}
 	m.txn(&a.guard, &a.known)
@@ -310,7 +308,7 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 	}
 	r, err := call(ctx, a.link, func(c *zk.Conn) (reply, error) {
 		parts, err := c.Multi(m.ops...)
-		if len(parts) == len(m.ops) { // with any error in it, it is the store's own answer
+		if len(parts) == len(m.ops) { // an error in the parts is the store's own answer
 			return reply{parts, err}, nil
 		}
 		return reply{}, err
@@ -327,20 +325,20 @@ func (a *application) send(ctx context.Context) (done bool, err error) {
 	return false, a.refused(ctx, m, at, r.parts[at].Error)
 }
 
-// refused learns why the store refused a Multi.
+// refused finds out why the store refused a Multi.
 func (a *application) refused(ctx context.Context, m *multi, at int, cause error) error {
 	e := m.effect[at]
 	if !errors.Is(cause, zk.ErrBadVersion) && !errors.Is(cause, zk.ErrNoNode) && !errors.Is(cause, zk.ErrNodeExists) {
 		return writeError(fmt.Errorf("%s: %w", nodeOf(m.ops[at]), cause))
 	}
-	a.synced = true // the server has refused it at a later point than any that this process knows of
+	a.synced = true // the server has refused it at a later point than this process knows
 	if _, err := a.learn(ctx, true); err != nil {
 		return notApplied(err)
 	}
 	switch {
 	case e.kind == marked:
 		if v, _ := a.known.judge(*a.identityCond()); v == holds {
-			a.known.fresh[e.key] = found{} // another node than its version says, or the rest of one
+			a.known.fresh[e.key] = found{} // another node than its version shows, or a remainder of one
 		}
 	case e.kind == born && errors.Is(cause, zk.ErrNodeExists) && !a.known.fresh[e.key].exists:
 		a.removed(e.key, nodeOf(m.ops[at]))
@@ -353,8 +351,8 @@ func (a *application) refused(ctx context.Context, m *multi, at int, cause error
 	return nil
 }
 
-// removed answers a transaction that would make a permanent record again which
-// somebody deleted: its versions would start again (rule A2).
+// removed answers a transaction that would create a permanent record again after it was deleted.
+// The record's versions would start again (rule A2).
 func (a *application) removed(key, twin string) {
 	a.left = slices.DeleteFunc(a.left, func(i int) bool {
 		if !slices.ContainsFunc(a.txns[i].ops, func(w write) bool { return w.key == key }) {
@@ -380,13 +378,13 @@ func nodeOf(op any) string {
 	return ""
 }
 
-// applied takes over the answer to a Multi that was applied. former has the records
-// as known before it was sent.
+// applied takes the answer to an applied Multi. former holds the records as they were before it
+// was sent.
 func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat) {
 	rev := kv.Rev(a.link.wire.zxid.Load()) // of this write or a later one
 	for _, p := range parts {
 		if p.Stat != nil {
-			rev = kv.Rev(p.Stat.Mzxid) // all have the same
+			rev = kv.Rev(p.Stat.Mzxid) // the same for all of them
 		}
 	}
 	var strange error
@@ -423,9 +421,9 @@ func (a *application) applied(m *multi, parts []zk.MultiResponse, former []stat)
 	a.left = nil
 }
 
-// previous is the revision that a record had before a write, by its versions. 0 if
-// other writes came between; 1, which no record has, if it was another record or an
-// older state of it, so that the store must have gone back.
+// previous returns the revision that a record had before a write, by its versions. It returns 0
+// if there were other writes in between. If the record was a different one or had an older
+// state, the store must have gone back. Then it returns 1, which no record has.
 func previous(former, now stat) kv.Rev {
 	switch {
 	case former.rev == 0:
@@ -438,8 +436,9 @@ func previous(former, now stat) kv.Rev {
 	return 0
 }
 
-// explain reads the records that the transactions ask for: applied ones by Then,
-// the others by Else. Where that fails, the outcome of the applied ones is unknown.
+// explain reads the records that the transactions ask for, which are Then of applied
+// transactions and Else of the others. If that fails, the outcome of the applied ones is
+// unknown.
 func (a *application) explain(ctx context.Context) {
 	var keys []string
 	index := make(map[string]int)
@@ -464,7 +463,7 @@ func (a *application) explain(ctx context.Context) {
 	if len(keys) == 0 {
 		return
 	}
-	read, err := a.read(ctx, a.link, keys, false)
+	read, err := a.read(ctx, a.link, keys, &kv.Range{})
 	for i := range a.txns {
 		want := wanted(i)
 		if len(want) == 0 {
@@ -484,19 +483,20 @@ func (a *application) explain(ctx context.Context) {
 	}
 }
 
-// writeError is the failure of a Multi, which is unknown unless the server said
-// that it did not look at it, or it never left this process.
+// writeError returns the error of a failed Multi. Its outcome is unknown, unless the server reports
+// that it did not process the Multi, or the Multi never left this process.
 func writeError(err error) error {
 	if err = denied(err); driver.NotApplied(err) {
 		return err
 	}
-	if errors.Is(err, driver.ErrDenied) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) || errors.Is(err, zk.ErrNoServer) {
+	if errors.Is(err, driver.ErrDenied) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved) ||
+		errors.Is(err, zk.ErrNoServer) {
 		return fmt.Errorf("tenure: zookeeper: %w: %w", driver.ErrRetry, err)
 	}
 	return fmt.Errorf("tenure: zookeeper: writing: %w", err)
 }
 
-// notApplied is the failure of a read before anything was applied.
+// notApplied returns the error of a read before anything was applied.
 func notApplied(err error) error {
 	if driver.NotApplied(err) {
 		return err
@@ -504,7 +504,7 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: zookeeper: %w: reading before the write: %w", driver.ErrRetry, denied(err))
 }
 
-// denied wraps what the server says of the user's rights (E5).
+// denied wraps the server's error about the user's rights (E5).
 func denied(err error) error {
 	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed) {
 		return fmt.Errorf("%w: compare the nodes' ACLs with docs/backends/zookeeper.md: %w", driver.ErrDenied, err)

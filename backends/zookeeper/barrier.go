@@ -9,22 +9,21 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// barrier is one write that changes nothing, shared by all calls that asked for one
-// before it was sent.
+// barrier is one write without effect. All calls that asked for one before it was sent share
+// it.
 type barrier struct {
 	done chan struct{}
 	at   kv.Rev
 	err  error
 }
 
-// catchUp returns once the link's server has every write that was acknowledged
-// before the call, and a zxid of which that is true.
+// catchUp returns once the link's server has every write that was acknowledged before the call. It
+// also returns a zxid that covers these writes.
 //
-// ZooKeeper's sync does not do that: on the leader it is answered from where the
-// leader's own tree is, which may be behind a follower's, and a leader that was cut
-// off answers it for some ticks. A write is answered by a server only after it has
-// applied everything before it, and by a majority only. Calls share one. A server
-// that stands alone has nothing to catch up with, and does with a sync.
+// ZooKeeper's sync is not enough. The leader answers it from its own tree, which may be behind a
+// follower's. A leader that was cut off answers it for some ticks. A server answers a write only
+// after it has applied everything before it, and only if it has a majority. Calls share one write.
+// A server outside an ensemble has nothing to catch up with, and uses a sync.
 func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, notSent(err)
@@ -57,8 +56,8 @@ func (l *link) catchUp(ctx context.Context, node string) (kv.Rev, error) {
 	}
 }
 
-// caughtUp is catchUp without reading the server's zxid: one that stands alone has
-// applied every write that it acknowledged.
+// caughtUp is catchUp without reading the server's zxid. A server outside an ensemble has applied
+// every write that it acknowledged.
 func (l *link) caughtUp(ctx context.Context, node string) error {
 	if l.alone {
 		return nil

@@ -26,7 +26,7 @@ func join(t testing.TB, b driver.Backend, node string) driver.Session {
 	return s
 }
 
-// claims are for n shards that nobody ever held.
+// claims returns claims on n shards that were never held.
 func claims(n int) []driver.Claim {
 	out := make([]driver.Claim, n)
 	for i := range out {
@@ -53,9 +53,9 @@ func acquire(t testing.TB, s driver.Session, c []driver.Claim) ([]driver.Acquire
 	return res, next
 }
 
-// warmUps is how many calls of BenchmarkAcquire10000 are not counted: a server has
-// just started, and its virtual machine still interprets its code. The very first
-// is reported apart, as cold-ms.
+// warmUps is the number of calls of BenchmarkAcquire10000 that do not count. A server has just
+// started, and its virtual machine still interprets its code. The very first is reported
+// separately, as cold-ms.
 const warmUps = 3
 
 // BenchmarkAcquire10000 claims 10,000 shards in one call: for the first time, each
@@ -83,7 +83,7 @@ func BenchmarkAcquire10000(b *testing.B) {
 				b.Fatal(err)
 			}
 			for _, dir := range []string{"!state/shard", "!log"} {
-				empty(b, admin, DefaultRoot+"/"+name+"/"+dir)
+				empty(b, admin, defaultRoot+"/"+name+"/"+dir)
 			}
 			b.StartTimer()
 			return took
@@ -149,7 +149,7 @@ func empty(b *testing.B, conn *zk.Conn, dir string) {
 	}
 }
 
-// fresh opens a namespace that nobody used before.
+// fresh opens an unused namespace.
 func fresh(b *testing.B, server *servers.Server, name string) *Backend {
 	b.Helper()
 	be, err := Open(b.Context(), []string{server.Addr()}, fmt.Sprint("bench/", name, time.Now().UnixNano()),

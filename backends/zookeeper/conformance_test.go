@@ -49,7 +49,7 @@ func TestDoors(t *testing.T) {
 	}
 	members := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{NoSync: true}).Members()
 	user, super := members[0].User(), members[0].Admin()
-	other := suiteStore{options: Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()),
+	other := suiteStore{options: Options{Create: true, Root: root, User: user.User(), Password: driver.Secret(user.Password()),
 		Admins: []string{"digest:" + zk.DigestACL(0, super.User(), super.Password())[0].ID}}}
 	conformance.TestDoors(t, harness(t, nil, members[0]), func(ctx context.Context, namespace string) (driver.Backend, error) {
 		return other.open(ctx, addrs(members[1:2]), namespace, nil, asItIs, asItIs)
@@ -139,14 +139,14 @@ func harness(
 	}
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "ZooKeeper " + version,
 		New: func(conformance.T) *conformance.Store {
 			s := &suiteStore{
 				admin: admin, servers: addrs(members), count: new(traffic),
 				namespace: fmt.Sprintf("%s/case%d", suite, cases.Add(1)), super: members[0].Admin(),
 			}
-			s.options = Options{Create: true, Root: root, User: user.User(), Password: Secret(user.Password()),
+			s.options = Options{Create: true, Root: root, User: user.User(), Password: driver.Secret(user.Password()),
 				Admins: []string{super}, dial: s.count.dial}
 			return s.conformance(t, network)
 		},
@@ -213,7 +213,7 @@ func (s *suiteStore) conformance(
 			return b, wire, err
 		},
 		Calls: s.count.calls,
-		// Change logs are all the history there is.
+		// The change logs are the whole history.
 		Compact: func(context.Context) error { return s.removeBelow(node + "/!feed") },
 		Wipe:    func(context.Context) error { return s.removeBelow(node) },
 		Snapshot: func(context.Context) (func(context.Context) error, error) {
@@ -257,7 +257,7 @@ func (s *suiteStore) conformance(
 // raiseFloor acts as the administrator who may write the identity.
 func (s *suiteStore) raiseFloor(ctx context.Context, above driver.Token) error {
 	o := s.options
-	o.User, o.Password = s.super.User(), Secret(s.super.Password())
+	o.User, o.Password = s.super.User(), driver.Secret(s.super.Password())
 	return RaiseFloor(ctx, s.servers, s.namespace, above, &o)
 }
 
@@ -326,7 +326,8 @@ func (s *suiteStore) below(node string) ([]string, error) {
 	return all, nil
 }
 
-// removeBelow removes the nodes below a node, and those that others put there meanwhile.
+// removeBelow removes the nodes below a node, and those that others create there during the
+// removal.
 func (s *suiteStore) removeBelow(node string) error {
 	for {
 		all, err := s.below(node)
@@ -388,6 +389,10 @@ func (s *suiteStore) tamper(keys kvkeys.Keys, what conformance.Tampering, name s
 	if err != nil {
 		return err
 	}
+	if ok && what == conformance.OddItem {
+		_, err := s.admin.Create(shard, []byte(value), 0, zk.WorldACL(zk.PermAll))
+		return err
+	}
 	if ok {
 		return set(shard, value)
 	}
@@ -415,7 +420,7 @@ func (l lying) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcom
 	return l.Store.Apply(ctx, c)
 }
 
-// frame is the length of a packet.
+// frame returns the length of a packet.
 func frame(b []byte) int {
 	if len(b) < 4 {
 		return 0

@@ -12,40 +12,40 @@ import (
 )
 
 const (
-	// dialTimeout bounds one round, the beginning of a session included.
+	// dialTimeout limits one round, including the beginning of a session.
 	dialTimeout = 5 * time.Second
-	// dialHedge is how long the servers asked may take before the next is tried beside
-	// them, again and again: a server that stands still takes connections, but begins
-	// no session, and those that elect a leader refuse them until it is elected.
+	// dialHedge is how long the servers asked so far may take before the next one is tried too,
+	// and so on. A suspended server accepts connections but begins no session. Servers that
+	// elect a leader refuse sessions until it is elected.
 	dialHedge = 200 * time.Millisecond
-	// dialHedges is how many attempts more than there are servers may wait at once: a
-	// server that is just starting may forget the first.
+	// dialHedges is how many more attempts than servers may wait together, because a server that is
+	// just starting may forget the first.
 	dialHedges = 4
-	// dialPause is the least time between two rounds of servers that all failed.
+	// dialPause is the least time between two rounds in which all servers failed.
 	dialPause = 20 * time.Millisecond
 )
 
-// connector keeps the link for one kind of call: one at a time, and a new one when it
-// broke or when another server became the current one of its routes. Safe for
+// connector keeps the link for one kind of call, one link at a time. It makes a new link if the
+// old one broke, or if another server became the current one of its routes. It is safe for
 // concurrent use.
 type connector struct {
 	dial    linker
-	lost    func(since time.Time) // called once a link was lost in silence
+	lost    func(since time.Time) // called after a link was lost silently
 	servers []string
-	routes  *route.Routes   // nil: there is one server
+	routes  *route.Routes   // nil with a single server
 	life    context.Context // ends with close
-	asks    bool            // links ask servers that are quiet
+	asks    bool            // links ask silent servers
 
 	mu      sync.Mutex
 	closed  bool
 	current *link
-	avoid   string // a server that said nothing until a call gave up
+	avoid   string // a server that was silent until a call gave up
 	round   *round
 	rest    time.Time
 	running sync.WaitGroup // rounds and links
 }
 
-// round is one attempt to have a link, at each server.
+// round is one attempt to get a link, at every server.
 type round struct {
 	done chan struct{}
 	link *link
@@ -93,8 +93,7 @@ func (l *connector) link(ctx context.Context) (*link, error) {
 	}
 }
 
-// connect tries each server. It is not bound to the call that asked for it:
-// others wait for it as well.
+// connect tries each server. It is not bound to the calling call, because others wait for it too.
 func (l *connector) connect(r *round) {
 	l.mu.Lock()
 	pause := time.Until(l.rest)
@@ -122,8 +121,8 @@ func (l *connector) connect(r *round) {
 	close(r.done)
 }
 
-// moved is a trip that ends when another server becomes the current one, nil
-// without routes.
+// moved returns a trip that ends when another server becomes the current one. Without routes,
+// it returns nil.
 func (l *connector) moved() *route.Trip {
 	if l.routes == nil {
 		return nil
@@ -131,9 +130,9 @@ func (l *connector) moved() *route.Trip {
 	return l.routes.Watch(l.life)
 }
 
-// keep closes a link that broke, or that is to the former current server: calls
-// under way on it end with an unknown outcome. A server that was silent until a call gave up
-// is left by the other links, too.
+// keep closes a link that broke, or that leads to a server no longer current. Pending calls on
+// it end with an unknown outcome. If a server was silent until a call gave up, the other links
+// leave it too.
 func (l *connector) keep(lk *link, moved *route.Trip) {
 	ends := l.life
 	if moved != nil {
@@ -164,7 +163,7 @@ func (l *connector) keep(lk *link, moved *route.Trip) {
 	lk.close()
 }
 
-// doubt ends the link if nothing came on it since a moment.
+// doubt ends the link if nothing was read on it since a given moment.
 func (l *connector) doubt(since time.Time) {
 	l.mu.Lock()
 	lk := l.current
@@ -184,8 +183,8 @@ func (l *connector) renew() {
 	}
 }
 
-// from is the server that is asked first: the current one, or the next after one that
-// said nothing.
+// from returns the server to ask first, which is the current one, or the one after a silent
+// server.
 func (l *connector) from() int {
 	if l.routes == nil {
 		return 0
@@ -199,7 +198,7 @@ func (l *connector) from() int {
 	return at
 }
 
-// first returns the first link that any server gives, asking them in turn.
+// first asks the servers in turn, and returns the first link that any of them gives.
 func (l *connector) first(at int) (*link, error) {
 	ctx, cancel := context.WithTimeout(l.life, dialTimeout)
 	defer cancel()
@@ -255,7 +254,7 @@ func (l *connector) first(at int) (*link, error) {
 	return nil, fmt.Errorf("tenure: zookeeper: %w: no server can be reached: %w", driver.ErrRetry, joined(errs...))
 }
 
-// close joins everything, once the life of the connector is over.
+// close joins everything, after the connector's life has ended.
 func (l *connector) close() {
 	l.mu.Lock()
 	l.closed = true
@@ -263,12 +262,12 @@ func (l *connector) close() {
 	l.running.Wait()
 }
 
-// notSent is a call that ended before anything of it was sent.
+// notSent returns the error of a call that ended before any part of it was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: zookeeper: %w: nothing was sent: %w", driver.ErrRetry, err)
 }
 
-// joined is errors.Join in one line.
+// joined is like errors.Join, with the text on one line.
 func joined(errs ...error) error {
 	var all error
 	for _, err := range errs {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tenure-go/tenure/core/driver"
 )
 
 // linker makes a link to a server.
@@ -19,7 +21,7 @@ type linker func(ctx context.Context, server string) (*link, error)
 
 type dialer func(ctx context.Context, addr string) (net.Conn, error)
 
-// dialer is how the options say to connect. Names are resolved each time.
+// dialer returns the dial function of the options. It resolves names each time.
 func (o *Options) dialer() dialer {
 	connect := o.dial
 	if connect == nil {
@@ -39,7 +41,7 @@ func (o *Options) dialer() dialer {
 	return func(ctx context.Context, addr string) (net.Conn, error) { return begin(ctx, "tcp", addr) }
 }
 
-// link connects and begins a session.
+// link returns a function that connects and begins a session.
 func (o *Options) link() linker {
 	dial := o.dialer()
 	var reads sync.Map // by server
@@ -50,7 +52,7 @@ func (o *Options) link() linker {
 		}
 		conn, err := dial(ctx, server)
 		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-			return nil, fmt.Errorf("%w: %w", errRefusedSession, err) // ended before the dialler looked
+			return nil, fmt.Errorf("%w: %w", errRefusedSession, err) // ended before the dialer ran
 		}
 		if err != nil {
 			return nil, err
@@ -68,9 +70,9 @@ func (o *Options) link() linker {
 	}
 }
 
-// auth is what a link authenticates with: the password, and a newer one of its file.
+// auth returns the credentials of a link: the password, and the current one of its file.
 func (o *Options) auth() (auth [][]byte, err error) {
-	all := []Secret{o.Password}
+	all := []driver.Secret{o.Password}
 	if o.passwordFile != "" {
 		now, err := readPassword(o.passwordFile)
 		if err != nil {
@@ -86,11 +88,11 @@ func (o *Options) auth() (auth [][]byte, err error) {
 	return auth, nil
 }
 
-// askTimeout bounds the question to a server whether it stands alone.
+// askTimeout limits the question to a server whether it is outside an ensemble.
 const askTimeout = 200 * time.Millisecond
 
-// standsAlone asks a server whether it is no member of an ensemble, by a command
-// that is allowed by default. One that does not answer may be a member.
+// standsAlone asks a server whether it is outside an ensemble, with a command that is allowed by
+// default. A server that does not answer counts as a member.
 func standsAlone(ctx context.Context, dial dialer, server string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

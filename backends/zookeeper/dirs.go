@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// layout is the fixed directories of a namespace, below its own, and whether their
-// nodes are permanent: tokens, fences and log numbers depend on those, and only an
-// administrator may delete one.
+// layout lists the fixed directories of a namespace, and whether their nodes are permanent.
+// Tokens, fences and log numbers depend on permanent nodes, which only an administrator may
+// delete.
 var layout = []struct {
 	name      string
 	permanent bool
@@ -22,13 +22,13 @@ var layout = []struct {
 	{"!log", true}, {"!item", true}, {"!beat", false}, {"!feed", false}, {"!probe", false},
 }
 
-// maxDirs bounds the memory of which directories exist.
+// maxDirs limits the number of directories known to exist.
 const maxDirs = 1 << 16
 
-// missingDirs are the directories of shards that have to be made first, once the
-// store said that one is missing. Those of logs are made with the shard's record,
-// those of items with the first write of one, also a deletion, which asserts that it
-// is absent; all others with the namespace.
+// missingDirs returns the directories of shards to make first, after the store reported that
+// one is missing. A log's directory is made with the shard's record. An items' directory is
+// made with the first write of an item. A deletion counts as a write, because it asserts that
+// the item is absent. All other directories are made with the namespace.
 func (a *application) missingDirs() []string {
 	if !a.dirs {
 		return nil
@@ -60,7 +60,7 @@ func (s *store) forgetDir(node string) {
 	delete(s.dirs, dir)
 }
 
-// makeDirs makes directories of shards, whose nodes come and go.
+// makeDirs makes the directories of shards.
 func (s *store) makeDirs(ctx context.Context, lk *link, dirs []string) error {
 	if len(dirs) == 0 {
 		return nil

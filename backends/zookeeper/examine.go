@@ -8,8 +8,8 @@ import (
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. The client's protocol tells neither whether servers
-// sync their disks (forceSync) nor their clocks, so this asks for nothing.
+// Examine implements driver.Examiner. The client's protocol reports neither the servers' clocks nor
+// whether they sync their disks (forceSync), so Examine asks nothing.
 func (b *Backend) Examine(context.Context) ([]driver.Finding, error) {
 	f := driver.Finding{Name: "rights", Value: "new nodes are this user's"}
 	switch {

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// try repeats a call until it succeeds, each time with its own bound, as core does
-// with heartbeats. It returns the errors on the way.
+// try repeats a call until it succeeds, each time with its own limit, as core does with heartbeats.
+// It returns the earlier errors.
 func try(t *testing.T, what string, each time.Duration, do func(ctx context.Context) error) []error {
 	t.Helper()
 	all := bounded(t, ample.Time)
@@ -39,7 +39,7 @@ func try(t *testing.T, what string, each time.Duration, do func(ctx context.Cont
 	}
 }
 
-// entries of a shard's log, as one string.
+// entries returns the entries of a shard's log as one string.
 func entries(t *testing.T, b *Backend, shard driver.ShardID) string {
 	t.Helper()
 	page, err := b.ReadLog(bounded(t, ample.Time), shard, 0, 1000)
@@ -66,8 +66,8 @@ func commit(ctx context.Context, s driver.Session, f driver.Fence, n driver.Writ
 	return err
 }
 
-// TestSessionExpired cuts a process off until the server has expired its sessions:
-// nothing that matters hangs on them.
+// TestSessionExpired cuts a process off until the server has expired its sessions. Nothing
+// important depends on them.
 func TestSessionExpired(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper,
@@ -100,12 +100,12 @@ func TestSessionExpired(t *testing.T) {
 	}
 }
 
-// sessions counts those at a server.
+// sessions returns the number of sessions at a server.
 func sessions(t *testing.T, s *servers.Server) (n int) {
 	t.Helper()
 	var text string
 	ample.Wait(t, "the server does not list its connections", func() bool {
-		text = ask(t, s, "cons") // has this connection, too
+		text = ask(t, s, "cons") // includes this connection
 		return text != ""
 	})
 	for line := range strings.Lines(text) {
@@ -116,8 +116,8 @@ func sessions(t *testing.T, s *servers.Server) (n int) {
 	return n
 }
 
-// TestConnectionsLost ends every connection of the client: sessions are replaced,
-// watches armed again, and nothing that matters hangs on either.
+// TestConnectionsLost ends every connection of the client. Sessions are replaced and watches armed
+// again, and nothing important depends on either.
 func TestConnectionsLost(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -168,7 +168,7 @@ func TestConnectionsLost(t *testing.T) {
 	if err := commit(t.Context(), s, fence, 1, "a"); err != nil && !driver.Unknown(err) {
 		t.Error(err)
 	}
-	// The watch is back, too.
+	// The watch works again too.
 	other := join(t, openOn(t, Options{}, server), "n2")
 	try(t, "the watch", 5*time.Second, func(ctx context.Context) error {
 		v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
@@ -185,8 +185,8 @@ func TestConnectionsLost(t *testing.T) {
 	})
 }
 
-// TestLeaderLost kills the leader of three again and again: members stay, their
-// writes are applied once and in order.
+// TestLeaderLost kills the leader of three repeatedly: members stay, and their writes are applied
+// once and in order.
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)
@@ -262,9 +262,9 @@ func ask(t *testing.T, s *servers.Server, command string) string {
 	return string(text)
 }
 
-// TestStoppedMember stalls the server that a process uses, with calls under way that
-// have all the time in the world: a second heartbeat beside the one without an answer
-// succeeds elsewhere, ends those calls, and all others go there.
+// TestStoppedMember stalls the server that a process uses, during calls without a deadline. A
+// second heartbeat beside the unanswered one succeeds elsewhere and ends those calls. All others go
+// there.
 func TestStoppedMember(t *testing.T) {
 	t.Parallel()
 	members := servers.NewCluster(t, servers.ZooKeeper, 3, patient).Members()
@@ -296,8 +296,8 @@ func TestStoppedMember(t *testing.T) {
 		_, err := b.ReadLog(long, granted[0].Fence.Shard, 0, 10)
 		ended <- err
 	}()
-	// Core sends another one every part of the TTL. The slower those are answered, the longer
-	// silence is no news.
+	// Core sends another one after each part of the TTL. The slower their answers, the longer
+	// silence means nothing.
 	ample.Wait(t, "the process still uses the server that is stopped", func() bool {
 		time.Sleep(200 * time.Millisecond)
 		if err := s.Beat(bounded(t, ample.Time)); err != nil {
@@ -329,7 +329,7 @@ func TestStoppedMember(t *testing.T) {
 			_, err := b.ReadLog(ctx, granted[0].Fence.Shard, 0, 10)
 			return err
 		},
-		func(ctx context.Context) error { // the watch is there, too
+		func(ctx context.Context) error { // the watch is there too
 			v, err := b.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 			if err == nil && !slices.ContainsFunc(v.Members,
 				func(m driver.Member) bool { return m.Session == other.ID() }) {
@@ -344,8 +344,8 @@ func TestStoppedMember(t *testing.T) {
 	}
 }
 
-// TestSlowServer: a read that gives up in vain does not end the connection, and with
-// it the others, while the server answers on another one.
+// TestSlowServer: a read that gives up does not end the connection, and with it other calls, while
+// the server answers on another connection.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -399,8 +399,7 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// usingServer opens a namespace of the test's own on an ensemble, and uses one of its
-// servers first.
+// usingServer opens a new namespace on an ensemble, and first uses the given server.
 func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 	t.Helper()
 	for {
@@ -419,8 +418,8 @@ func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 	}
 }
 
-// TestQuorumLost: without a majority nothing is applied and nobody is lost; with it
-// back, the same session goes on.
+// TestQuorumLost: without a majority nothing is applied and no session is lost. With a majority
+// again, the same session continues.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, &servers.Options{Config: []string{"tickTime = 200"}})
@@ -463,8 +462,8 @@ func TestQuorumLost(t *testing.T) {
 	}
 }
 
-// TestMadeAgain deletes records by hand and has them made again until their
-// versions are those that a former owner remembers: no fence passes.
+// TestMadeAgain deletes records by hand and has them created again, until they have the versions
+// that a former owner remembers. No fence passes.
 func TestMadeAgain(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -473,7 +472,7 @@ func TestMadeAgain(t *testing.T) {
 	former := join(t, b, "n1")
 	granted, _ := acquire(t, former, claims(2))
 	fence := granted[0].Fence
-	node := DefaultRoot + "/" + t.Name() + "/!state/shard/" + string(fence.Shard)
+	node := defaultRoot + "/" + t.Name() + "/!state/shard/" + string(fence.Shard)
 	if err := admin.Delete(node, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -489,9 +488,9 @@ func TestMadeAgain(t *testing.T) {
 		t.Errorf("a commit under a record that was deleted: %v", err)
 	}
 
-	// The whole namespace, made again with the same versions everywhere.
+	// The whole namespace, created again with the same versions everywhere.
 	s := &suiteStore{admin: admin}
-	all, err := s.copyBelow(DefaultRoot + "/" + t.Name())
+	all, err := s.copyBelow(defaultRoot + "/" + t.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -503,7 +502,7 @@ func TestMadeAgain(t *testing.T) {
 		}
 		versions[c.node] = stat.Version
 	}
-	if err := s.removeBelow(DefaultRoot + "/" + t.Name()); err != nil {
+	if err := s.removeBelow(defaultRoot + "/" + t.Name()); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range all {
@@ -530,8 +529,8 @@ func TestMadeAgain(t *testing.T) {
 	}
 }
 
-// TestVersionsDoNotPass: an item that another process deleted and made again has the
-// version it had before, and still is another.
+// TestVersionsDoNotPass: another process deletes an item and creates it again, with the version
+// that it had before. It is still another item.
 func TestVersionsDoNotPass(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -557,11 +556,11 @@ func TestVersionsDoNotPass(t *testing.T) {
 	}
 }
 
-// TestPacketLimit fills transactions up to Limits, with long names: the server
-// takes them, and larger ones are refused before they are sent.
+// TestPacketLimit fills transactions up to Limits, with long names. The server accepts them, and
+// larger ones are refused before they are sent.
 func TestPacketLimit(t *testing.T) {
 	t.Parallel()
-	server := servers.New(t, servers.ZooKeeper, nil) // of its own, as the namespace is the longest, with no room for a random part
+	server := servers.New(t, servers.ZooKeeper, nil) // a separate one, because the namespace is the longest, with no room for a random part
 	long := strings.Repeat("n", driver.MaxNameLen)
 	namespace := t.Name() + strings.Repeat("/"+long, driver.MaxNamespaceParts-1)
 	b, err := Open(t.Context(), addrs([]*servers.Server{server}), namespace, &Options{Create: true})
@@ -590,8 +589,8 @@ func TestPacketLimit(t *testing.T) {
 	}
 }
 
-// TestLaggingFollower reads through a member right after others have written
-// through another, however far it is behind.
+// TestLaggingFollower reads through a member immediately after others have written through another
+// one, however far it is behind.
 func TestLaggingFollower(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.ZooKeeper, 3, nil)

@@ -15,16 +15,16 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// rederive is the period after which followed records are read anew without a watch
-// having fired (rule S13).
+// rederive is the period after which followed records are read again without a watch event (rule
+// S13).
 const rederive = time.Minute
 
-// watches collects the nodes whose watches fired. The client library calls fire as
-// the events come, before any reply that is behind them, and drops nothing.
+// watches collects the nodes whose watches fired. The client library calls fire for each event in
+// order, before any later reply, and drops none.
 type watches struct {
 	mu    sync.Mutex
 	fired map[string]struct{} // by node
-	wake  chan struct{}       // holds one token: there may be something in fired
+	wake  chan struct{}       // has a token if fired may contain nodes
 }
 
 func newWatches() *watches {
@@ -52,9 +52,9 @@ func (w *watches) take() map[string]struct{} {
 
 // Follow keeps watches on the followed nodes. See changelog.Store.
 //
-// A watch fires once, so it is armed again by the read that answers it, and a read
-// never precedes its watch. When the connection ends, so do all watches: everything
-// is armed and read again on the next one, once its server has caught up.
+// A watch fires once. The read that answers it arms it again, so a read never precedes its
+// watch. All watches end with the connection. On the next connection, everything is armed and
+// read again once its server has caught up.
 func (s *store) Follow(ctx context.Context, prefixes []string, fn func(*kv.Page) error) error {
 	f := &follower{store: s, fn: fn, records: make(map[string]followed)}
 	for _, p := range prefixes {
@@ -106,10 +106,10 @@ type followed struct {
 	found
 	key   string
 	alone bool
-	armed bool // a watch is on it, or fired and was not taken yet
+	armed bool // it has a watch, or a fired watch that was not taken yet
 }
 
-// on follows on one link, until it ends, which is errEnded, or fails.
+// on follows the nodes on one link until it fails. It returns errEnded if the link ended.
 func (f *follower) on(ctx context.Context, lk *link) error {
 	w := newWatches()
 	defer lk.watch(w)()
@@ -128,10 +128,10 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 	for {
 		select {
 		case <-w.wake:
-			// Changes whose watches fire later are not in the reads, and not promised.
+			// Changes whose watches fire later are not in the reads, and are not promised.
 			at = kv.Rev(lk.wire.zxid.Load())
-			// A list in which a node is missing is behind the events of the transaction
-			// that deleted it: its other writes are read before it is delivered.
+			// A list without a node is later than the transaction that deleted the node. So the
+			// transaction's other writes are read before the list is delivered.
 			ours := false
 			for listed := true; listed && err == nil; {
 				fired := w.take()
@@ -160,7 +160,7 @@ func (f *follower) on(ctx context.Context, lk *link) error {
 	}
 }
 
-// ended replaces the error of a call on a link that is over.
+// ended replaces the error of a call on an ended link.
 func (f *follower) ended(lk *link, err error) error {
 	if !lk.alive() {
 		return errEnded
@@ -179,8 +179,8 @@ func (f *follower) deliver(at kv.Rev) error {
 	return f.fn(page)
 }
 
-// all reads everything, and arms the watches anew or, else, those that are not armed.
-// The directories come first: see on.
+// all reads everything. With arm, it arms all watches, otherwise only missing ones. The
+// directories come first (see on).
 func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
 	var nodes []watched
 	for _, sc := range f.scopes {
@@ -196,8 +196,7 @@ func (f *follower) all(ctx context.Context, lk *link, arm bool) error {
 	return f.load(ctx, lk, f.alone, arm)
 }
 
-// some reads the nodes whose watches fired, and arms them again. It reports whether
-// there was anything to read.
+// some reads the nodes whose watches fired, and arms them again. It reports whether there were any.
 func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}) (read bool, err error) {
 	var nodes []watched
 	for _, sc := range f.scopes {
@@ -211,7 +210,7 @@ func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}
 		}
 	}
 	for node := range fired {
-		// One without a watch was removed, and is listed if it is there again.
+		// A node without a watch was removed, and is listed if it exists again.
 		if r, ok := f.records[node]; ok && r.armed {
 			read = true
 			nodes = append(nodes, watched{r.key, node})
@@ -220,8 +219,7 @@ func (f *follower) some(ctx context.Context, lk *link, fired map[string]struct{}
 	return read, f.load(ctx, lk, nodes, true)
 }
 
-// list reads the names in a directory, and returns the records that have no watch
-// yet, or all.
+// list reads the names in a directory. It returns the records without a watch, or all.
 func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) ([]watched, error) {
 	names, err := call(ctx, lk, func(c *zk.Conn) ([]string, error) {
 		var (
@@ -243,7 +241,7 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 	for _, key := range sc.keys(names) {
 		_, node, err := f.paths.node(key)
 		if err != nil {
-			continue // somebody else's
+			continue // a node of another program
 		}
 		present[node] = true
 		if all || !f.records[node].armed {
@@ -257,10 +255,10 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 	return nodes, nil
 }
 
-// load reads records, and arms the watches of all or, else, of those that have none.
-// One of a directory that is gone stays as it was, until the directory's own watch,
-// which must follow, has it listed: only then are the other writes of its removal
-// sure to be read.
+// load reads records. With arm, it arms the watches of all records, otherwise of those without
+// a watch. A record of a missing directory stays as it was until the directory's own watch,
+// which must follow, has it listed. Only then are the other writes of its removal certain to be
+// read.
 func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
 	if len(nodes) == 0 {
 		return nil
@@ -276,7 +274,7 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
 		all := make([]found, len(nodes))
 		errs := make([]error, len(nodes))
-		if len(nodes) == 1 { // most of the time, and somebody waits for it
+		if len(nodes) == 1 { // the usual case, in which a call waits for it
 			all[0], errs[0] = getWatched(c, nodes[0].node, armed[0], alone[nodes[0].node])
 			return all, errs[0]
 		}
@@ -311,8 +309,8 @@ func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool
 	return nil
 }
 
-// getWatched reads a node and arms its watch; of one that is followed alone also
-// while it does not exist.
+// getWatched reads a node and arms its watch. If a node is followed alone, it also watches for its
+// creation.
 func getWatched(c *zk.Conn, node string, arm, alone bool) (found, error) {
 	for arm {
 		value, stat, _, err := c.GetW(node)
@@ -330,5 +328,5 @@ func getWatched(c *zk.Conn, node string, arm, alone bool) (found, error) {
 			return found{}, err
 		}
 	}
-	return get(c, node, false)
+	return get(c, node, &kv.Range{})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// stepped is a follower whose steps the test takes itself, on a link, and the change logs
-// it follows, which the test writes as another process does.
+// stepped is a follower on a link whose steps the test takes, with the change logs that it follows.
+// The test writes these as another process does.
 type stepped struct {
 	*follower
 	t     *testing.T
@@ -27,10 +27,10 @@ type stepped struct {
 	fired *watches
 	dir   string
 	admin *zk.Conn
-	page  *kv.Page // delivered last
+	page  *kv.Page // last delivered
 }
 
-// fromNew is the store of a namespace that nobody used before.
+// fromNew returns the store of an unused namespace.
 func fromNew(t *testing.T, server *servers.Server) (s *store, namespace string) {
 	t.Helper()
 	namespace = t.Name() + "/" + rand.Text()[:8]
@@ -77,7 +77,7 @@ func (s *stepped) create(name, value string) {
 	s.do("create", err)
 }
 
-// take waits until the watch of a node fired, and takes everything that did.
+// take waits until the watch of a node has fired, and returns all nodes whose watches have fired.
 func (s *stepped) take(node string) map[string]struct{} {
 	s.t.Helper()
 	all := make(map[string]struct{})
@@ -106,7 +106,7 @@ func (s *stepped) some(fired map[string]struct{}) {
 	}
 }
 
-// logs are the records that the follower delivers, as name=value.
+// logs returns the records that the follower delivers, as name=value.
 func (s *stepped) logs() string {
 	s.t.Helper()
 	s.do("deliver", s.deliver(1))
@@ -118,8 +118,8 @@ func (s *stepped) logs() string {
 	return strings.Join(all, " ")
 }
 
-// TestFollowNewChangeLog: a change log that the read without an event finds first has a watch
-// like any other, whether its directory's event comes before or after.
+// TestFollowNewChangeLog: if the read without an event finds a change log first, the log has a
+// watch like any other, whether its directory's event comes before or after.
 func TestFollowNewChangeLog(t *testing.T) {
 	t.Parallel()
 	s := step(t)
@@ -138,9 +138,9 @@ func TestFollowNewChangeLog(t *testing.T) {
 	}
 }
 
-// TestFollowRemovedChangeLog: a change log that is gone when it is read is delivered as gone
-// only together with the other writes of the transaction that removed it, and is followed
-// again when it is made again.
+// TestFollowRemovedChangeLog: a change log that is missing when it is read is delivered as missing
+// only together with the other writes of its removal's transaction. If it is created again, it is
+// followed again.
 func TestFollowRemovedChangeLog(t *testing.T) {
 	t.Parallel()
 	for name, arm := range map[string]bool{"event": true, "again": false} {
@@ -153,7 +153,7 @@ func TestFollowRemovedChangeLog(t *testing.T) {
 			_, err := s.admin.Multi(&zk.DeleteRequest{Path: s.dir + "/a", Version: -1},
 				&zk.SetDataRequest{Path: s.dir + "/b", Data: []byte("tombstone"), Version: -1})
 			s.do("remove", err)
-			// As a read of everything does that has listed a, and read b, before that.
+			// Like a read of everything that listed a, and read b, before that.
 			s.do("load", s.load(t.Context(), s.link, []watched{{s.scopes[0].base + "a", s.dir + "/a"}}, arm))
 			if got := s.logs(); got != "a=1 b=1" {
 				t.Errorf("delivered %q, want both as they were", got)
@@ -177,8 +177,7 @@ func TestFollowRemovedChangeLog(t *testing.T) {
 	}
 }
 
-// TestFollowOnlyItsOwn: another follower of the same link costs nothing and
-// delivers nothing here.
+// TestFollowOnlyItsOwn: another follower of the same link costs nothing and delivers nothing here.
 func TestFollowOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	s, ns := fromNew(t, pool.Get(t, servers.ZooKeeper, nil))
@@ -230,7 +229,7 @@ func TestFollowOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestErrorsAreOneLine: also one that names several servers.
+// TestErrorsAreOneLine: an error is one line, even if it names several servers.
 func TestErrorsAreOneLine(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("first"), errors.New("second")

@@ -10,7 +10,7 @@ import (
 
 var garbageFor = garbage.Flag()
 
-// TestGarbage is not parallel: it looks at the heap.
+// TestGarbage is not parallel, because it measures the heap.
 func TestGarbage(t *testing.T) {
 	garbage.Test(t, harness(t, nil, pool.Get(t, servers.ZooKeeper, nil)).New(conformance.Wrap(t)), 4, *garbageFor)
 }

@@ -17,13 +17,13 @@ func TestIdentityTampered(t *testing.T) {
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	admin := client(t, server)
 	user := server.User()
-	// Only the user that makes a directory may write there.
+	// Only the user that creates a directory may write there.
 	root := func(namespace string) string { return "/" + strings.ReplaceAll(namespace, "/", "-") }
 	node := func(namespace string) string { return root(namespace) + "/" + namespace + "/!id" }
 	outage.Identity(t, func(t *testing.T, namespace string) driver.Backend {
 		o := Options{Root: root(namespace), Create: true}
 		if strings.HasSuffix(namespace, "administrator") {
-			o.User, o.Password, o.Admins = user.User(), Secret(user.Password()), []string{"digest:boss:x"}
+			o.User, o.Password, o.Admins = user.User(), driver.Secret(user.Password()), []string{"digest:boss:x"}
 		}
 		b, err := Open(t.Context(), addrs([]*servers.Server{server}), namespace, &o)
 		if err != nil {

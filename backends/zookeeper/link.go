@@ -12,22 +12,22 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// link is one connection to one server, and one session. The client library would
-// connect anew by itself, then send requests queued before, and replace an expired
-// session; a link lets it dial once only, so that a link that is down is over, and
-// every request in flight on it has an unknown outcome.
+// link is one connection to one server, and one session. The client library would connect again,
+// send requests that were queued before, and replace an expired session. A link lets it dial only
+// once. So a link that is down has ended, and every request in flight on it has an unknown outcome.
 type link struct {
-	server string // as the options name it
+	server string // as in the options
 	conn   *zk.Conn
 	wire   *observedConn
-	// alone says that the server is no member of an ensemble. It ends all
-	// connections when it becomes one.
+	// alone reports whether the server is outside an ensemble. It ends all connections when it
+	// joins one.
 	alone bool
-	// outdated, if not nil, reports whether there is a newer password than the link has proven.
+	// outdated, if not nil, reports whether there is a newer password than the link has used.
 	outdated func() bool
-	// silent says that a call gave up while nothing came from the server.
+	// silent reports whether a call gave up while nothing came from the server.
 	silent atomic.Bool
-	// lost is since when calls waited in vain, once that means that the connection was lost.
+	// lost is the time since which calls have waited in vain. It is set once the connection
+	// counts as lost.
 	lost atomic.Pointer[time.Time]
 
 	up   chan struct{} // closed once there is a session
@@ -35,34 +35,35 @@ type link struct {
 	done chan struct{} // closed when the library's goroutines have ended
 
 	ready, over sync.Once
-	slots       chan struct{}  // one for each call under way, whether or not somebody waits
+	slots       chan struct{}  // one for each pending call, whether or not its caller still waits
 	calls       sync.WaitGroup // the same
 
 	mu      sync.Mutex
 	closing bool     // no call may begin
-	sent    *barrier // that is under way, or the last one
-	next    *barrier // that is to be sent once sent was answered
+	sent    *barrier // the pending one, or the last one
+	next    *barrier // sent after the answer to sent
 	watches map[*watches]struct{}
-	vain    time.Time // when the first of the calls began that gave up since the last byte came
+	vain    time.Time // beginning of the first call that gave up since the last byte came
 }
 
-// maxCalls is how many calls are under way on a link at once.
+// maxCalls is the number of calls in flight on a link.
 const maxCalls = 64
 
-// callTimeout is the time-out of links' sessions. The library sends a ping in each third of
-// it, and gives a server up that answers none for two thirds; a busy one answers pings late,
-// too. Sessions mean nothing else here. A link whose calls wait in vain is given up earlier.
+// callTimeout is the time-out of links' sessions. The library sends a ping in each third of it,
+// and gives up a server that answers none for two thirds. A busy server also answers pings
+// late. Tenure uses sessions for nothing else. A link whose calls wait in vain is given up
+// earlier.
 const callTimeout = 30 * time.Second
 
-// A link for reads and watches may have no calls while it waits for changes. It asks a server
-// that said nothing for askAfter, and gives it up if nothing comes within askLimit. A
-// heartbeat that is watched comes sooner, at a TTL of 10 s or less, and is enough.
+// A link for reads and watches may have no calls while it waits for changes. Such a link asks a
+// server that was silent for askAfter, and gives it up if nothing comes within askLimit. At a
+// TTL of 10 s or less, a watched heartbeat comes sooner, and suffices.
 const (
 	askAfter = 3500 * time.Millisecond
 	askLimit = 3 * time.Second
 )
 
-// maxReply bounds the bytes of one reply, such as the names of a directory's nodes.
+// maxReply limits the bytes of one reply, for example the names in a directory.
 const maxReply = 64 << 20
 
 // onlyOnce gives the library one server, and then none.
@@ -80,7 +81,7 @@ func (o *onlyOnce) Next() (string, bool) {
 	return o.server, again
 }
 
-// silent is the logger of the library: errors are returned, not written.
+// silent is the library's logger. It writes nothing, because errors are returned.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
@@ -91,7 +92,7 @@ var (
 		"(maxClientCnxns, a process needs 4), or no leader")
 )
 
-// newLink begins a session on a connection, which it owns from then on.
+// newLink begins a session on a connection, which it owns.
 func newLink(
 	ctx context.Context, raw net.Conn, server string, v *lastRead, auth [][]byte, alone bool,
 ) (*link, error) {
@@ -163,8 +164,7 @@ func (l *link) event(ev zk.Event) {
 	}
 }
 
-// watch calls w.fire for every node whose watch fires, until the function that it
-// returns is called.
+// watch calls w.fire for every node whose watch fires, until the returned function is called.
 func (l *link) watch(w *watches) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,8 +185,8 @@ func (l *link) alive() bool {
 	}
 }
 
-// cut ends the connection at once: no later call is given this link, although the
-// library has yet to notice.
+// cut ends the connection immediately. No later call gets this link, although the library has not
+// noticed yet.
 func (l *link) cut() {
 	l.over.Do(func() { close(l.down) })
 	_ = l.wire.Close()
@@ -217,8 +217,8 @@ func (l *link) close() {
 	l.calls.Wait()
 }
 
-// call makes a request and waits for its reply, no longer than ctx. The library
-// has no contexts: a request that nobody waits for any more ends with its link.
+// call makes a request and waits for its reply until ctx ends. The library has no contexts, so an
+// abandoned request ends only with its link.
 func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T, error) {
 	type reply struct {
 		v   T
@@ -244,19 +244,18 @@ func call[T any](ctx context.Context, l *link, do func(*zk.Conn) (T, error)) (T,
 	}
 }
 
-// refused ends a link that lacks rights if a newer password than its own may have them.
+// refused ends a link that lacks rights if a newer password may have them.
 func (l *link) refused(err error) {
 	if errors.Is(err, zk.ErrNoAuth) && l.outdated != nil && l.outdated() {
 		l.cut()
 	}
 }
 
-// giveUp ends a wait that began at a moment. A server that has said nothing since
-// stands still, or cannot be reached: the next call asks another one, and nothing
-// piles up behind this one. One that speaks on other connections is slow, and a new
-// connection would make it slower; but this one may be lost. It counts as lost when a call
-// has waited for lostPatience, or several have one after the other: calls on the way to a
-// takeover are shorter than that.
+// giveUp ends a wait that began at a moment. If the server has been silent since, it is
+// suspended or unreachable. The next call asks another server, and no calls pile up. A server
+// that answers on other connections is slow, and a new connection would slow it further. But
+// this connection may be lost. It counts as lost if a call, or several in succession, waited
+// for lostPatience. Calls during a takeover wait less.
 func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !l.wire.own.silentSince(began) {
 		return ctx.Err()
@@ -274,7 +273,7 @@ func (l *link) giveUp(ctx context.Context, began time.Time) error {
 	return ctx.Err()
 }
 
-// ask asks the server whenever it has said nothing for askAfter, until ctx or the link ends.
+// ask asks the server whenever it was silent for askAfter, until ctx or the link ends.
 func (l *link) ask(ctx context.Context) {
 	for l.alive() {
 		if quiet := l.wire.own.silence(); quiet < askAfter {
@@ -300,8 +299,8 @@ func (l *link) ask(ctx context.Context) {
 	}
 }
 
-// inVainSince notes a call that gave up, and returns when the first of those began that
-// did since the last byte came.
+// inVainSince notes a call that gave up. It returns the beginning of the first call that gave up
+// since the last byte came.
 func (l *link) inVainSince(began time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -311,7 +310,7 @@ func (l *link) inVainSince(began time.Time) time.Time {
 	return l.vain
 }
 
-// begin admits a call. Its errors mean that nothing was sent.
+// begin admits a call. An error means that nothing was sent.
 func (l *link) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return notSent(err)
@@ -328,7 +327,7 @@ func (l *link) begin(ctx context.Context) error {
 	return nil
 }
 
-// admit has close wait for one more goroutine, until calls.Done.
+// admit makes close wait for one more goroutine, until calls.Done.
 func (l *link) admit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,8 +342,8 @@ func (l *link) end() {
 	l.calls.Done()
 }
 
-// How long a connection may be silent before a call that gives up ends it: where its
-// server says nothing at all, and where it speaks on others.
+// How long a connection may be silent before a call that gives up ends it. The first applies if
+// its server is silent on all connections, the second if it answers on others.
 const (
 	minPatience  = 50 * time.Millisecond
 	lostPatience = 2 * time.Second

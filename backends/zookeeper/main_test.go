@@ -21,7 +21,7 @@ import (
 // pool holds the servers that the tests share.
 var pool servers.Pool
 
-// patient has sessions so long that the client's own pings end no connection within ample.Time.
+// patient makes sessions so long that the client's own pings end no connection within ample.Time.
 var patient = &servers.Options{Config: []string{"minSessionTimeout = 600000", "maxSessionTimeout = 600000"}}
 
 func TestMain(m *testing.M) {
@@ -134,8 +134,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// isBarrier reports whether a Multi is of one check: behind its path and version
-// comes the last header.
+// isBarrier reports whether a Multi has one check: the last header follows its path and version.
 func isBarrier(p []byte) bool {
 	const check, path = 13, 12 + 9
 	if int32(binary.BigEndian.Uint32(p[12:])) != check {

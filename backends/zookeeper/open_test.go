@@ -64,8 +64,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestInsecure: connections that TestOpenRefuses has refused are allowed by
-// options, and on this machine.
+// TestInsecure: options allow connections that TestOpenRefuses has refused, and so does this
+// machine.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
 	unchecked := &tls.Config{InsecureSkipVerify: true}
@@ -136,16 +136,16 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestRights: beside an administrator, the run-time user cannot remove the record
-// of a shard, a head or the identity, nor change the identity, nor give itself the
-// right, and nobody else reads anything.
+// TestRights: if there is an administrator, the run-time user cannot remove the record of a shard,
+// a head or the identity, nor change the identity, nor give itself the right. No other user reads
+// anything.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
 	user := server.User()
 	other := "digest:" + zk.DigestACL(0, "boss", "boss-password")[0].ID
 	const root = "/rights" // its own: the maker of a root decides on its users
-	b := openOn(t, Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}},
+	b := openOn(t, Options{Root: root, User: user.User(), Password: driver.Secret(user.Password()), Admins: []string{other}},
 		server)
 	s := join(t, b, "n1")
 	granted, _ := acquire(t, s, claims(1))
@@ -199,7 +199,7 @@ func TestRights(t *testing.T) {
 	}
 	servers := addrs([]*servers.Server{server})
 	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50,
-		&Options{Root: root, User: user.User(), Password: Secret(user.Password())}); err == nil {
+		&Options{Root: root, User: user.User(), Password: driver.Secret(user.Password())}); err == nil {
 		t.Error("the run-time user raises the floor")
 	}
 	if err := RaiseFloor(t.Context(), servers, t.Name(), 1<<50,
@@ -207,7 +207,7 @@ func TestRights(t *testing.T) {
 		t.Errorf("an administrator raises the floor: %v", err)
 	}
 	again, err := Open(t.Context(), servers, t.Name(),
-		&Options{Root: root, User: user.User(), Password: Secret(user.Password()), Admins: []string{other}})
+		&Options{Root: root, User: user.User(), Password: driver.Secret(user.Password()), Admins: []string{other}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestGuardOps puts a fence into a Multi of the application's own.
+// TestGuardOps puts a fence into a Multi of the application.
 func TestGuardOps(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -259,7 +259,7 @@ func TestGuardOps(t *testing.T) {
 	if _, err := b.GuardOps(t.Context(), granted[0].Fence); !errors.Is(err, driver.ErrFenced) {
 		t.Error("a guard for a former fence:", err)
 	}
-	// From a backend that knows nothing of the lease yet.
+	// By a backend that does not know the lease yet.
 	if guard, err = openOn(t, Options{}, server).GuardOps(t.Context(), taken[0].Fence); err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func TestNames(t *testing.T) {
 // TestFrames cuts a stream of packets at every place.
 func TestFrames(t *testing.T) {
 	t.Parallel()
-	stream := append([]byte{0, 0, 0, 20}, make([]byte, 20)...) // of a connect response
+	stream := append([]byte{0, 0, 0, 20}, make([]byte, 20)...) // a connect response
 	packet := func(xid int32, zxid int64, size int) {
 		p := make([]byte, 4+16+size)
 		p[3] = byte(16 + size)
@@ -373,8 +373,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 }
 
-// TestTooFewConnections: where the server ends connections, an error names the bound that may be the reason. The
-// kernel reports an end that came while it connected as an error of connecting.
+// TestTooFewConnections: if the server ends connections, the error names the limit that may be the
+// reason. The kernel reports an end during connecting as an error of connecting.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []syscall.Errno{syscall.EPIPE, syscall.ECONNRESET} {

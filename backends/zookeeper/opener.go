@@ -9,9 +9,6 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Secret is a string that prints as xxxxx in every format.
-type Secret = driver.Secret
-
 // Settings are the Opener's options in configuration.
 type Settings struct {
 	Servers      []string `json:"servers" yaml:"servers"`             // each host:port
@@ -29,7 +26,7 @@ type Settings struct {
 }
 
 // Opener opens this backend by name, "zookeeper", from configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	o, err := s.options()
@@ -65,7 +62,7 @@ func (s *Settings) options() (*Options, error) {
 }
 
 // readPassword reads the file of a password of digest authentication.
-func readPassword(path string) (Secret, error) {
+func readPassword(path string) (driver.Secret, error) {
 	text, err := driver.ReadSecret(path)
 	if err == nil && (text == "" || strings.Contains(text, ":")) {
 		err = errors.New("it is empty, or has a colon")
@@ -73,5 +70,5 @@ func readPassword(path string) (Secret, error) {
 	if err != nil {
 		return "", fmt.Errorf("tenure: %w: reading password_file: %w", driver.ErrRetry, err)
 	}
-	return Secret(text), nil
+	return driver.Secret(text), nil
 }

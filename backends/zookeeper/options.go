@@ -12,48 +12,46 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultRoot is the node below which namespaces are.
-const DefaultRoot = "/tenure"
+// defaultRoot is the parent node of namespaces.
+const defaultRoot = "/tenure"
 
-// defaultPort is ZooKeeper's for clients.
+// defaultPort is ZooKeeper's port for clients.
 const defaultPort = "2181"
 
-// Options for Open. The zero value, and nil, work.
+// Options configure Open. The zero value and nil are valid.
 type Options struct {
-	// Create writes the namespace's identity, and makes its directories, if it has
-	// none. Without it a missing identity is an error, because it may mean a wiped
-	// store (rule I1).
+	// Create makes the namespace's directories and identity if it has none. Without it, a
+	// missing identity is an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// Root is the node below which namespaces are. Default ("") DefaultRoot; names
-	// of letters, digits, "_", "-" and ".", each after a "/". Create makes it if it
-	// is missing.
+	// Root is the parent node of namespaces. Default ("") "/tenure". It consists of names of
+	// letters, digits, "_", "-" and ".", each after a "/". Create makes it if it is missing.
 	Root string `json:"root" yaml:"root"`
 
-	// User and Password are for digest authentication. Every node is then made for
-	// this user alone, and the administrators; otherwise for everybody. Neither may
-	// hold a colon. ZooKeeper sends the password as it is, so it needs TLS.
-	User     string `json:"user" yaml:"user"`
-	Password Secret `json:"password" yaml:"password"`
+	// User and Password are for digest authentication. With them, only this user and the
+	// administrators have rights to new nodes. Otherwise, every user has. Neither may contain a
+	// colon. The protocol sends the password in clear text, so it needs TLS.
+	User     string        `json:"user" yaml:"user"`
+	Password driver.Secret `json:"password" yaml:"password"`
 
-	// Admins have all rights to nodes made from now on, each as "scheme:id":
-	// "digest:admin:hash" or "x509:CN=admin". With Admins nobody else may change
-	// ACLs or remove a permanent record, such as a shard's.
+	// Admins are granted all rights to nodes created from now on. Each is a "scheme:id", such
+	// as "digest:admin:hash" or "x509:CN=admin". With Admins, no other user may change ACLs or
+	// remove a permanent record, such as a shard's.
 	Admins []string `json:"admins" yaml:"admins"`
 
-	// TLS, if not nil, is how to connect. An empty ServerName is the server's host.
-	// It is not changed, and must not be while the backend is open.
+	// TLS, if not nil, is the TLS configuration of connections. An empty ServerName means the
+	// server's host. Do not change TLS while the backend is open.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
 	files        driver.TLSReader // instead of TLS, for each connection; nil: TLS
 	passwordFile string           // read for each connection beside Password; empty: none
 
 	// Insecure allows a connection to another host without TLS, or without checking
-	// its certificate, with a user or without one: it carries tokens and the
-	// application's data. Default false: that is refused.
+	// its certificate, with or without a user. Default false: such a connection is
+	// refused, because it carries tokens and the application's data.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// dial replaces the connecting, in tests.
+	// dial replaces the dialer in tests.
 	dial dialer
 }
 
@@ -66,11 +64,11 @@ func (o *Options) withDefaults() (*Options, error) {
 		c = *o
 	}
 	if c.Root == "" {
-		c.Root = DefaultRoot
+		c.Root = defaultRoot
 	}
 	if !rootName.MatchString(c.Root) || len(c.Root) > 255 {
 		return nil, fmt.Errorf("tenure: %w: root %.80q: write it as %s, at most 255 bytes", driver.ErrInvalid, c.Root,
-			DefaultRoot)
+			defaultRoot)
 	}
 	if (c.User == "") != (c.Password == "") {
 		return nil, fmt.Errorf("tenure: %w: digest authentication needs a user and a password, or neither",
@@ -86,7 +84,7 @@ func (o *Options) withDefaults() (*Options, error) {
 	return &c, nil
 }
 
-// maxAdmins bounds the bytes that each node's ACL adds to a packet.
+// maxAdmins limits the bytes that each node's ACL adds to a packet.
 const maxAdmins = 4
 
 func (o *Options) rights() (rights, error) {

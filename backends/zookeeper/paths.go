@@ -8,22 +8,22 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// paths maps the keys of package kv to nodes below a root. Directories are nodes
-// without data; a record is always a leaf, so that it can be deleted:
+// paths maps the keys of package kv to nodes below a root. Directories are nodes without data.
+// A record is always a leaf, so that it can be deleted:
 //
 //	<ns>/!state/shard/eu      /tenure/<ns>/!state/shard/eu
 //	<ns>/!item/eu/config/db   /tenure/<ns>/!item/eu/config:db
 type paths struct{ root string }
 
-// parted are the fixed parts of keys that have one level of directories below
-// them: a kind of record, or a shard.
+// parted are the fixed parts of keys with one level of directories below: a kind of record, or a
+// shard.
 var parted = []string{"!state", "!log", "!item"}
 
-// separator stands for "/" in the name of a leaf. No name may have it.
+// separator stands for "/" in the name of a leaf. No name may contain it.
 const separator = ":"
 
-// node returns the directory and the node of a key. Names need no escaping; a key
-// for which that is not so is refused here.
+// node returns the directory and the node of a key. Names need no escaping. node refuses a key that
+// would need it.
 func (p paths) node(key string) (dir, node string, err error) {
 	at := strings.Index(key, "/!")
 	if at <= 0 {
@@ -41,12 +41,12 @@ func (p paths) node(key string) (dir, node string, err error) {
 	if !plain(key) || leaf == "" {
 		return "", "", badKey(key)
 	}
-	// One string for both: a claim of thousands of shards makes as many.
+	// One string serves for both, because a claim of thousands of shards makes as many strings.
 	node = p.root + "/" + key[:len(key)-len(leaf)] + strings.ReplaceAll(leaf, "/", separator)
 	return node[:len(node)-len(leaf)-1], node, nil
 }
 
-// plain reports whether every part of a key is a node's name as it is.
+// plain reports whether every part of a key can be a node's name unchanged.
 func plain(key string) bool {
 	begin := 0
 	for i := 0; i <= len(key); i++ {
@@ -64,8 +64,8 @@ func plain(key string) bool {
 	return true
 }
 
-// scope is where the records of a prefix are: the leaves of one directory whose
-// key begins with it, or those of all directories in one.
+// scope is the place of the records of a prefix. These are the leaves of one directory whose
+// keys begin with it, or the leaves of all directories in one.
 type scope struct {
 	prefix string // of keys
 	dir    string // node
@@ -73,7 +73,8 @@ type scope struct {
 	base   string // key of dir, with a "/" behind it
 }
 
-// scope takes prefixes that name at least the fixed part, such as "<ns>/!beat/".
+// scope returns the scope of a prefix. The prefix names at least the fixed part, such as
+// "<ns>/!beat/".
 func (p paths) scope(prefix string) (scope, error) {
 	at := strings.Index(prefix, "/!")
 	if at <= 0 {
@@ -95,12 +96,12 @@ func (p paths) scope(prefix string) (scope, error) {
 	return s, nil
 }
 
-// below is the scope of one of the directories of a nested scope.
+// below returns the scope of one directory of a nested scope.
 func (s scope) below(name string) scope {
 	return scope{prefix: s.prefix, base: s.base + name + "/", dir: s.dir + "/" + name}
 }
 
-// keys returns those of a directory's leaves that have the prefix.
+// keys returns the keys of a directory's leaves that have the prefix.
 func (s scope) keys(leaves []string) []string {
 	keys := make([]string, 0, len(leaves))
 	for _, leaf := range leaves {
@@ -111,7 +112,7 @@ func (s scope) keys(leaves []string) []string {
 	return keys
 }
 
-// partOf is the fixed part of a key, and the namespace before it.
+// partOf returns the fixed part of a key, and the namespace before it.
 func partOf(key string) (ns, part string) {
 	at := strings.Index(key, "/!")
 	part, _, _ = strings.Cut(key[at+1:], "/")

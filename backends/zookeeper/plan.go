@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// txn is a transaction of a batch, as nodes.
+// txn is a transaction of a batch on nodes.
 type txn struct {
 	conds []cond
 	ops   []write
@@ -19,16 +19,15 @@ type txn struct {
 type cond struct {
 	key, node string
 	rev       kv.Rev
-	// volatile says that the record may have been deleted and made again since its
-	// version was learned, by this package itself, so that it is read anew. Items
-	// are, and a write of items compares its shard's head besides, without which
-	// nobody deletes one.
+	// volatile reports whether this package may have deleted and created the record after its
+	// version was learned. Then it is read again. Items are volatile. A write of items also
+	// compares its shard's head, without which no process deletes an item.
 	volatile bool
 }
 
 type write struct {
 	key, dir, node string
-	value          []byte // a copy: the library encodes it when it sends
+	value          []byte // a copy, because the library encodes it when it sends
 	delete         bool
 }
 
@@ -55,8 +54,7 @@ func (s *store) txn(t *kv.Txn) (txn, error) {
 	return out, nil
 }
 
-// knowledge is the known state of records while a batch is applied: as read for it,
-// or else as remembered.
+// knowledge is the known state of records while a batch is applied, read for it or remembered.
 type knowledge struct {
 	fresh map[string]found
 	stats *stats
@@ -66,13 +64,13 @@ type knowledge struct {
 type verdict uint8
 
 const (
-	unsure verdict = iota // it has to be read
-	holds                 // or is for the store to decide
+	unsure verdict = iota // unknown until read
+	holds                 // or the store decides
 	fails
 )
 
-// judge looks at a condition. An older read than the condition's revision does not
-// happen: reads follow a write on the same connection.
+// judge judges a condition. A read older than the condition's revision cannot happen, because reads
+// follow a write on the same connection.
 func (k *knowledge) judge(c cond) (verdict, stat) {
 	f, read := k.fresh[c.key]
 	switch {
@@ -95,7 +93,7 @@ func (k *knowledge) judge(c cond) (verdict, stat) {
 	return unsure, stat{}
 }
 
-// exists reports whether a record exists, as far as that is known.
+// exists reports whether a record exists, and whether that is known.
 func (k *knowledge) exists(key string) (there, known bool) {
 	if f, ok := k.fresh[key]; ok {
 		return f.exists, true
@@ -113,13 +111,13 @@ type multi struct {
 	absent map[string]bool
 	bytes  int
 	rights rights
-	zxid   bool // an operation's answer has the zxid
+	zxid   bool // an operation's answer contains the zxid
 }
 
-// effect is an operation's effect on a record: its key is empty for none.
+// effect is an operation's effect on a record. Without such an effect, the key is empty.
 type effect struct {
 	key    string
-	former stat // that the operation compares with, if any
+	former stat // compared by the operation, if any
 	kind   effectKind
 }
 
@@ -134,7 +132,7 @@ const (
 	marked // the check for the identity's marker
 )
 
-// Sizes on the wire, beside a node's path and value.
+// Sizes on the wire, besides a node's path and value.
 const (
 	opBytes  = 64
 	aclBytes = 128
@@ -163,8 +161,8 @@ func (m *multi) remove(node string, version int32, e effect) {
 	m.add(&zk.DeleteRequest{Path: node, Version: version}, len(node), e)
 }
 
-// without asserts that a node does not exist: ZooKeeper has no such check, but
-// refuses to create one that does.
+// without asserts that a node does not exist. ZooKeeper has no such check, but refuses to create a
+// node that exists.
 func (m *multi) without(node string) {
 	if m.absent[node] {
 		return
@@ -177,7 +175,7 @@ func (m *multi) without(node string) {
 // anyVersion of an existing node.
 const anyVersion = -1
 
-// txn adds a transaction whose conditions are judged to hold.
+// txn adds a transaction whose conditions were judged to hold.
 func (m *multi) txn(t *txn, k *knowledge) {
 	written := make(map[string]cond, len(t.ops))
 	for _, op := range t.ops {
@@ -203,7 +201,7 @@ func (m *multi) txn(t *txn, k *knowledge) {
 	}
 }
 
-// op adds an operation, and with it the condition on the same record, if c has one.
+// op adds an operation. If c has a condition on the same record, the operation includes it.
 func (m *multi) op(op write, c cond, k *knowledge) {
 	there, known := k.exists(op.key)
 	version, former := int32(anyVersion), stat{}
@@ -227,14 +225,14 @@ func (m *multi) op(op write, c cond, k *knowledge) {
 	}
 }
 
-// isEnded reports whether a key is one of the records of how sessions ended, which
-// exist from the namespace's first join on.
+// isEnded reports whether a key is a record of how sessions ended. These records exist from the
+// namespace's first join on.
 func isEnded(key string) bool { return strings.Contains(key, "/!node/!ended-") }
 
-// twin adds the node that is made together with a permanent one and that nobody
-// deletes: a shard's record stands and falls with the directory of its log, so that
-// one that was deleted by hand is not made again with versions that a former owner
-// remembers; and a namespace's identity with its marker.
+// twin adds the node that is created together with a permanent one and that no process deletes.
+// A shard's record and the directory of its log exist together. So a record that was deleted by
+// hand is not created again with versions that a previous owner remembers. The twin of a
+// namespace's identity is its marker.
 func (m *multi) twin(op write) {
 	ns, part := partOf(op.key)
 	root := op.dir[:strings.LastIndex(op.dir, "/"+ns)+1+len(ns)]
@@ -247,7 +245,7 @@ func (m *multi) twin(op write) {
 	}
 }
 
-// finish makes sure that the answer has the zxid: that of a create has not.
+// finish makes the answer contain the zxid, which the answer to a create lacks.
 func (m *multi) finish() {
 	if m.zxid {
 		return
@@ -263,7 +261,7 @@ func (m *multi) finish() {
 	if best == nil {
 		return
 	}
-	if _, part := partOf(key); part == "!id" && len(m.rights.admins) > 0 { // which its maker may not change
+	if _, part := partOf(key); part == "!id" && len(m.rights.admins) > 0 { // its creator may not change it
 		dir, _ := split(best.Path)
 		m.set(dir, nil, anyVersion, effect{})
 		return
@@ -271,7 +269,7 @@ func (m *multi) finish() {
 	m.set(best.Path, best.Data, 0, effect{key: key, kind: changed})
 }
 
-// maxPacket is the server's default of jute.maxbuffer, less room for headers.
+// maxPacket is the server's default of jute.maxbuffer, minus room for headers.
 const maxPacket = 1<<20 - 4<<10
 
 func tooMuch(size int) string {

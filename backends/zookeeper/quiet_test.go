@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestQuietLinkIsAsked: a link for watches that is lost in silence, and has no calls, is given
-// up without a ping that finds out. One whose server answers stays.
+// TestQuietLinkIsAsked: a link for watches that is lost in silence, and has no calls, is given up
+// without the library's pings. A link whose server answers stays.
 func TestQuietLinkIsAsked(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, patient)

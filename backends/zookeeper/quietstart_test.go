@@ -32,7 +32,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestQuietFirstStart: members with different labels that start together in a new namespace warn of nothing.
+// TestQuietFirstStart: members with different labels that start together in a new namespace log no
+// warning.
 func TestQuietFirstStart(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.ZooKeeper, &servers.Options{NoSync: true})

@@ -14,29 +14,30 @@ import (
 )
 
 const (
-	// readers is how many reads of one call are under way at once.
+	// readers is the number of reads of one call in flight.
 	readers = 32
-	// listFirst is from how many records of one directory on its nodes are listed
-	// first, so that those that do not exist cost nothing.
+	// If listFirst records or more of one directory are read, its nodes are listed first, so that
+	// missing ones cost nothing.
 	listFirst = 64
 )
 
-// found is a node as it was read. It has no stat if the node does not exist.
+// found is a node that was read. It has no stat if the node does not exist.
 type found struct {
 	value  []byte
 	stat   stat
 	exists bool
 	sent   []byte // the stats in a change log
+	long   int    // length of a value that was not read
 }
 
 func (f found) pair(key string) kv.Pair {
 	if !f.exists {
 		return kv.Pair{Key: key}
 	}
-	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev}
+	return kv.Pair{Key: key, Value: f.value, Rev: f.stat.rev, Long: f.long}
 }
 
-// Get reads records. See kv.Store. Its revision may be long past.
+// Get reads records. See kv.Store. Its revision may be old.
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	lk, err := s.reads.link(ctx)
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 		return nil, readError(err)
 	}
 	at := kv.Rev(lk.wire.zxid.Load())
-	all, err := s.read(ctx, lk, keys, false)
+	all, err := s.read(ctx, lk, keys, &kv.Range{})
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -57,9 +58,8 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return page, nil
 }
 
-// Range reads records by prefix. See kv.Store. The names are listed first and then
-// read, so a record is as it was then or later, and one that was deleted meanwhile
-// is missing.
+// Range reads records by prefix. See kv.Store. It first lists the names. Each record is read at
+// that time or later, and a record deleted in between is missing.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	sc, err := s.paths.scope(q.Prefix)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 			part = keys[:min(len(keys), q.Limit-len(page.Pairs))]
 		}
 		keys = keys[len(part):]
-		all, err := s.read(ctx, lk, part, q.KeysOnly)
+		all, err := s.read(ctx, lk, part, &q)
 		if err != nil {
 			return nil, readError(err)
 		}
@@ -100,8 +100,8 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-// list returns the keys of a scope, in no order. Nodes of other names are somebody
-// else's.
+// list returns the keys of a scope, in no particular order. Nodes with other names belong to
+// other programs.
 func (s *store) list(ctx context.Context, lk *link, sc scope) ([]string, error) {
 	keys, err := s.leaves(ctx, lk, sc)
 	return slices.DeleteFunc(keys, func(key string) bool {
@@ -127,7 +127,7 @@ func (s *store) leaves(ctx context.Context, lk *link, sc scope) ([]string, error
 	return keys, nil
 }
 
-// children returns the names in a directory, none if there is no directory.
+// children returns the names in a directory, or none if the directory does not exist.
 func (s *store) children(ctx context.Context, lk *link, dir string) ([]string, error) {
 	return call(ctx, lk, func(c *zk.Conn) ([]string, error) {
 		names, _, err := c.Children(dir)
@@ -138,8 +138,8 @@ func (s *store) children(ctx context.Context, lk *link, dir string) ([]string, e
 	})
 }
 
-// listed returns the names in those directories of which many records are asked for, by
-// how many are.
+// listed returns the names in the directories of which many records are read. dirs holds the
+// numbers of these records.
 func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[string]map[string]bool, error) {
 	there := make(map[string]map[string]bool)
 	for dir, n := range dirs {
@@ -158,8 +158,8 @@ func (s *store) listed(ctx context.Context, lk *link, dirs map[string]int) (map[
 	return there, nil
 }
 
-// read reads records, in order and many at once.
-func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool) ([]found, error) {
+// read reads records, in order and many in parallel.
+func (s *store) read(ctx context.Context, lk *link, keys []string, q *kv.Range) ([]found, error) {
 	nodes := make([]string, len(keys))
 	dirs := make(map[string]int)
 	for i, key := range keys {
@@ -184,7 +184,7 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool
 	all, err := call(ctx, lk, func(c *zk.Conn) ([]found, error) {
 		all := make([]found, len(keys))
 		if len(ask) == 1 {
-			f, err := get(c, nodes[ask[0]], keysOnly)
+			f, err := get(c, nodes[ask[0]], q)
 			all[ask[0]] = f
 			return all, err
 		}
@@ -195,7 +195,7 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool
 			done.Go(func() {
 				for n := next.Add(1) - 1; n < int64(len(ask)) && failed.Load() == nil; n = next.Add(1) - 1 {
 					i := ask[n]
-					f, err := get(c, nodes[i], keysOnly)
+					f, err := get(c, nodes[i], q)
 					if err != nil {
 						failed.Store(&err)
 						return
@@ -219,13 +219,13 @@ func (s *store) read(ctx context.Context, lk *link, keys []string, keysOnly bool
 	return all, nil
 }
 
-func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
+func get(c *zk.Conn, node string, q *kv.Range) (found, error) {
 	var (
 		f    found
 		stat *zk.Stat
 		err  error
 	)
-	if keysOnly {
+	if q.KeysOnly {
 		f.exists, stat, err = c.Exists(node)
 	} else {
 		f.value, stat, err = c.Get(node)
@@ -242,6 +242,9 @@ func get(c *zk.Conn, node string, keysOnly bool) (found, error) {
 	}
 	f.stat = statOf(stat)
 	f.split(node)
+	if n := len(f.value); q.Largest > 0 && n > q.Largest {
+		f.value, f.long = nil, n // and is not kept until the others are read
+	}
 	return f, nil
 }
 
@@ -264,7 +267,7 @@ func (s *store) remember(key string, f found) {
 	}
 }
 
-// readError classifies the failure of a read, sent or not.
+// readError classifies the failure of a read, whether or not it was sent.
 func readError(err error) error {
 	return fmt.Errorf("tenure: zookeeper: reading: %w", denied(err))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// A change log whose latest write is of one shard, and of nothing else, has stats below
-// its own line: one line for each record whose stat a reader of the change log needs.
+// If the latest write of a change log is of one shard only, the log has stats below its own
+// line. There is one line for each record whose stat a reader of the change log needs.
 //
 //	!state/shard/s1 0 4294967310 7    revision, or 0 for the change log's own, created, version
 //
-// A revision fixes the stat for ever, so one is never wrong, only out of date.
+// A revision fixes the stat, so a stat can be out of date but not wrong.
 
-// withStats is the piggybacked transaction with stats in its change log.
+// withStats returns the piggybacked transaction, with stats in its change log.
 func (a *application) withStats() txn {
 	if len(a.txns) != 1 || len(a.piggyback.ops) == 0 {
 		return a.piggyback
@@ -57,15 +57,15 @@ func appendStat(b []byte, key string, m stat) []byte {
 	return fmt.Appendf(b, "\n%s %d %d %d", key[len(ns)+1:], m.rev, m.created, m.version)
 }
 
-// split takes the stats off a change log.
+// split removes the stats from a change log.
 func (f *found) split(node string) {
 	if strings.Contains(node, "/!feed/") {
 		f.value, f.sent, _ = bytes.Cut(f.value, []byte{'\n'})
 	}
 }
 
-// learnSent remembers the stats in a change log. Any member can have written them: a
-// line that names no record is left out.
+// learnSent keeps the stats in a change log. Any member may have written them, so it ignores a
+// line that names no record.
 func (s *store) learnSent(log string, f found) {
 	if len(f.sent) == 0 || len(f.sent) > changelog.MaxPiggybackBytes {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestHandOverReads: the successor of a hand-over commits without a read, again and again.
+// TestHandOverReads: the successor of a hand-over commits without a read, repeatedly.
 func TestHandOverReads(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -88,8 +88,8 @@ func TestSentStats(t *testing.T) {
 	s.learnSent("ns/!feed/state-x-1", found{sent: make([]byte, changelog.MaxPiggybackBytes+1), stat: stat{rev: 9}})
 }
 
-// TestForeignRecords: a member writes a change log with a stat that names no record, and
-// makes nodes whose names are no keys. The others read on.
+// TestForeignRecords: a member writes a change log with a stat that names no record, and creates
+// nodes whose names are no keys. The others continue to read.
 func TestForeignRecords(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, nil)
@@ -100,7 +100,7 @@ func TestForeignRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := DefaultRoot + "/" + t.Name()
+	node := defaultRoot + "/" + t.Name()
 	for name, value := range map[string]string{
 		"!feed/s-0123456789AB-0":  "1 1 0\nx 1 1 1",
 		"!feed/a b":               "1 1 0\nx 1 1 1",

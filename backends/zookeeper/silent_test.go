@@ -40,10 +40,10 @@ func cast(t *testing.T, ttl time.Duration, members []*servers.Server) *outage.Ca
 	})
 }
 
-// uses is the server that a member uses.
+// uses returns the server that a member uses.
 func uses(c *outage.Cast, member int) int { return c.Backend(member).(*Backend).store.routes.Current() }
 
-// gauge sends heartbeats past all proxies.
+// gauge sends heartbeats without the proxies.
 func gauge(t *testing.T, ttl time.Duration, members []*servers.Server) *ample.Gauge {
 	t.Helper()
 	b, err := Open(bounded(t, ample.Time), addrs(members), t.Name()+"/control", &Options{Create: true})
@@ -68,8 +68,8 @@ func eachTTL(t *testing.T, config []string, do func(t *testing.T, ttl time.Durat
 	}
 }
 
-// TestSilentServer: the server that an owner uses says nothing more, and resets
-// nothing. Nobody's trust lapses, and nobody is evicted.
+// TestSilentServer: the server that an owner uses falls silent without a reset. No trust lapses,
+// and no member is evicted.
 func TestSilentServer(t *testing.T) {
 	eachTTL(t, nil, func(t *testing.T, ttl time.Duration, members []*servers.Server) {
 		c, g := cast(t, ttl, members), gauge(t, ttl, members)
@@ -94,8 +94,7 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// TestHolderAndServerDie: the owner's machine dies, and with it the server that a
-// successor uses.
+// TestHolderAndServerDie: the owner's machine dies, together with the server that a successor uses.
 func TestHolderAndServerDie(t *testing.T) {
 	eachTTL(t, nil, func(t *testing.T, ttl time.Duration, members []*servers.Server) {
 		c, g := cast(t, ttl, members), gauge(t, ttl, members)
@@ -122,9 +121,9 @@ func TestHolderAndServerDie(t *testing.T) {
 	})
 }
 
-// TestSilentServerIsLeft: once one call has given a silent server up, no other call waits for
-// that server: the calls' links follow each other without a heartbeat. One server stands for
-// two, since it answers on both addresses.
+// TestSilentServerIsLeft: once one call has given a silent server up, no other call waits for that
+// server. The calls' links follow each other without a heartbeat. One server stands for two,
+// because it answers on both addresses.
 func TestSilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.ZooKeeper, patient)
@@ -176,8 +175,8 @@ func TestStartAtSilentServer(t *testing.T) {
 	}
 }
 
-// TestLeaderStopped stops the ensemble's leader for long enough to elect another. All
-// stop until then; afterwards the former owners go on, and nobody is evicted.
+// TestLeaderStopped stops the ensemble's leader for long enough to elect another. All members stop
+// until then. Afterwards the former owners continue, and no member is evicted.
 func TestLeaderStopped(t *testing.T) {
 	const ttl, stopped = 2 * time.Second, 10 * time.Second
 	members := servers.NewCluster(t, servers.ZooKeeper, 3,

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestReadsNeedMajority reads from a server whose peers stand still, before it has
-// noticed: its data may be long out of date, and no read returns it (rules O1 and
-// I1). A bare read of the same connection does, which is the control.
+// TestReadsNeedMajority reads from a server whose peers are stopped, before it has noticed. Its
+// data may be long out of date, and no read returns it (rules O1 and I1). A bare read on the same
+// connection does, which is the control.
 func TestReadsNeedMajority(t *testing.T) {
 	t.Parallel()
 	members := servers.NewCluster(t, servers.ZooKeeper, 3,
@@ -31,8 +31,8 @@ func TestReadsNeedMajority(t *testing.T) {
 	t.Run("follower", func(t *testing.T) { readsNeedMajority(t, follower, members) })
 }
 
-// A session's requests are answered in their order: each read has its own connection,
-// and so has the control.
+// A session's requests are answered in order, so each read has its own connection, and so has the
+// control.
 func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.Server) {
 	keys, err := kvkeys.New(t.Name())
 	if err != nil {
@@ -94,7 +94,7 @@ func readsNeedMajority(t *testing.T, server *servers.Server, members []*servers.
 		t.Fatal(err)
 	}
 	for range 10 {
-		f, err := call(bounded(t, ample.Time), bare, func(c *zk.Conn) (found, error) { return get(c, node, false) })
+		f, err := call(bounded(t, ample.Time), bare, func(c *zk.Conn) (found, error) { return get(c, node, &kv.Range{}) })
 		if err != nil || !f.exists {
 			t.Fatalf("the control: a read that asks nobody else: %v, %v", f.exists, err)
 		}

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"math/big"
 	"strings"
 	"sync"
@@ -12,24 +11,25 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/changelog"
 	"github.com/tenure-go/tenure/internal/route"
 )
 
 var _ changelog.Store = (*store)(nil)
 
-// store is a changelog.Store on ZooKeeper: permanent nodes, compared by their versions,
-// with zxids for revisions. Nothing rests on sessions. Safe for concurrent use.
+// store is a changelog.Store on ZooKeeper. It uses permanent nodes, compared by their versions,
+// and zxids as revisions. Nothing depends on sessions. It is safe for concurrent use.
 type store struct {
 	paths  paths
 	rights rights
 	stats  stats
 
-	identity atomic.Pointer[identity] // as it was read last
+	identity atomic.Pointer[identity] // the one last read
 
-	// Heartbeats have their own lines (rule E4), one to each server, and so have reads
-	// and watches. Where one server is named, heartbeats have two lines to it: it may
-	// be several, and one connection may be lost unnoticed.
+	// Heartbeats have separate links (rule E4), one to each server, and so have reads and
+	// watches. If only one server is named, heartbeats have two links to it. The name may stand
+	// for several servers, and one connection may be lost unnoticed.
 	routes        *route.Routes
 	beats         []*connector
 	writes, reads *connector
@@ -57,7 +57,7 @@ func newStore(p paths, r rights, servers []string, dial linker) *store {
 		at := i % len(servers)
 		s.beats = append(s.beats, newConnector(life, servers[at:at+1], nil, dial))
 	}
-	var routes *route.Routes // of the calls that follow the heartbeats to another server
+	var routes *route.Routes // of the calls that follow heartbeats to another server
 	if len(servers) > 1 {
 		routes = s.routes
 	}
@@ -72,15 +72,16 @@ func newStore(p paths, r rights, servers []string, dial linker) *store {
 
 func (s *store) connectors() []*connector { return append([]*connector{s.writes, s.reads}, s.beats...) }
 
-// doubt ends the links on which nothing came since a moment, from when on calls on one waited
-// in vain: what loses one connection in silence loses others, of which each would cost calls.
+// doubt ends the links on which nothing was read since a given moment. It is for when calls on
+// one link have waited in vain since then. Whatever silenced one connection has often silenced
+// others, and each would cost calls.
 func (s *store) doubt(since time.Time) {
 	for _, l := range s.connectors() {
 		l.doubt(since)
 	}
 }
 
-// pick spreads processes over the servers.
+// pick returns a random server, so that processes spread over them.
 func pick(n int) int {
 	i, err := rand.Int(rand.Reader, big.NewInt(int64(n)))
 	if err != nil {
@@ -100,15 +101,18 @@ func (s *store) Close() error {
 	return nil
 }
 
-// marker names the node that is made together with an identity record, by the
-// record's random id. A namespace that was removed and made again has records with
-// the same versions as before; only a name distinguishes them (rule I1). It is
-// empty for an invalid record.
+// maxIdentity limits the bytes decoded of an identity record.
+const maxIdentity = 16 << 10
+
+// marker returns the name of the node that is created together with an identity record, from the
+// record's random id. A namespace that was removed and created again has records with the same
+// versions as before, and only a name distinguishes them (rule I1). It returns "" for an invalid
+// record.
 func marker(value []byte) string {
 	var id struct {
 		ID string `json:"id"`
 	}
-	if json.Unmarshal(value, &id) != nil || !plain(id.ID) || strings.ContainsRune(id.ID, '/') {
+	if boundjson.Unmarshal(value, maxIdentity, 16, &id) != nil || !plain(id.ID) || strings.ContainsRune(id.ID, '/') {
 		return ""
 	}
 	return "!id" + separator + id.ID
@@ -118,12 +122,12 @@ func marker(value []byte) string {
 type rights struct {
 	// own are the schemes and ids of the run-time role.
 	own []zk.ACL
-	// admins have all rights; if there are any, only they may change ACLs.
+	// admins have all rights. If there are any, only they may change ACLs.
 	admins []zk.ACL
 }
 
-// directory is the ACL of a directory. That of permanent nodes does not let them be
-// deleted: tokens and fences rest on their versions, which would start again.
+// directory returns the ACL of a directory. The ACL for permanent nodes does not allow their
+// deletion: tokens and fences depend on their versions, which would start again.
 func (r rights) directory(permanent bool) []zk.ACL {
 	perms := int32(zk.PermRead | zk.PermWrite | zk.PermCreate)
 	if !permanent {
@@ -132,11 +136,11 @@ func (r rights) directory(permanent bool) []zk.ACL {
 	return r.list(perms)
 }
 
-// record is the ACL of a record: the right to delete it is its directory's.
+// record returns the ACL of a record. The right to delete a record is in its directory's ACL.
 func (r rights) record() []zk.ACL { return r.list(zk.PermRead | zk.PermWrite) }
 
-// of is the ACL of the record of a key. The identity, on which tokens rest, is for
-// administrators to change, if there are any.
+// of returns the ACL of a key's record. If there are administrators, only they may change the
+// identity, on which tokens depend.
 func (r rights) of(key string) []zk.ACL {
 	if _, part := partOf(key); part == "!id" && len(r.admins) > 0 {
 		return r.list(zk.PermRead)

@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// candidateVariable makes the test binary a candidate of BenchmarkTakeover: it
-// names a server, and a namespace or, for zk.Lock, a node.
+// candidateVariable makes the test binary a candidate of BenchmarkTakeover. It has a server, and a
+// namespace or, for zk.Lock, a node.
 const candidateVariable = "TENURE_ZOOKEEPER_TEST_CANDIDATE"
 
 const (
@@ -121,9 +121,9 @@ func startCandidate(b *testing.B, how string) *process {
 	return p
 }
 
-// BenchmarkTakeover is from SIGKILL of the leader's process to the lead of another,
-// with the server's tickTime at its default of 2 s; run it with -benchtime=30x. TTL
-// is ours, and of zk.Lock that of its session.
+// BenchmarkTakeover measures from SIGKILL of the leader's process until another one leads, with the
+// server's default tickTime of 2 s; run it with -benchtime=30x. TTL is Tenure's, and for zk.Lock
+// its session's.
 func BenchmarkTakeover(b *testing.B) {
 	server := pool.Get(b, servers.ZooKeeper, nil)
 	for _, c := range []struct {
@@ -139,7 +139,7 @@ func BenchmarkTakeover(b *testing.B) {
 				b.StopTimer()
 				successor := startCandidate(b, how)
 				first(b, successor.joined)
-				// Killed at any point between two heartbeats, once the successor knows of them.
+				// Killed at any point between two heartbeats, after the successor knows of them.
 				time.Sleep(takeoverTTL + time.Duration(len(took)*37%100)*c.ttl/300)
 				b.StartTimer()
 				start := time.Now()

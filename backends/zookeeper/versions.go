@@ -8,11 +8,10 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// stat identifies a version of a node in compares. A revision is a Mzxid, and no
-// two writes of a node have the same, so a revision fixes the data version once and
-// for all; the version alone does not fix the revision, because a node that was
-// deleted and made again counts from 0. Created, its Czxid, distinguishes such
-// nodes.
+// stat identifies a version of a node in compares. A revision is a Mzxid. No two writes of a
+// node have the same Mzxid, so a revision fixes the data version. A version alone does not fix
+// the revision, because a node that was deleted and created again counts from 0. Created, its
+// Czxid, distinguishes such nodes.
 type stat struct {
 	rev     kv.Rev
 	created int64
@@ -21,11 +20,11 @@ type stat struct {
 
 func statOf(s *zk.Stat) stat { return stat{kv.Rev(s.Mzxid), s.Czxid, s.Version} }
 
-// maxStats bounds the remembered stats. Forgotten ones are read again.
+// maxStats limits the remembered stats. Forgotten ones are read again.
 const maxStats = 1 << 18
 
-// stats remembers the versions of records that this process wrote or read. They
-// are never wrong, only out of date. Safe for concurrent use.
+// stats holds the versions of records that this process wrote or read. They can be out of date
+// but not wrong. It is safe for concurrent use.
 type stats struct {
 	mu sync.Mutex
 	m  map[string]stat // by key
@@ -38,7 +37,7 @@ func (m *stats) get(key string) (stat, bool) {
 	return v, ok
 }
 
-// put remembers a stat, unless a later one is known: replies overtake each other.
+// put keeps a stat, unless a later one is known, because replies overtake each other.
 func (m *stats) put(key string, v stat) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// observedConn observes the bytes read from a connection, because the client
-// library reports neither the zxid in the header of every reply, up to which the
-// server has applied writes, nor the time of the last byte.
+// observedConn observes the bytes read from a connection. The client library does not report the
+// zxid in the header of every reply, up to which the server has applied writes. It does not report
+// the time of the last byte either.
 //
-// It leaves out pings that nothing needs. The library sends one in each third of the
-// session's time-out, whatever else it sends.
+// observedConn also omits needless pings. The library sends a ping in each third of the session's
+// time-out, whatever else it sends.
 type observedConn struct {
 	net.Conn
 	own     *lastRead
 	server  *lastRead    // of all connections to the server
 	zxid    atomic.Int64 // of the latest reply
-	timeout atomic.Int64 // of the session, as the server granted it; 0: not known yet
-	sent    atomic.Int64 // when the last bytes but pings were sent, as own has it
+	timeout atomic.Int64 // of the session, as granted by the server; 0 if unknown
+	sent    atomic.Int64 // time of the last bytes except pings, in own's units
 
-	// Used by the one goroutine that reads.
-	head  [16]byte // of the frame: its length and, but for the first, xid and zxid
+	// The fields below are used by the one goroutine that reads.
+	head  [16]byte // of the frame: its length and, except in the first frame, xid and zxid
 	have  int      // bytes of head
-	left  int      // bytes of the frame that are still to come
-	begun bool     // the first frame, which has another header, is over
+	left  int      // remaining bytes of the frame
+	begun bool     // the first frame, which has another header, was read
 }
 
 func newObservedConn(conn net.Conn, server *lastRead) *observedConn {
@@ -44,13 +44,13 @@ func (t *observedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ping is the library's: a length, the xid -2, and the operation 11.
+// ping is the library's ping: a length, the xid -2, and the operation 11.
 var ping = []byte{0, 0, 0, 8, 0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 11}
 
-// Write sends all but pings that the last request makes unnecessary: it was sent less than
-// half of the pings' interval ago, and something came since. The next ping is then sent half of
-// the session's time-out after it, at the latest. The server ends the session after all of
-// that, and the library the connection if nothing comes for two thirds of it.
+// Write sends everything except needless pings. A ping is needless if the last request was sent
+// less than half of the pings' interval ago, and something was read since. The next ping follows
+// that request by at most half of the session's time-out. The server ends the session after a whole
+// time-out without requests. The library ends the connection if nothing comes for two thirds of it.
 func (t *observedConn) Write(p []byte) (int, error) {
 	now := t.own.now()
 	if bytes.Equal(p, ping) {
@@ -64,10 +64,10 @@ func (t *observedConn) Write(p []byte) (int, error) {
 	return t.Conn.Write(p)
 }
 
-// lastRead is the time of the last byte received. Safe for concurrent use.
+// lastRead is the time of the last byte received. It is safe for concurrent use.
 type lastRead struct {
 	start time.Time
-	heard atomic.Int64 // as time since start
+	heard atomic.Int64 // time since start
 }
 
 func newLastRead() *lastRead { return &lastRead{start: time.Now()} }
@@ -76,10 +76,10 @@ func (v *lastRead) now() int64 { return int64(time.Since(v.start)) }
 
 func (v *lastRead) touch() { v.heard.Store(v.now()) }
 
-// silence is for how long nothing came.
+// silence returns for how long nothing has been read.
 func (v *lastRead) silence() time.Duration { return time.Duration(v.now() - v.heard.Load()) }
 
-// silentSince reports whether nothing came since a moment.
+// silentSince reports whether nothing has been read since a given moment.
 func (v *lastRead) silentSince(moment time.Time) bool {
 	return v.heard.Load() < int64(moment.Sub(v.start))
 }
@@ -106,9 +106,9 @@ func (t *observedConn) feed(p []byte) {
 	}
 }
 
-// frame looks at a complete frame. Events and pings have a negative xid.
+// frame reads a complete frame. Events and pings have a negative xid.
 func (t *observedConn) frame() {
-	if !t.begun { // it has a version, the time-out in ms, and the session
+	if !t.begun { // it contains a version, the time-out in ms, and the session
 		t.begun = true
 		if t.have >= 12 {
 			t.timeout.Store(int64(binary.BigEndian.Uint32(t.head[8:])) * int64(time.Millisecond))

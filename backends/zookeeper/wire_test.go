@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// wireEnd is a connection that counts what is written.
+// wireEnd is a connection that counts the bytes written.
 type wireEnd struct {
 	net.Conn
 	reads  [][]byte
@@ -22,8 +22,8 @@ func (e *wireEnd) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestPingsLeftOut: a ping is left out soon after a request that was answered, and is sent
-// after one that was not, after one of long ago, and while the session's time-out is not known.
+// TestPingsLeftOut: a ping is omitted soon after an answered request. It is sent after an
+// unanswered one, after an old one, and while the session's time-out is unknown.
 func TestPingsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 6 * time.Second // the pings' interval is 2 s

@@ -13,29 +13,28 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "zookeeper"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "zookeeper"
 
-// Backend is a namespace on a ZooKeeper ensemble. It implements driver.Backend;
-// safe for concurrent use.
+// Backend is a namespace on a ZooKeeper ensemble. It implements driver.Backend and is safe for
+// concurrent use.
 type Backend struct {
 	*kv.Backend
 	store    *store
-	identity string    // key
-	opened   *identity // as it was when it was opened
+	identity string    // key of the identity record
+	opened   *identity // when the namespace was opened
 }
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace on the ensemble of servers, each host:port. The context
-// bounds the opening only. nil options work. An error says in one line how to
-// correct it.
+// Open opens the namespace on the ensemble of servers, each host:port. The context limits the
+// opening only. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, servers []string, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, servers, namespace, o, func(s changelog.Store) changelog.Store { return s },
 		func(s kv.Store) kv.Store { return s })
 }
 
-// open lets tests wrap the stores that it makes.
+// open lets tests wrap the stores.
 func open(ctx context.Context, servers []string, namespace string, o *Options,
 	below func(changelog.Store) changelog.Store, whole func(kv.Store) kv.Store) (*Backend, error) {
 	s, opts, err := connect(ctx, servers, namespace, o)
@@ -48,7 +47,7 @@ func open(ctx context.Context, servers []string, namespace string, o *Options,
 	}
 	over := whole(changelog.New(below(s), namespace, changelog.Options{Parallel: pipeline, ReadKeys: 512}))
 	ko := limits(opts.Root)
-	ko.Backend, ko.Namespace, ko.Create = Name, namespace, opts.Create
+	ko.Backend, ko.Namespace, ko.Create = backendName, namespace, opts.Create
 	b, err := kv.Open(ctx, over, ko)
 	if err != nil {
 		return nil, joined(err, over.Close())
@@ -59,14 +58,14 @@ func open(ctx context.Context, servers []string, namespace string, o *Options,
 	return &Backend{Backend: b, store: s, identity: keys.Identity(), opened: s.identity.Load()}, nil
 }
 
-// pipeline is how many batches of one call are under way at once. Each has a
-// change log.
+// pipeline is the number of batches of one call in flight. Each has a change log.
 const pipeline = 4
 
-// limits are those of namespaces below a root.
+// limits returns the limits of namespaces below a root.
 func limits(root string) kv.Options {
 	return kv.Options{
-		// A node that is made again has the versions of the one before: a former holder's write could pass.
+		// A node that is created again has the previous node's versions, so a previous holder's
+		// write could pass.
 		Limits: driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond,
 			RecordsStay: true},
 		Pipeline: pipeline,
@@ -74,8 +73,8 @@ func limits(root string) kv.Options {
 	}
 }
 
-// fit counts the transactions that go into one packet, for names that are longer
-// than their keys by root: a server that gets more ends the connection.
+// fit returns how many transactions fit in one packet, for names that root makes longer than their
+// keys. A server that gets a larger packet ends the connection.
 func fit(txns []kv.Txn, root int) int {
 	const reserve = changelog.MaxPiggybackBytes + 16<<10 // the guard, the piggybacked transaction and their names
 	size := 0
@@ -117,8 +116,8 @@ func connect(ctx context.Context, servers []string, namespace string, o *Options
 	return s, opts, nil
 }
 
-// prepare makes the directories of a namespace, which has to exist unless it is to
-// be made: nothing is written into a store that may be the wrong one.
+// prepare makes the directories of a namespace. Unless makeNew is set, the namespace must
+// exist. Otherwise, the store may be the wrong one, and prepare writes nothing into it.
 func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) error {
 	lk, err := s.writes.link(ctx)
 	if err != nil {
@@ -138,7 +137,7 @@ func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) err
 		if !exists && !makeNew {
 			return struct{}{}, &driver.MissingError{
 				What: "there is no identity record below " + own,
-				Make: "to begin the namespace, open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
+				Make: "open it once with Create; if it was in use before", Err: driver.ErrStoreChanged,
 			}
 		}
 		for at := 1; at <= len(own); at++ {
@@ -162,8 +161,8 @@ func (s *store) prepare(ctx context.Context, namespace string, makeNew bool) err
 	return nil
 }
 
-// makeFixed makes a directory unless it exists: reading asks for no rights on its
-// parent.
+// makeFixed makes a directory unless it exists. It reads first, because reading needs no rights on
+// the parent.
 func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 	if exists, _, err := c.Exists(node); err != nil || exists {
 		return err
@@ -171,10 +170,10 @@ func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 	return create(c, node, acl)
 }
 
-// RaiseFloor makes every token granted from now on in a namespace greater than above. An
-// operator calls it after the ensemble was restored from a backup. See kv.RaiseFloor. It
-// needs no Create. Where Options.Admins name administrators, only they may write the
-// identity, and Options.User has to be one of them.
+// RaiseFloor makes every token that a namespace grants from now on greater than above. An
+// operator calls it after restoring the ensemble from a backup. See kv.RaiseFloor. It needs no
+// Create. If Options.Admins names administrators, only they may write the identity, and
+// Options.User must be one of them.
 func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
 	if o != nil {
 		c := *o
@@ -189,19 +188,18 @@ func RaiseFloor(ctx context.Context, servers []string, namespace string, above d
 	return joined(kv.RaiseFloor(ctx, over, namespace, above), over.Close())
 }
 
-// GuardOps returns operations for the front of a Multi of the caller's own on the
-// same ensemble: it takes effect if and only if the fence is the shard's current
-// grant at that point of the store's order (rule F1). Otherwise the Multi is
-// refused with zk.ErrBadVersion or zk.ErrNoNode at one of them. The caller's
-// connection needs the right to read the namespace. A fence that is not current is
-// *driver.FencedError. The operations hold for this lease and this opening, and may
-// be kept as long.
+// GuardOps returns operations to put at the front of a caller's Multi on the same ensemble.
+// With them, the Multi takes effect if and only if the fence is the shard's current grant at
+// that point of the store's order (rule F1). Otherwise, it is refused with zk.ErrBadVersion or
+// zk.ErrNoNode at one of them. The caller's connection needs the right to read the namespace.
+// If the fence is not current, GuardOps returns *driver.FencedError. The operations stay valid
+// as long as this lease and this Backend, and may be kept that long.
 func (b *Backend) GuardOps(ctx context.Context, fence driver.Fence) ([]any, error) {
 	conditions, err := kv.Guard(ctx, b.Backend, fence)
 	if err != nil {
 		return nil, err
 	}
-	cond := conditions[len(conditions)-1] // the identity's is that of the opening
+	cond := conditions[len(conditions)-1] // the identity's condition is from the opening
 	_, node, err := b.store.paths.node(cond.Key)
 	if err != nil {
 		return nil, err

@@ -16,20 +16,19 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// A board is a member's display of every airport, of any owner. It is built from
-// the logs, in memory, so that a process which starts reads them from the first
-// entry. Safe for concurrent use.
+// A board is a member's display of all airports. It is built from the logs, in memory, so a new
+// process reads them from the first entry. It is safe for concurrent use.
 type board struct {
 	began int64 // host's monotonic clock, nanoseconds
 
 	mu      sync.Mutex
 	chains  map[string]chain // by airport
 	entries int
-	fresh   int     // of them, decided since this process began
-	lags    []int64 // of a sample of those, from the decision to the board, microseconds
+	fresh   int     // number of entries decided since this process started
+	lags    []int64 // sample of these entries' times from the decision to the board, microseconds
 }
 
-// maxLags bounds the sample, and with it a line of the protocol.
+// maxLags limits the sample, and so a line of the protocol.
 const maxLags = 2000
 
 func newBoard(began int64) *board { return &board{began: began, chains: map[string]chain{}} }
@@ -41,7 +40,7 @@ func (b *board) apply(_ context.Context, batch follower.Batch) error {
 	for _, e := range batch.Entries {
 		d, err := decodeDecision(e.Payload)
 		if err != nil {
-			d = decision{} // of no airport: the board differs from the file from here on
+			d = decision{} // of no airport: from here on, the board differs from the file
 		}
 		b.chains[batch.Shard()] = b.chains[batch.Shard()].next(d)
 		b.entries++
@@ -58,23 +57,23 @@ func (b *board) apply(_ context.Context, batch follower.Batch) error {
 	return nil
 }
 
-// shown is the board as an event.
+// shown returns the board as an event.
 func (b *board) shown() event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return event{Is: isShown, Count: b.entries, Board: digest(b.chains), Lags: slices.Clone(b.lags)}
 }
 
-// A chain stands for a log: two are equal if all their decisions are, and come in
-// one order.
+// A chain stands for a log. Two chains are equal if their logs contain the same decisions in
+// the same order.
 type chain [sha256.Size]byte
 
-// next is the chain after one more decision.
+// next returns the chain after one more decision.
 func (c chain) next(d decision) chain {
 	return sha256.Sum256(append(c[:], d.facts().encode()...))
 }
 
-// digest stands for the logs of all airports.
+// digest returns a digest of the logs of all airports.
 func digest(chains map[string]chain) string {
 	var all strings.Builder
 	for _, airport := range slices.Sorted(maps.Keys(chains)) {
@@ -84,7 +83,7 @@ func digest(chains map[string]chain) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// trueBoard is the digest of the board that the file asks for.
+// trueBoard returns the digest of the board that follows from the file.
 func trueBoard(t *timetable) string {
 	chains := make(map[string]chain, len(t.airports))
 	for _, airport := range t.airports {

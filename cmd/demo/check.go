@@ -2,14 +2,14 @@ package main
 
 import "fmt"
 
-// An entry is one entry of an airport's log as the store has it.
+// An entry is one entry of an airport's log in the store.
 type entry struct {
 	seq     int64
 	token   int64 // that the store accepted it under
 	payload []byte
 }
 
-// damage counts the mistakes in the logs. All zero: the logs are exactly the truth.
+// damage counts the mistakes in the logs. If all counts are zero, the logs are exactly the truth.
 type damage struct {
 	Lost       int      `json:"lost"`         // departures without a decision
 	Doubled    int      `json:"doubled"`      // decisions for a departure that had one
@@ -33,8 +33,8 @@ func (d *damage) note(counter *int, format string, args ...any) {
 	}
 }
 
-// checkLog compares one airport's log with the truth computed from the file, and
-// adds its findings to d.
+// checkLog compares one airport's log with the truth computed from the file, and adds its findings
+// to d.
 func (d *damage) checkLog(airport string, departures []departure, log []entry) {
 	want := truth(departures)
 	at := make(map[int]int, len(want))

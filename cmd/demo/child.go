@@ -23,9 +23,9 @@ type childReport struct {
 	err   error // of an ended child: nil if it exited with status 0
 }
 
-// startChild runs this program as a member. Its events go to reports until quit is
-// closed; its end is the last report. On Linux the calling goroutine must be locked
-// to a thread that lives as long as the director.
+// startChild runs this program as a member. Its events go to reports until quit is closed. Its
+// end is the last report. On Linux, the calling goroutine must be locked to a thread that lives
+// as long as the director.
 func startChild(c memberConfig, reports chan<- childReport, quit <-chan struct{}) (*child, error) {
 	k := &child{}
 	send := func(r childReport) {

@@ -6,9 +6,8 @@ import (
 	"math"
 )
 
-// A decision is the entry that an airport's owner appends for one departure: the
-// airport's figures up to and including it. The last decision of a log is all that
-// the next owner needs to continue.
+// A decision is the entry that an airport's owner appends for one departure: the airport's figures
+// up to and including it. The last decision of a log is all that the next owner needs to continue.
 type decision struct {
 	Departure int     `json:"departure"` // id in the flights file
 	Count     int     `json:"count"`     // departures so far
@@ -19,8 +18,7 @@ type decision struct {
 	At        int64   `json:"at"`        // host's monotonic clock when it was written, nanoseconds
 }
 
-// next is the decision for d after all that led to the receiver; the zero
-// decision comes before the first.
+// next returns the decision for d that follows s. The zero decision comes before the first.
 func (s decision) next(d departure, token int64) decision {
 	n := decision{Departure: d.id, Count: s.Count + 1, Total: s.Total + d.delay, Longest: d.delay, Token: token}
 	if s.Count > 0 {
@@ -30,7 +28,7 @@ func (s decision) next(d departure, token int64) decision {
 	return n
 }
 
-// facts is the decision with only the figures that the file determines.
+// facts returns the decision with only the figures that the file determines.
 func (s decision) facts() decision {
 	s.Token, s.At = 0, 0
 	return s
@@ -52,8 +50,7 @@ func decodeDecision(payload []byte) (decision, error) {
 	return d, nil
 }
 
-// truth are the facts that an airport's log must hold, computed from the file
-// alone.
+// truth returns the facts that an airport's log must hold, computed only from the file.
 func truth(departures []departure) []decision {
 	out := make([]decision, 0, len(departures))
 	var d decision

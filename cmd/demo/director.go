@@ -18,16 +18,16 @@ import (
 
 const (
 	tick      = 100 * time.Millisecond // between two clearances
-	stepLimit = 30 * time.Second       // for a step of the chaos, beside some TTLs
+	stepLimit = 30 * time.Second       // for a step of the chaos, besides a few TTLs
 	stepTTLs  = 10
-	endLimit  = 30 * time.Second // for the members to leave at the end, the same
+	endLimit  = 30 * time.Second // for the members to leave at the end, besides a few TTLs
 )
 
-// A director starts the members, lets departures through, injects faults, and keeps
-// the history. It is used by one goroutine.
+// A director starts the members, lets departures through, injects faults, and keeps the history.
+// Only one goroutine uses it.
 type director struct {
 	o        *options
-	server   *server // the run's own, for faults; else nil
+	server   *server // the run's own, for faults; otherwise nil
 	flights  *timetable
 	schedule schedule
 	progress io.Writer
@@ -37,17 +37,17 @@ type director struct {
 	reports  chan childReport
 	quit     chan struct{}
 	members  []*node
-	children []*child // every one ever started
+	children []*child // all that were ever started
 	dir      string   // of the files in which they record their calls
 	calls    []string // those files
 	history  *history
 	began    time.Time
-	cleared  int // departures let through
-	limit    int // that the present step allows
+	cleared  int // number of departures let through
+	limit    int // number that the present step allows
 	cities   map[string]string
-	trouble  string  // the last that a member met with the store
-	shown    int     // percent of the progress last printed
-	held     []write // that wait at the stopped member's gate
+	trouble  string  // the last failure between a member and the store
+	shown    int     // percentage of the progress last printed
+	held     []write // the writes that wait at the stopped member's gate
 }
 
 // Statuses of a member.
@@ -70,8 +70,8 @@ type node struct {
 	status string
 }
 
-// direct runs the whole play and returns once no child is left. The error is of
-// something that kept it from going on.
+// direct runs the whole play, and returns once no child is left. If the play could not
+// continue, it returns an error.
 func (d *director) direct(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.end()) }()
 	d.began = time.Now()
@@ -142,8 +142,7 @@ func (d *director) start(s *node) error {
 	return child.Order(order{Do: doRelease, Upto: d.cleared})
 }
 
-// killAndRestart kills a member, waits until the others have taken over, and
-// starts it again.
+// killAndRestart kills a member, waits until the others have taken over, and starts it again.
 func (d *director) killAndRestart(ctx context.Context) error {
 	s := d.node(d.schedule.kill)
 	s.status = statusKilled
@@ -172,9 +171,8 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	return nil
 }
 
-// stopInMidWrite stops a member whose write has passed every check and is about
-// to be sent, resumes it when another member has taken over and written, and so
-// has a zombie write.
+// stopInMidWrite stops a member whose write has passed every check and is about to be sent. It
+// resumes the member when another has taken over and written. The late write is a zombie write.
 func (d *director) stopInMidWrite(ctx context.Context) error {
 	s := d.node(d.schedule.stop)
 	airport, err := d.holdWrite(ctx, s)
@@ -245,7 +243,7 @@ func (d *director) isHeld(w write) bool {
 	})
 }
 
-// refused is how many zombie writes the store refused.
+// refused returns the number of zombie writes that the store refused.
 func (d *director) refused() int {
 	n := 0
 	for _, w := range d.history.zombies {
@@ -256,7 +254,7 @@ func (d *director) refused() int {
 	return n
 }
 
-// holdWrite has a busy airport's next write held at the gate of a member.
+// holdWrite makes the gate of a member hold a busy airport's next write.
 func (d *director) holdWrite(ctx context.Context, s *node) (string, error) {
 	d.held = nil
 	owned := d.history.owned(s.label)
@@ -279,7 +277,7 @@ func (d *director) holdWrite(ctx context.Context, s *node) (string, error) {
 	return airport, nil
 }
 
-// waiting is how many departures of an airport the present step has still to let
+// waiting returns the number of an airport's departures that the present step has still to let
 // through.
 func (d *director) waiting(airport string) int {
 	n := 0
@@ -291,13 +289,13 @@ func (d *director) waiting(airport string) int {
 	return n
 }
 
-// restartServer kills the server at once, starts it again, and waits until every
-// departure that came due meanwhile is decided.
+// restartServer kills the server, starts it again, and waits until every departure that came due
+// since is decided.
 func (d *director) restartServer(ctx context.Context) error {
 	granted := d.history.granted
 	killed := time.Now()
 	if err := d.server.Kill(ctx); errors.Is(err, servers.ErrUnsupported) {
-		return nil // the environment named it, and it is not ours to kill
+		return nil // the environment named the server, so the run may not kill it
 	} else if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -336,8 +334,8 @@ func (d *director) restartServer(ctx context.Context) error {
 	return nil
 }
 
-// end kills the processes that still run and waits for them. Afterwards no child
-// and no goroutine of the director is left.
+// end kills the processes that still run and waits for them. It leaves no child and no goroutine of
+// the director.
 func (d *director) end() error {
 	close(d.quit)
 	var errs []error
@@ -347,8 +345,8 @@ func (d *director) end() error {
 	return errors.Join(errs...)
 }
 
-// await handles the members' events, lets departures through and shows progress until
-// done, at most some time that grows with the TTL and the duration.
+// await handles the members' events, lets departures through and shows progress until done. Its
+// limit grows with the TTL and the duration.
 func (d *director) await(ctx context.Context, what string, done func() bool) error {
 	return d.awaitFor(ctx, stepLimit+stepTTLs*d.o.ttl+d.o.duration, what, done)
 }
@@ -386,8 +384,7 @@ func (d *director) awaitFor(ctx context.Context, limit time.Duration, what strin
 	return nil
 }
 
-// clearSome lets the departures of some time through, up to the limit of the
-// present step.
+// clearSome lets the departures of a time through, up to the limit of the present step.
 func (d *director) clearSome(passed time.Duration) error {
 	n := int(int64(d.flights.total) * int64(passed) / int64(d.o.duration))
 	upto := min(d.cleared+max(n, 1), d.limit)

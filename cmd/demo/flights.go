@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/sharding"
+	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
 //go:embed data/flights-2001q1.csv
@@ -37,8 +37,8 @@ type departure struct {
 	delay int // minutes; negative is early
 }
 
-// timetable is the flights file: every origin airport's departures in order.
-// Immutable once parsed.
+// timetable is the flights file: every origin airport's departures in order. It is immutable once
+// parsed.
 type timetable struct {
 	airports []string // sorted
 	from     map[string][]departure
@@ -62,8 +62,8 @@ func openTimetable(path string) (*timetable, error) {
 	return t, nil
 }
 
-// parseTimetable reads rows of flightsHeader. Ids must rise, departures must not
-// go back, and an origin must be a valid shard name.
+// parseTimetable reads rows of flightsHeader. Ids must rise, departures must not go back, and an
+// origin must be a valid shard name.
 func parseTimetable(r io.Reader) (*timetable, error) {
 	c := csv.NewReader(r)
 	c.FieldsPerRecord = strings.Count(flightsHeader, ",") + 1
@@ -129,7 +129,7 @@ func parseTimetable(r io.Reader) (*timetable, error) {
 	if len(t.airports) > maxAirports {
 		return nil, fmt.Errorf("%d origin airports: use a file with at most %d", len(t.airports), maxAirports)
 	}
-	if names, err := sharding.Expand(t.airports...); err != nil {
+	if names, err := keyspace.Expand(t.airports...); err != nil {
 		return nil, fmt.Errorf("origins: %w", err)
 	} else if !slices.Equal(names, t.airports) {
 		return nil, errors.New(`an origin is written like a range of shards: use names without ".."`)

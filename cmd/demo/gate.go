@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// newGate returns a gate below core, which lets the director stop this process
-// between the checks that core makes before a write and the sending of it. It reports
-// each write that is held, and each that is sent late, a zombie's, with its outcome.
+// newGate returns a gate below core. With it, the director stops this process after core has
+// checked a write and before it is sent. The gate reports each held write, and each late write,
+// a zombie's, with its outcome.
 func newGate(report func(event)) *harness.Gate {
 	return &harness.Gate{
 		Held: func(writes []driver.Write) { report(event{Is: isHeld, Writes: ofAirports(seen(writes))}) },
@@ -33,7 +33,7 @@ func newGate(report func(event)) *harness.Gate {
 	}
 }
 
-// ofAirports drops writes of shards that are Tenure's own, such as a plan.
+// ofAirports drops writes of Tenure's own shards, such as a plan.
 func ofAirports(writes []write) []write {
 	return slices.DeleteFunc(writes, func(w write) bool { return strings.HasPrefix(w.Airport, "_") })
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// A projection is Albers' conic one, which keeps areas: two parallels that it keeps
-// exact, the point that comes to lie at x, y of the map, and how many radians its width
-// has.
+// A projection is Albers' conic projection, which keeps areas. Its fields are two exact
+// parallels, a point that lies at x, y of the map, and the width of the map in radians.
 type projection struct {
 	south, north float64 // parallels, degrees
 	lat, lon     float64 // of the point
@@ -20,10 +19,10 @@ type projection struct {
 	width        float64
 }
 
-const mapHeight = 0.6 // of its width
+const mapHeight = 0.6 // as a fraction of its width
 
-// projectionFor is that of a state: what is far from the others is drawn below them, as
-// on most maps of the country.
+// projectionFor returns the projection of a state. States far from the others are drawn below them,
+// as on most maps of the country.
 func projectionFor(state string) projection {
 	switch state {
 	case "AK":
@@ -36,7 +35,7 @@ func projectionFor(state string) projection {
 	return projection{29.5, 45.5, 38, -96, 0.5, 0.47, 0.8}
 }
 
-// at is where a point lies on the map.
+// at returns where a point lies on the map.
 func (p projection) at(lat, lon float64) (x, y float64) {
 	const degree = math.Pi / 180
 	n := (math.Sin(p.south*degree) + math.Sin(p.north*degree)) / 2
@@ -47,7 +46,7 @@ func (p projection) at(lat, lon float64) (x, y float64) {
 	return p.x + east/p.width, p.y + south/p.width/mapHeight
 }
 
-// airportPlaces are the places of the embedded airports on the map.
+// airportPlaces returns the places of the embedded airports on the map.
 func airportPlaces() (map[string]tenurehttp.Place, error) {
 	rows, err := csv.NewReader(strings.NewReader(embeddedAirports)).ReadAll()
 	if err != nil {

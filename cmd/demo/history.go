@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A lease as the members reported it. Instants are of the host's monotonic
-// clock, in nanoseconds; zero has not happened.
+// A lease is a lease as the members reported it. Instants are of the host's monotonic clock, in
+// nanoseconds; zero means not yet.
 type lease struct {
 	member  string
 	token   int64
@@ -30,30 +30,30 @@ type fault struct {
 	at     int64
 }
 
-// A passage is the ownership of an airport going from one member to another.
+// A passage is the move of an airport from one member to another.
 type passage struct {
 	airport  string
 	from, to lease
 	signal   string        // of the fault that made it a takeover; empty for a planned hand-over
-	took     time.Duration // from the fault, or the end of the former lease, to the resumption
+	took     time.Duration // from the fault, or the end of the previous lease, to the resumption
 }
 
-// history is all that the director knows about leases and decisions, from the
-// members' events. Events of different members may be applied in any order.
+// history is what the director knows about leases and decisions from the members' events. Events of
+// different members may be applied in any order.
 type history struct {
 	leases  map[string][]lease // by airport, by token
 	counts  map[string]int     // decisions accepted, by airport
 	decided int                // their sum
-	granted int                // leases
+	granted int                // number of leases
 	faults  []fault
 	zombies []write // sent late, with their outcome
-	plans   int     // written by assigners
+	plans   int     // number of plans that assigners wrote
 
 	reshares []reshare
 	boards   map[string]string // the members' boards at the end
 	lags     []float64         // of their boards, milliseconds
 
-	serverAway []time.Duration // of each restart of the server, from its kill on
+	serverAway []time.Duration // time of each restart of the server, from its kill
 }
 
 func newHistory() *history {
@@ -86,7 +86,7 @@ func (h *history) apply(member string, e event) {
 	}
 }
 
-// lease returns the record of an airport's lease, made if it is new. It is valid
+// lease returns the record of an airport's lease, and makes it if it is new. The pointer is valid
 // until the next call.
 func (h *history) lease(airport string, token int64) *lease {
 	ls := h.leases[airport]
@@ -110,8 +110,7 @@ func (h *history) addFault(member, signal string, at int64) {
 	h.faults = append(h.faults, fault{member, signal, at})
 }
 
-// newest is the airport's lease with the highest token; the zero lease if there
-// was none.
+// newest returns the airport's lease with the highest token, or the zero lease.
 func (h *history) newest(airport string) lease {
 	ls := h.leases[airport]
 	if len(ls) == 0 {
@@ -120,8 +119,8 @@ func (h *history) newest(airport string) lease {
 	return ls[len(ls)-1]
 }
 
-// owned lists the airports whose newest lease is the member's and has not ended,
-// in order of name.
+// owned returns the airports whose newest lease is the member's and has not ended, sorted by
+// name.
 func (h *history) owned(member string) []string {
 	var out []string
 	for a := range h.leases {
@@ -133,8 +132,8 @@ func (h *history) owned(member string) []string {
 	return out
 }
 
-// passages lists the takeovers and planned hand-overs that have completed, in order
-// of their completion. A fault of the former owner makes a passage a takeover.
+// passages returns the completed takeovers and planned hand-overs, in order of completion. If
+// the previous owner had a fault, the passage is a takeover.
 func (h *history) passages() []passage {
 	var out []passage
 	for airport, ls := range h.leases {

@@ -1,18 +1,18 @@
 //go:build unix
 
-// Command demo is the flight board: 20,000 real departures from 220 airports, each
-// airport a shard, shared by three member processes of this program with a
-// sharding.Manager. The owner of an airport appends one decision per departure to the
-// airport's log, under its fencing token, from where the former owner stopped; every
-// member shows all airports, by a follower.Tailer. Meanwhile the director kills one
-// member, has a fourth one join, stops another between the last check of a write and its
-// sending, drains one, and shuts one down. At the end the logs, and the members' boards,
-// are compared with the file, and package internal/proof/history judges the members' calls
-// and the answers. With -unfenced it runs without the fence, and finds damage.
+// Command demo is the flight board: 20,000 real departures from 220 airports. Each airport is a
+// shard. Three member processes of this program share them with a sharding.Manager. The owner
+// of an airport appends one decision per departure to the airport's log, under its fencing
+// token, from where the previous owner stopped. Every member shows all airports with a
+// follower.Tailer. The director kills one member, lets a fourth join, drains one, and shuts one
+// down. It stops another between the last check of a write and its sending. At the end, it
+// compares the logs and the members' boards with the file, and package internal/proof/history
+// judges the members' calls and the answers. With -unfenced, the demo runs without the fence,
+// and finds damage.
 //
-// The logs are in a temporary SQLite database, or with -backend on a PostgreSQL,
-// MariaDB, ZooKeeper, Consul or Redis server that is started for the run and itself killed and
-// restarted once, or in an etcd of three members, of which one is.
+// The logs are in a temporary SQLite database. With -backend, they are on a PostgreSQL,
+// MariaDB, ZooKeeper, Consul or Redis server, or in an etcd cluster of three members. The run
+// starts the server, and once kills and restarts it, or one of the three.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres
@@ -51,8 +51,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the command. It returns its exit code, and leaves no process and, unless
-// asked to, no file.
+// run runs the command and returns its exit code. It leaves no process and, unless asked to, no
+// file.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseOptions(args, stores(), stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -80,9 +80,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return r.exitCode()
 }
 
-const maxLineRunes = 600 // of an error: the log of a server may be in it
+const maxLineRunes = 600 // of an error, which may contain the log of a server
 
-// oneLine is an error as one line that begins with the command's name once.
+// oneLine returns an error as one line that begins with the command's name once.
 func oneLine(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	if r := []rune(text); len(r) > maxLineRunes {
@@ -100,7 +100,7 @@ func (r *report) write(w io.Writer, asJSON bool) error {
 	return e.Encode(r)
 }
 
-// play runs the flight board. kept says where the database is, if it stays.
+// play runs the flight board. If the database stays, kept describes where it is.
 func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report, kept string, err error) {
 	flights, err := openTimetable(o.flights)
 	if err != nil {
@@ -169,12 +169,12 @@ func play(ctx context.Context, o *options, stdout, stderr io.Writer) (r *report,
 }
 
 const (
-	pageSize  = 500              // entries of a log read at once
+	pageSize  = 500              // entries of a log in one read
 	readLimit = 30 * time.Second // for reading all logs
 )
 
-// examine reads every airport's log and compares it with the truth, and judges the
-// members' records of their calls.
+// examine reads every airport's log, compares it with the truth, and judges the members' records of
+// their calls.
 func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable, recorded []string) error {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -207,11 +207,11 @@ func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable
 	return r.judgeCalls(calls.Merge(h, rec.History()))
 }
 
-// traceClocks is how far the members' wall clocks may be apart: they have one.
+// traceClocks is how far the members' wall clocks may be apart. They share one clock.
 const traceClocks = 5 * time.Millisecond
 
-// checkTraces checks the members' traces, as tenure check does. The control's are not: the rules
-// are broken there.
+// checkTraces checks the members' traces, as "tenure check" does. It skips the control's, because
+// the control breaks the rules.
 func (r *report) checkTraces(ctx context.Context, dir string) error {
 	if r.Unfenced {
 		return nil
@@ -221,6 +221,9 @@ func (r *report) checkTraces(ctx context.Context, dir string) error {
 		return err
 	}
 	checked, err := trace.Check(ctx, files, traceClocks)
+	if err == nil && len(checked.Unread) > 0 {
+		err = errors.New(checked.Unread[0])
+	}
 	if err != nil {
 		return fmt.Errorf("demo: the members' traces: %w", err)
 	}
@@ -231,8 +234,8 @@ func (r *report) checkTraces(ctx context.Context, dir string) error {
 	return nil
 }
 
-// judgeCalls finds answers that no order of the store can explain. Such a history
-// is kept, but for the control, where it is expected.
+// judgeCalls looks for answers that no order of the store can explain. It keeps such a history,
+// except that of the control, where it is expected.
 func (r *report) judgeCalls(h *calls.History) (err error) {
 	found := calls.Check(h, nil)
 	r.Calls.N, r.Calls.Contradictions = len(h.Operations), len(found)

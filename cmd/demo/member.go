@@ -18,12 +18,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 	calls "github.com/tenure-go/tenure/internal/proof/history"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member is one of the processes that share the airports: a sharding.Manager
-// beside an Elector serves its share, and a follower.Tailer shows all of them.
+// A member is one of the processes that share the airports. A sharding.Manager beside an Elector
+// serves its share, and a follower.Tailer shows all airports.
 type member struct {
 	config  memberConfig
 	flights *timetable
@@ -39,10 +40,10 @@ type member struct {
 }
 
 const (
-	leaveBudget    = 10 * time.Second // for having all airports taken over, beside a TTL
+	leaveBudget    = 10 * time.Second // until all airports are taken over, plus a TTL
 	quitLimit      = 5 * time.Second  // for each part of a member to end when the director is gone
-	planningParts  = 10               // plans in a TTL, at most
-	successorParts = 20               // of a TTL, one of which the second in order leaves to the first
+	planningParts  = 10               // largest number of plans in a TTL
+	successorParts = 20               // the second in order waits TTL/successorParts for the first
 )
 
 // runMember is the main function of a child process. The end of in ends it.
@@ -60,14 +61,14 @@ func runMember(in io.Reader, out io.Writer) int {
 	return exitOK
 }
 
-// report sends an event to the director. Without a director the end of the input
-// ends this process.
+// report sends an event to the director. Failures do not matter, because if the director is
+// gone, the end of the input ends this process.
 func (m *member) report(e event) {
 	e.At = monotonic()
 	_ = m.out.Write(e)
 }
 
-// trouble reports to the director a failure between this member and the store.
+// trouble reports a failure between this member and the store to the director.
 func (m *member) trouble(what string, err error) {
 	if err != nil {
 		m.report(event{Is: isTrouble, Cause: fmt.Sprintf("%s: %v", what, err)})
@@ -84,10 +85,10 @@ func (m *member) assemble(b core.Backend) (err error) {
 		Node: m.config.Node, TTL: m.config.TTL, Supersede: true,
 		LockDir:  "none", // each member stands for a machine
 		TraceDir: filepath.Dir(m.config.Calls),
-		// The members share the processors of one machine, so that a successor may
-		// be late: with less an airport goes to another first, and moves twice.
+		// The members share the processors of one machine, so a successor may be late. With a
+		// shorter delay, an airport first goes to another member, and moves twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
-		Logger:    slog.New(slog.DiscardHandler), // the screen is for what the hooks report
+		Logger:    slog.New(slog.DiscardHandler), // the screen shows the reports of the hooks
 		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{
 			OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) },
 			OnCall:    m.called,
@@ -99,9 +100,8 @@ func (m *member) assemble(b core.Backend) (err error) {
 	m.metrics.Watch(m.elector)
 	m.manager, err = sharding.NewManager(store, m.elector, m.work, &sharding.Options{
 		Shards: m.flights.airports, Interval: m.config.TTL / planningParts, LeaveBudget: leaveBudget + m.config.TTL,
-		Poll:    m.config.TTL, // only in case: the tailer wakes it
-		OnPlan:  m.planned,
-		OnError: func(err error) { m.trouble("plans", err) },
+		OnPlan: m.planned,
+		Logger: loglines.Failures("tenure: sharding: trying", func(err error) { m.trouble("plans", err) }),
 	})
 	if err != nil {
 		return err
@@ -120,20 +120,14 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.metrics.Follow(m.tailer)
-	if err := m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*"); err != nil {
-		return err
-	}
-	return m.tailer.Follow("plans", follower.Memory(func(context.Context, follower.Batch) error {
-		m.manager.Wake()
-		return nil
-	}, nil), sharding.AssignerShard)
+	return m.tailer.Follow("board", follower.Memory(m.board.apply, nil), "*")
 }
 
 // planned reports a plan that this member wrote, and the reasons for its moves.
 func (m *member) planned(o *sharding.Outcome) {
 	m.metrics.Planned(o)
 	if len(o.Moves) == 0 {
-		return // the members have changed, and nothing has to move
+		return // the members have changed, but nothing moves
 	}
 	by := map[string]int{}
 	for _, move := range o.Moves {
@@ -175,7 +169,7 @@ func (m *member) run(lines *harness.Reader) (err error) {
 	if m.config.Measured {
 		defer m.startMeasuring()()
 	}
-	// They end in this order: the elector carries out the manager's requests.
+	// They end in this order, because the elector carries out the manager's requests.
 	ended := make(chan *part, 3)
 	parts := []*part{
 		startPart("the manager", m.manager.Run, ended), startPart("the elector", m.elector.Run, ended),
@@ -206,12 +200,12 @@ func (m *member) run(lines *harness.Reader) (err error) {
 			case doDrain:
 				m.manager.Drain(true)
 				emptied := m.manager.Emptied()
-				go func() { // ends with the process at the latest
+				go func() { // ends at the latest with the process
 					<-emptied
 					m.report(event{Is: isEmptied})
 				}()
 			case doShow:
-				go m.show() // the same
+				go m.show() // ends at the latest with the process
 			case doLeave:
 				err := endParts(parts, leaveBudget+m.config.TTL+quitLimit)
 				if err == nil {
@@ -243,7 +237,7 @@ func (m *member) show() {
 	m.report(m.board.shown())
 }
 
-// A part is something that runs in a member until it is stopped.
+// A part runs in a member until it is stopped.
 type part struct {
 	name string
 	stop context.CancelFunc
@@ -251,7 +245,7 @@ type part struct {
 	err  error // once done
 }
 
-// startPart runs a part, and sends it to ended, which has room, at its end.
+// startPart runs a part, and sends it to ended, which has room, when it ends.
 func startPart(name string, run func(context.Context) error, ended chan<- *part) *part {
 	ctx, stop := context.WithCancel(context.Background())
 	p := &part{name: name, stop: stop, done: make(chan struct{})}
@@ -264,7 +258,7 @@ func startPart(name string, run func(context.Context) error, ended chan<- *part)
 	return p
 }
 
-// endParts ends one part after the other, each within some time.
+// endParts ends one part after the other, each within the limit.
 func endParts(parts []*part, limit time.Duration) error {
 	var errs []error
 	for _, p := range parts {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// say prints a line of the timeline. Failures to write are left to the report, which follows
-// to the same place or a better one.
+// say prints a line of the timeline. It ignores failures to write, because the report would fail
+// too.
 func (d *director) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	d.web.say(text)
@@ -18,7 +18,7 @@ func (d *director) say(format string, args ...any) {
 
 const progressStep = 10 // percent
 
-// showProgress says how many departures are decided, at each progressStep.
+// At each progressStep, showProgress prints how many departures are decided.
 func (d *director) showProgress() {
 	p := d.history.decided * 100 / d.flights.total
 	if p < d.shown+progressStep {
@@ -33,14 +33,14 @@ func (d *director) showProgress() {
 	_, _ = fmt.Fprintf(d.progress, "%6.1f s  %s\n", time.Since(d.began).Seconds(), line)
 }
 
-// detail adds a line that only -v shows.
+// detail prints a line only with -v.
 func (d *director) detail(format string, args ...any) {
 	if d.o.verbose {
 		d.say(format, args...)
 	}
 }
 
-// sayTakeovers sums up the takeovers after the first so many passages.
+// sayTakeovers summarises the takeovers after the first passages.
 func (d *director) sayTakeovers(from string, before int) {
 	var took []float64
 	by := map[string]int{}
@@ -56,7 +56,7 @@ func (d *director) sayTakeovers(from string, before int) {
 	}
 }
 
-// sayHandOvers sums up the planned hand-overs after the first so many passages.
+// sayHandOvers summarises the planned hand-overs after the first passages.
 func (d *director) sayHandOvers(before int) {
 	var took []float64
 	by := map[string]int{}
@@ -85,7 +85,7 @@ func (d *director) sayZombie(node string, w write) {
 	}
 }
 
-// parts lists the number of airports that went to each member.
+// parts returns the number of airports that went to each member, as text.
 func (d *director) parts(by map[string]int) string {
 	var out []string
 	for _, s := range d.members {
@@ -104,7 +104,7 @@ func (d *director) shares() string {
 	return d.parts(by)
 }
 
-// place is an airport with its city.
+// place returns an airport with its city.
 func (d *director) place(airport string) string {
 	if city := d.cities[airport]; city != "" {
 		return airport + " (" + city + ")"

@@ -16,17 +16,17 @@ import (
 // Exit codes.
 const (
 	exitOK           = 0
-	exitDamage       = 1   // something does not hold
-	exitInput        = 2   // bad input, or the run could not be finished
+	exitDamage       = 1   // a check failed
+	exitInput        = 2   // bad input, or the run could not finish
 	exitInconclusive = 3   // a control that found no damage
 	exitInterrupted  = 130 // as shells count SIGINT
 )
 
-// options are the command's flags, validated.
+// options are the validated flags.
 type options struct {
 	backend   string
 	dsn       string
-	namespace string // prefix of the run's own
+	namespace string // prefix of the run's namespace
 	flights   string
 	members   int
 	ttl       time.Duration
@@ -40,7 +40,7 @@ type options struct {
 	board     string // address; empty: nothing listens
 }
 
-// Bounds of the options. The TTL's floor is the store's.
+// Limits of the options. The store determines the smallest TTL.
 const (
 	minMembers, maxMembers   = 2, 9
 	minDuration, maxDuration = 4 * time.Second, time.Hour
@@ -66,9 +66,8 @@ damage was found. 130: interrupted.
 Flags:
 `
 
-// parseOptions reads the command line and checks all that can be checked without
-// touching a store. Its error is one line. After flag.ErrHelp the usage has been
-// written to help.
+// parseOptions reads the command line and checks all that it can without a store. Its error is one
+// line. Before it returns flag.ErrHelp, it has written the usage to help.
 func parseOptions(args []string, stores []store, help io.Writer) (*options, error) {
 	o := &options{}
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
@@ -150,7 +149,7 @@ func (o *options) validate(stores []store) error {
 	return nil
 }
 
-// quote is an argument for a message, which must not repeat a password.
+// quote returns an argument for a message, which must not repeat a password.
 func quote(arg string) string {
 	if mayHoldPassword(arg) {
 		return "(not repeated here, as it may hold a password)"
@@ -158,8 +157,7 @@ func quote(arg string) string {
 	return fmt.Sprintf("%.40q", arg)
 }
 
-// mayHoldPassword reports whether an argument looks like a server's address with
-// credentials.
+// mayHoldPassword reports whether an argument looks like a server's address with credentials.
 func mayHoldPassword(arg string) bool {
 	return strings.Contains(arg, "://") || strings.Contains(arg, "@") || strings.Contains(arg, "password")
 }
@@ -175,7 +173,7 @@ func (o *options) validateTTL(l core.Limits) error {
 	return nil
 }
 
-// nodes are the members' labels.
+// nodes returns the members' labels.
 func (o *options) nodes() []string {
 	out := make([]string, o.members)
 	for i := range out {

@@ -10,21 +10,20 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A place is where a run keeps its logs: its own namespace, in a temporary
-// database, on a server started for it, or in the database that was named.
+// A place is where a run keeps its logs. It is a separate namespace in a temporary database, on
+// a server started for the run, or in the database that was named.
 type place struct {
 	store     store
 	dsn       string
 	namespace string
 	backend   core.Backend
-	server    *server  // the run's own, ended at the end; else nil
-	dir       string   // temporary, removed at the end unless kept; else empty
-	created   []string // the files of a database that was not there before
+	server    *server  // the run's own, ended at the end; otherwise nil
+	dir       string   // temporary, removed at the end unless kept; otherwise empty
+	created   []string // the files of a database that did not exist before
 	keep      bool
 }
 
-// openPlace creates the run's namespace. If that fails, it removes everything that
-// it created.
+// openPlace creates the run's namespace. If that fails, it removes everything that it created.
 func openPlace(ctx context.Context, o *options) (*place, error) {
 	s, _ := storeNamed(stores(), o.backend)
 	p := &place{store: s, dsn: o.dsn, namespace: o.namespace + "/" + runName(), keep: o.keep}
@@ -79,8 +78,8 @@ func (p *place) open(ctx context.Context, o *options) (err error) {
 	return nil
 }
 
-// absent lists the store's files if its place does not exist yet. Beside a
-// database that exists none is ours to remove.
+// absent returns the store's files if its place does not exist yet. If a database exists, the run
+// may remove none of its files.
 func (p *place) absent() []string {
 	if p.store.files == nil {
 		return nil
@@ -91,8 +90,8 @@ func (p *place) absent() []string {
 	return p.store.files(p.dsn)
 }
 
-// close closes the store. A temporary one is removed, unless it is kept, and so
-// is one that was created for a run that failed.
+// close closes the store. It removes a temporary one unless it is kept, and a created one if the
+// run failed.
 func (p *place) close(failed bool) error {
 	err := p.backend.Close()
 	if !p.keep && (p.dir != "" || p.server != nil || failed) {
@@ -104,7 +103,7 @@ func (p *place) close(failed bool) error {
 	return nil
 }
 
-// remove removes everything that was created, but nothing that was there before.
+// remove removes everything that was created, but nothing older.
 func (p *place) remove() error {
 	if p.server != nil {
 		return p.server.close()
@@ -121,7 +120,7 @@ func (p *place) remove() error {
 	return errors.Join(errs...)
 }
 
-// describe says where the database is and how to look at it.
+// describe returns where the database is and how to look at it.
 func (p *place) describe() string {
 	return fmt.Sprintf("kept: %s\n  %s", p.dsn, p.store.look(p.dsn, p.namespace))
 }

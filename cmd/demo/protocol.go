@@ -2,9 +2,9 @@ package main
 
 import "time"
 
-// The director and its members talk in lines of JSON: a memberConfig and then
-// orders on a member's standard input, events on its standard output. The end of
-// its input ends a member.
+// The director and its members exchange lines of JSON. A member reads a memberConfig and then
+// orders on its standard input, and writes events to its standard output. The end of its input ends
+// a member.
 
 // memberEnv marks a child process of the director.
 const memberEnv = "TENURE_DEMO_MEMBER"
@@ -28,7 +28,7 @@ const (
 	doRelease = "release" // departures before position Upto may be decided
 	doHold    = "hold"    // hold the next write of Airport at the gate
 	doSend    = "send"    // send the held writes
-	doDrain   = "drain"   // hand everything over and go on without
+	doDrain   = "drain"   // hand everything over and continue without
 	doShow    = "show"    // report the board
 	doLeave   = "leave"   // hand everything over and exit
 )
@@ -47,20 +47,20 @@ const (
 	isResumed  = "resumed"  // the new owner read the log, and wrote the waiting departures, if any
 	isWrote    = "wrote"    // a write was accepted; the airport has Count decisions
 	isEnded    = "ended"    // the lease of Airport under Token ended; Planned or not, for Cause
-	isHeld     = "held"     // Writes passed every check of the process and wait at the gate
+	isHeld     = "held"     // Writes have passed every check of the process and wait at the gate
 	isAnswered = "answered" // Writes were sent late, with their outcomes
 	isPlanned  = "planned"  // a plan that moves Count airports was written, for Cause
-	isEmptied  = "emptied"  // the member was drained and owns nothing any more
+	isEmptied  = "emptied"  // the member was drained and no longer owns anything
 	isShown    = "shown"    // the board has Count entries, with the digest Board, each after one of Lags
-	isLeft     = "left"     // all is handed back
+	isLeft     = "left"     // everything is given back
 	isBeat     = "beat"     // the store took a heartbeat
-	isMeasured = "measured" // Metrics are the member's, as Prometheus reads them
-	isTrouble  = "trouble"  // the store refused or did not answer, for Cause; the member goes on
-	isFailed   = "failed"   // the member cannot go on, for Cause
+	isMeasured = "measured" // Metrics are the member's, in Prometheus' format
+	isTrouble  = "trouble"  // the store refused, or did not answer, because of Cause; the member continues
+	isFailed   = "failed"   // the member cannot continue, because of Cause
 )
 
-// An event goes from a member to the director. At is the host's monotonic clock,
-// the same in all processes, in nanoseconds.
+// An event goes from a member to the director. At is the host's monotonic clock in nanoseconds, the
+// same in all processes.
 type event struct {
 	Is      string  `json:"is"`
 	At      int64   `json:"at"`
@@ -75,7 +75,7 @@ type event struct {
 	Metrics string  `json:"metrics,omitempty"`
 }
 
-// The outcomes of a write that was sent late.
+// The outcomes of a late write.
 const (
 	wasRefused  = "refused"  // by the fence
 	wasAccepted = "accepted" // the store took it

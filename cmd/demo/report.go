@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A spread says how a set of measurements lies. Zero without any.
+// A spread summarises a set of measurements. It is zero if there are none.
 type spread struct {
 	N      int     `json:"n"`
 	Min    float64 `json:"min"`
@@ -24,7 +24,7 @@ func spreadOf(values []float64) spread {
 	return spread{N: len(v), Min: v[0], Median: v[len(v)/2], Max: v[len(v)-1]}
 }
 
-// in writes the spread with each value in the given format, and a unit.
+// in returns the spread as text, with each value in the given format, and a unit.
 func (s spread) in(format, unit string) string {
 	if s.N == 0 {
 		return "none"
@@ -33,7 +33,7 @@ func (s spread) in(format, unit string) string {
 		s.Median)
 }
 
-// boards are the members' boards at the end, and their lags.
+// boards summarises the members' boards at the end, and their lags.
 type boards struct {
 	N      int     `json:"n"`
 	Wrong  int     `json:"wrong"` // different from the file
@@ -41,15 +41,15 @@ type boards struct {
 	P95    float64 `json:"lag_p95_ms"`
 }
 
-// callsJudged is package history's judgement of the calls that the processes recorded.
+// callsJudged is package history's judgement of the recorded calls.
 type callsJudged struct {
 	N              int      `json:"n"`
-	Contradictions int      `json:"contradictions"` // that no order of the store explains
+	Contradictions int      `json:"contradictions"` // calls that no order of the store explains
 	Examples       []string `json:"examples,omitempty"`
 	Kept           string   `json:"kept,omitempty"` // directory with the history
 }
 
-// stepsChecked are the steps of the members' state machines, by their traces.
+// stepsChecked is the result of checking the members' traces.
 type stepsChecked struct {
 	N        int      `json:"n"`
 	Breaches int      `json:"breaches"`
@@ -154,8 +154,8 @@ func (r *report) judge() {
 	r.Failures, r.Passed = failures, len(failures) == 0
 }
 
-// exitCode is 0 if all holds, 1 if not, and 3 for a control in which no damage
-// was found: it shows nothing.
+// exitCode returns 0 if all checks hold, and 1 if not. It returns 3 for a control without
+// damage, because such a control proves nothing.
 func (r *report) exitCode() int {
 	switch {
 	case r.Unfenced && r.Damage.total() == 0:
@@ -237,7 +237,7 @@ func (r *report) verdict() string {
 	return "FAIL: " + strings.Join(r.Failures, "; ") + "."
 }
 
-// count says how many of a thing there are.
+// count returns a number of things as text.
 func count(n int, thing string) string {
 	switch {
 	case n == 1:
@@ -248,7 +248,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%s %ss", thousands(n), thing)
 }
 
-// thousands writes a number of at least 0 with separators.
+// thousands returns a number of at least 0 with separators.
 func thousands(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

@@ -2,19 +2,19 @@ package main
 
 import "math/rand/v2"
 
-// A schedule has the faults of one run: the member of each, and the number of
-// departures let through before it. It depends on the seed only.
+// A schedule lists the faults of one run, with the member of each and the number of departures
+// let through before it. It depends only on the seed.
 type schedule struct {
 	kill, stop, drain, leave         string // node labels
 	killAt, stopAt, drainAt, leaveAt int
-	joinAt                           int    // of one member more
+	joinAt                           int    // of one additional member
 	restartAt                        int    // of the server, if it is the run's own
 	stopPick                         uint64 // chooses among the victim's busy airports
 }
 
-// newSchedule spreads the faults of the members and the server over a run of total
-// departures. With four or more members each has one event, with three the killed
-// one leaves later.
+// newSchedule spreads the faults of the members and the server over a run of total departures.
+// With four or more members, each fault has its own member. With three, the killed one later
+// leaves.
 func newSchedule(seed uint64, members []string, total int) schedule {
 	r := rand.New(rand.NewPCG(seed, 0))
 	order := r.Perm(len(members))

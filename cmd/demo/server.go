@@ -10,31 +10,30 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// A serverKind is a server, or a cluster of some, that the demonstration starts
-// for a run.
+// A serverKind is a server, or a cluster, that the demonstration starts for a run.
 type serverKind struct {
 	kind    servers.Kind
-	install string // the installation to advise
+	install string // the installation to recommend
 	members int    // of a cluster; 0 for one server with databases
 }
 
-// A server is the run's own, with a database for the run, or a whole cluster. It
-// ends with this process, however that ends.
+// A server is the run's own, with a database for the run, or a whole cluster. It always ends
+// with this process.
 type server struct {
-	*servers.Server             // the one that is killed
+	*servers.Server             // the one to kill
 	place           string      // for the narration
-	victim          string      // the same
+	victim          string      // for the narration
 	dsn             string      // with passwords
-	database        servers.DSN // where servers have databases
+	database        servers.DSN // if the server has databases
 	end             func() error
 }
 
 const (
-	startLimit = time.Minute      // for making a server's data and starting it
-	dropLimit  = 10 * time.Second // for dropping its database
+	startLimit = time.Minute      // to make a server's data and start it
+	dropLimit  = 10 * time.Second // to drop its database
 )
 
-// start starts a server, or takes the one that the environment names.
+// start starts a server, or uses the one that the environment names.
 func (k serverKind) start(ctx context.Context) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -69,7 +68,7 @@ func (k serverKind) start(ctx context.Context) (*server, error) {
 		Server: s, dsn: d.Reveal(), database: d,
 		place:  fmt.Sprintf("a %s database of the run's own at %s", k.kind, s.Addr()),
 		victim: fmt.Sprintf("the %s server", k.kind),
-		// Dropping the database matters where the environment named the server.
+		// Dropping the database matters if the environment named the server.
 		end: func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), dropLimit)
 			defer cancel()

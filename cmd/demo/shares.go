@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// A reshare is one change of the members that take part, and the number of airports that it moved.
+// A reshare is one change of the participating members, with the number of airports that it
+// moved.
 type reshare struct {
 	What  string `json:"what"`
 	Moved int    `json:"moved"`
-	Least int    `json:"least"` // that must move for shares which differ by at most one
+	Least int    `json:"least"` // that must move for shares that differ by at most one
 }
 
-// leastMoves is how many of all shards must change owner, or get one, so that
-// members which have so many now have shares that differ by at most one.
+// leastMoves returns how many of all shards must get a first or a new owner so that the
+// members' shares differ by at most one. have is their present shares.
 func leastMoves(have []int, shards int) int {
 	have = slices.Sorted(slices.Values(have))
 	slices.Reverse(have) // the larger shares stay with the members that have most
@@ -29,9 +30,8 @@ func leastMoves(have []int, shards int) int {
 	return shards - kept
 }
 
-// unsettled describes the first airport that is not owned by one of the members
-// that take part and has its work resumed, or shares that are uneven. It is empty
-// if all is as it should be.
+// unsettled describes the first airport that no member owns and works on, or uneven shares. It
+// returns "" if there is neither.
 func (h *history) unsettled(airports, members []string) string {
 	if len(members) == 0 {
 		return "nobody takes part"
@@ -68,7 +68,7 @@ func (h *history) unsettled(airports, members []string) string {
 	return ""
 }
 
-// reasons lists how many of a plan's moves have which reason.
+// reasons returns the number of a plan's moves for each reason, as text.
 func reasons(by map[string]int) string {
 	var out []string
 	for why, n := range by {

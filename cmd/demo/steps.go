@@ -9,7 +9,7 @@ import (
 
 // The steps at which a member comes or goes as planned.
 
-// join starts one member more, and waits until it has its share.
+// join starts one more member, and waits until it has its share.
 func (d *director) join(ctx context.Context) error {
 	s := &node{label: nodeName(len(d.members) + 1)}
 	d.members = append(d.members, s)
@@ -26,7 +26,7 @@ func (d *director) join(ctx context.Context) error {
 	return nil
 }
 
-// drain has a member emptied, which runs on without any airport.
+// drain empties a member, which continues without any airport.
 func (d *director) drain(ctx context.Context) error {
 	s := d.node(d.schedule.drain)
 	s.status = statusDraining
@@ -63,8 +63,8 @@ func (d *director) leave(ctx context.Context) error {
 	return nil
 }
 
-// closeDown has every member that is left show its board, and leave: one after the
-// other, those without airports first.
+// closeDown lets every remaining member show its board and leave, one after the other. Those
+// without airports go first.
 func (d *director) closeDown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endLimit+stepTTLs*d.o.ttl)
 	defer cancel()
@@ -97,14 +97,14 @@ func (d *director) closeDown(ctx context.Context) error {
 	return nil
 }
 
-// moves are those of one reshare, to be counted when it is over.
+// moves counts the moves of one reshare.
 type moves struct {
 	reshare
-	before int // passages
+	before int // number of passages before
 }
 
-// watchMoves begins to count, after the members' statuses are set and before
-// anything has moved.
+// watchMoves begins to count. Call it after the members' statuses are set and before anything
+// moves.
 func (d *director) watchMoves(what string) moves {
 	var have []int
 	for _, node := range d.takers() {
@@ -118,7 +118,7 @@ func (d *director) moved(w moves) {
 	d.history.reshares = append(d.history.reshares, w.reshare)
 }
 
-// takers are the members that are to own airports, or will when they have started.
+// takers returns the members that should own airports, including those that are starting.
 func (d *director) takers() []string {
 	var out []string
 	for _, s := range d.members {
@@ -129,8 +129,8 @@ func (d *director) takers() []string {
 	return out
 }
 
-// settled reports whether every airport is owned by a member that should own some,
-// which has resumed the airport's work, in even shares.
+// settled reports whether every airport is owned by a member that should own some and has resumed
+// its work, in even shares.
 func (d *director) settled() bool { return d.unsettled() == "" }
 
 func (d *director) unsettled() string {

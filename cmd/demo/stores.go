@@ -28,29 +28,30 @@ import (
 // A store is a backend that the demonstration can use.
 type store struct {
 	opener core.Opener
-	minTTL time.Duration // its floor, if that is known before it is opened
-	// check, if not nil, refuses a text that cannot be the store's place. Its error
-	// does not quote the place, which may hold a password.
+	minTTL time.Duration // its smallest TTL, if that is known before it is opened
+	// check, if not nil, refuses a text that cannot be the store's place. Its error does not quote
+	// the place, which may contain a password.
 	check func(dsn string) error
-	// temporary is a place of the store inside its own directory; nil for a server.
+	// temporary returns a place of the store inside a directory. It is nil for a server.
 	temporary func(dir string) string
-	// server is the server to start where no place is given; nil for a store without.
+	// server is the server to start if no place is given. It is nil for a store without a
+	// server.
 	server *serverKind
-	// migrate, if not nil, makes the tables, in a separate step before opening.
+	// migrate, if not nil, makes the tables in a separate step before opening.
 	migrate func(ctx context.Context, dsn string) error
-	// options are the opener's settings.
+	// options returns the opener's settings.
 	options func(dsn, namespace string, create bool) map[string]any
-	// limit bounds the opening and probing; late is the advice when it ran out.
+	// limit limits the opening and probing. late is the advice after that limit.
 	limit time.Duration
 	late  string
-	// files are those that opening a place may create; nil for a server.
+	// files returns the files that opening a place may create. It is nil for a server.
 	files func(dsn string) []string
-	// look is a command that shows a namespace's logs; nil for a server, of which
-	// none is kept.
+	// look returns a command that shows a namespace's logs. It is nil for a server, which is
+	// never kept.
 	look func(dsn, namespace string) string
 }
 
-// stores lists the values of -backend; the first is the default.
+// stores returns the values of -backend. The first is the default.
 func stores() []store {
 	return []store{
 		{
@@ -160,8 +161,8 @@ func serverOptions(dsn, namespace string, create bool) map[string]any {
 	return map[string]any{"dsn": dsn, "namespace": namespace, "create": create}
 }
 
-// checkPath keeps the address of a server from being taken for a path, of which
-// errors would then show the password.
+// checkPath refuses the address of a server as a path, because later errors would show its
+// password.
 func checkPath(dsn string) error {
 	if strings.Contains(dsn, "://") || strings.Contains(dsn, "@tcp(") || strings.Contains(dsn, "@unix(") ||
 		strings.Contains(dsn, "password=") {
@@ -180,8 +181,7 @@ func checkEndpoints(dsn string) error {
 	return nil
 }
 
-// checkMySQL refuses a DSN in which a password may be taken for the database,
-// which errors show.
+// checkMySQL refuses a DSN whose password may be mistaken for the database, which errors show.
 func checkMySQL(dsn string) error {
 	c, err := mysqldriver.ParseDSN(dsn)
 	if err != nil || c.DBName == "" || strings.ContainsAny(c.DBName, "@:()") {
@@ -203,8 +203,8 @@ func (s store) open(ctx context.Context, dsn, namespace string, create bool) (co
 	})
 }
 
-// runName makes up the last part of a run's namespace, so that a run never meets
-// the logs of another.
+// runName returns a random last part of a run's namespace, so that a run never meets the logs of
+// another.
 func runName() string {
 	var b [6]byte
 	rand.Read(b[:])

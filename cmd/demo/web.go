@@ -29,34 +29,33 @@ import (
 
 const (
 	metricsEvery = 500 * time.Millisecond // between two reports of a member's metrics
-	metricsOld   = 6 * metricsEvery       // those of a member that is stopped
-	webLimit     = 5 * time.Second        // for each part of it to end
+	metricsOld   = 6 * metricsEvery       // age of the metrics of a stopped member
+	webLimit     = 5 * time.Second        // for each part to end
 )
 
-// web is the board in the browser, and the metrics. It follows the namespace by an
-// Elector that contends for nothing, so that it outlives every member; heartbeats and
-// metrics are what the members report. A nil web takes reports and does nothing. Safe for
-// concurrent use.
+// web is the board in the browser, and the metrics. It follows the namespace with an Elector
+// that contends for nothing, so it outlives every member. Heartbeats and metrics come from the
+// members' reports. A nil web takes reports and does nothing. A web is safe for concurrent use.
 type web struct {
 	*core.Elector
 	journal *tenurehttp.Journal
 	metrics prometheus.Gatherer // its own
 	url     string
 	server  *http.Server
-	parts   []*part // from the last that ends to the first
+	parts   []*part // in the order in which they end
 
 	mu      sync.Mutex
 	beats   map[string]time.Time // by label
 	reports map[string]measures
 }
 
-// measures is what a member last reported of its metrics.
+// measures are a member's last reported metrics.
 type measures struct {
 	at       time.Time
 	families []*dto.MetricFamily
 }
 
-// startWeb listens on addr and shows the namespace that b is opened on.
+// startWeb listens on addr and shows the namespace of b.
 func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duration) (w *web, err error) {
 	places, err := airportPlaces()
 	if err != nil {
@@ -122,7 +121,6 @@ func serveUntil(ctx context.Context, s *http.Server, l net.Listener) error {
 	return err
 }
 
-// close ends it.
 func (w *web) close() error {
 	if w == nil {
 		return nil
@@ -137,7 +135,7 @@ func (w *web) say(text string) {
 	}
 }
 
-// hear takes what a member reported.
+// hear notes a member's report.
 func (w *web) hear(node string, e event) {
 	if w == nil {
 		return
@@ -151,7 +149,7 @@ func (w *web) hear(node string, e event) {
 		p := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := p.TextToMetricFamilies(strings.NewReader(e.Metrics))
 		if err != nil {
-			return // of a member that ended in the middle
+			return // the member ended within a line
 		}
 		w.mu.Lock()
 		w.reports[node] = measures{time.Now(), slices.Collect(maps.Values(families))}
@@ -180,7 +178,7 @@ func (w *web) gather() ([]*dto.MetricFamily, error) {
 	return all.Gather()
 }
 
-// Heartbeats is that of tenurehttp's Source, from the members' reports.
+// Heartbeats returns the ages of heartbeats from the members' reports, for tenurehttp.Source.
 func (w *web) Heartbeats() map[core.SessionID]time.Duration {
 	v := w.View()
 	w.mu.Lock()
@@ -194,7 +192,7 @@ func (w *web) Heartbeats() map[core.SessionID]time.Duration {
 	return ages
 }
 
-// startMeasuring has a member report its metrics until stop is called.
+// startMeasuring reports the member's metrics until stop is called.
 func (m *member) startMeasuring() (stop func()) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.metrics)
@@ -204,7 +202,7 @@ func (m *member) startMeasuring() (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// measure has a member report its metrics until ctx ends.
+// measure reports the member's metrics until ctx ends.
 func (m *member) measure(ctx context.Context, g prometheus.Gatherer) {
 	ticks := time.NewTicker(metricsEvery)
 	defer ticks.Stop()

@@ -17,8 +17,8 @@ const (
 	retryPause = 100 * time.Millisecond // after a write of unknown outcome
 )
 
-// work owns one airport under one lease: it reads where the former owner's log
-// ended, and appends a decision for each departure that is due from there on.
+// work serves one airport under one lease. It reads where the previous owner's log ended, and
+// appends a decision for each departure that is due from there on.
 func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 	airport, token := l.Shard(), int64(l.Token())
 	m.report(event{Is: isGranted, Airport: airport, Token: token})
@@ -68,13 +68,13 @@ func (m *member) work(ctx context.Context, l *core.Lease) (err error) {
 		}
 	}
 	if ctx.Err() != nil || l.Err() != nil {
-		return nil // the lease is gone, and with it the work
+		return nil // the lease has ended, so the work has too
 	}
 	return err
 }
 
-// batch makes the decisions that are due after last as operations of one write,
-// and returns the last of them.
+// batch returns the operations of one write with the decisions that are due after last, and the
+// last of them.
 func (last decision) batch(departures []departure, upto int, token int64) ([]core.Op, decision) {
 	var ops []core.Op
 	now := monotonic()
@@ -89,8 +89,8 @@ func (last decision) batch(departures []departure, upto int, token int64) ([]cor
 	return ops, last
 }
 
-// reread reads the last decision of the airport's log. While the store does not
-// answer it tries again, as long as the lease lasts.
+// reread reads the last decision of the airport's log. While the store does not answer, it tries
+// again until the lease ends.
 func reread(ctx context.Context, l *core.Lease) (decision, error) {
 	for {
 		select {
@@ -107,8 +107,8 @@ func reread(ctx context.Context, l *core.Lease) (decision, error) {
 	}
 }
 
-// decisionAt reads one decision of the airport's log; number 0 is the zero
-// decision, which comes before the first.
+// decisionAt reads one decision of the airport's log. Number 0 is the zero decision, which comes
+// before the first.
 func decisionAt(l *core.Lease, number core.Seq) (decision, error) {
 	if number == 0 {
 		return decision{}, nil
@@ -123,8 +123,8 @@ func decisionAt(l *core.Lease, number core.Seq) (decision, error) {
 	return decodeDecision(page.Entries[0].Payload)
 }
 
-// clearance is how many departures of the file may be decided already. Safe for
-// concurrent use.
+// clearance is the number of departures of the file that may be decided. It is safe for concurrent
+// use.
 type clearance struct {
 	mu     sync.Mutex
 	upto   int
@@ -133,8 +133,8 @@ type clearance struct {
 
 func newClearance() *clearance { return &clearance{raised: make(chan struct{})} }
 
-// now returns the position up to which departures may be decided, and a channel
-// that is closed when that is raised.
+// now returns the position up to which departures may be decided, and a channel that is closed when
+// it is raised.
 func (c *clearance) now() (int, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

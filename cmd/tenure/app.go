@@ -26,7 +26,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// app is what all commands share.
+// app is the state that all commands share.
 type app struct {
 	in   io.Reader
 	out  io.Writer
@@ -34,15 +34,15 @@ type app struct {
 
 	path    string
 	key     string
-	prefix  string // of variables
+	prefix  string // of environment variables
 	format  string
 	timeout time.Duration
 
 	conf  *config.Config // set by open
-	hasty bool           // open_wait, which is for members, does not count
+	hasty bool           // open_wait does not apply: it is for members
 }
 
-// configVariable names the configuration file where --config does not.
+// configVariable names the configuration file if --config does not.
 const configVariable = "TENURE_CONFIG"
 
 func (a *app) root() *cobra.Command {
@@ -68,7 +68,18 @@ func (a *app) root() *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.check() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Sprintf("%v: see %s --help", err, cmd.CommandPath()))
+		text, why, _ := strings.Cut(err.Error(), " flag: ")
+		switch {
+		case strings.HasPrefix(why, "strconv.ParseBool"):
+			text += ": give true or false"
+		case strings.HasPrefix(why, "strconv."):
+			text += ": give a whole number of at most 18 digits"
+		case strings.HasPrefix(why, "time: "):
+			text += ": give a number and its unit, such as 90s"
+		default:
+			text = err.Error()
+		}
+		return usage(fmt.Sprintf("%s: see %s --help", text, cmd.CommandPath()))
 	})
 	f := root.PersistentFlags()
 	f.StringVarP(&a.path, "config", "c", "", "YAML file of the configuration (default $"+configVariable+")")
@@ -93,7 +104,6 @@ var formats = []string{"table", "json", "yaml"}
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// check validates the common flags.
 func (a *app) check() error {
 	if !slices.Contains(formats, a.format) {
 		return usage(fmt.Sprintf("--output %s: use one of %s", quoted(a.format), strings.Join(formats, ", ")))
@@ -108,7 +118,7 @@ func (a *app) check() error {
 	return nil
 }
 
-// quoted shows at most 60 bytes of what came from outside.
+// quoted quotes text from outside, at most 60 bytes of it.
 func quoted(s string) string {
 	if len(s) > 60 {
 		return fmt.Sprintf("%q...", s[:60])
@@ -116,7 +126,7 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// args refuses any other number of arguments than that of names.
+// args requires one argument for each of the names.
 func args(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
@@ -125,12 +135,11 @@ func args(names ...string) cobra.PositionalArgs {
 		if len(names) == 0 {
 			return usage(fmt.Sprintf("%s takes no argument, got %s", cmd.CommandPath(), quoted(args[0])))
 		}
-		return usage(fmt.Sprintf("%s takes %s, got %d arguments: see %s --help", cmd.CommandPath(),
-			strings.Join(names, " "), len(args), cmd.CommandPath()))
+		return usage(fmt.Sprintf("%s takes %s, got %s: see %s --help", cmd.CommandPath(),
+			strings.Join(names, " "), counted(len(args), "argument"), cmd.CommandPath()))
 	}
 }
 
-// shardArg checks the name of a shard from outside.
 func shardArg(s string) (core.ShardID, error) {
 	if err := core.CheckShard(s); err != nil {
 		return "", err
@@ -138,7 +147,6 @@ func shardArg(s string) (core.ShardID, error) {
 	return core.ShardID(s), nil
 }
 
-// load reads the configuration.
 func (a *app) load() error {
 	path := a.path
 	if path == "" {
@@ -163,7 +171,7 @@ func (a *app) load() error {
 // open opens the namespace, which must exist. The caller closes it.
 func (a *app) open(ctx context.Context) (core.Backend, error) { return a.openAs(ctx, false) }
 
-// openAs opens the namespace. With create it is made, with its tables, if it is missing.
+// openAs opens the namespace. If create is set, it makes a missing namespace and its tables.
 func (a *app) openAs(ctx context.Context, create bool) (core.Backend, error) {
 	if err := a.load(); err != nil {
 		return nil, err
@@ -184,8 +192,8 @@ func openers() []core.Opener {
 		consul.Opener(), redis.Opener()}
 }
 
-// foreign are openers of the other backends that a configuration has parts of. A member may
-// have its own backends, or that in memory: they are refused only where one is chosen.
+// foreign returns openers that refuse the configured backends that this command lacks. A member
+// may have its own backends, or the memory backend. open refuses them only if one is chosen.
 func foreign(c *config.Config, list []core.Opener) []core.Opener {
 	var out []core.Opener
 	for _, name := range c.Backends() {
@@ -209,7 +217,7 @@ func names(list []core.Opener) []string {
 	return out
 }
 
-// explain says of a namespace or tables that are missing how to make them here.
+// explain adds to the error for a missing namespace or tables how to make them with this command.
 func explain(err error, create bool) error {
 	missing, ok := errors.AsType[*driver.MissingError](err)
 	if create || !ok {
@@ -222,8 +230,8 @@ func explain(err error, create bool) error {
 	return &exitError{exitNotFound, fmt.Errorf("%s: check the configuration, or make it with: tenure init", missing.What)}
 }
 
-// creating is an opener that makes what is missing, or does not, whatever the
-// configuration says.
+// creating returns an opener that uses create as its setting for making what is missing,
+// whatever the configuration says.
 func creating(o core.Opener, create bool) core.Opener {
 	open := o.Open
 	o.Open = func(ctx context.Context, decode func(any) error) (core.Backend, error) {
@@ -247,7 +255,7 @@ func creating(o core.Opener, create bool) core.Opener {
 	return o
 }
 
-// migrate makes the tables of a store that has such a step.
+// migrate makes the tables if the store needs this step.
 func migrate(ctx context.Context, settings any) error {
 	password := func(file string, old func(context.Context) (string, error)) func(context.Context) (string, error) {
 		if file == "" {
@@ -268,7 +276,6 @@ func migrate(ctx context.Context, settings any) error {
 	return nil
 }
 
-// with opens the namespace, calls do, and closes it.
 func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, b core.Backend) error) (err error) {
 	ctx := cmd.Context()
 	a.hasty = true
@@ -280,7 +287,7 @@ func (a *app) with(cmd *cobra.Command, do func(ctx context.Context, b core.Backe
 	return advised(do(ctx, b), b.Info().Backend)
 }
 
-// call bounds one call to the store.
+// call limits one call to the store to the timeout.
 func call[T any](ctx context.Context, a *app, do func(context.Context) (T, error)) (T, error) {
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()

@@ -16,13 +16,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/certify"
 )
 
-// member runs this process as a member of the system suite, if certify started it as one. It
-// looks at a variable, which only counts where there are no arguments: with arguments the
-// command does what they say, whoever chose its environment.
+// member runs this process as a member of the system suite, if certify started it as one. The
+// environment variable counts only if there are no arguments, so the environment cannot change the
+// meaning of a command.
 func member() (code int, is bool) {
 	if len(os.Args) != 1 {
 		return 0, false
@@ -42,7 +43,8 @@ and removes its records afterwards. It loads the store for some minutes. Its pro
 killed and stopped; the store itself is left alone.
 
 Exit code 0: no rule was broken. 9: a rule was broken. 10: the run proves nothing, as the same
-processes without the fence did no damage, or a phase was not played to its end. Any other:
+processes without the fence did no damage, no case passed, or a phase was not played to its
+end. Any other:
 nothing was judged.`,
 		Args: args(), RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, p := range only {
@@ -55,6 +57,9 @@ nothing was judged.`,
 				var err error
 				if o.Cases, err = regexp.Compile(cases); err != nil {
 					return usage(fmt.Sprintf("--cases: %v", err))
+				}
+				if !slices.ContainsFunc(conformance.Cases(), func(c conformance.Case) bool { return o.Cases.MatchString(c.Name()) }) {
+					return usage(fmt.Sprintf("--cases %s matches no case: docs/internals/conformance.md lists their names", quoted(cases)))
 				}
 			}
 			return a.certify(cmd.Context(), o, dir)
@@ -69,12 +74,13 @@ nothing was judged.`,
 	f.BoolVar(&o.Long, "long", false, "about 20 times as many interleavings in the conformance suite")
 	f.BoolVar(&o.Serial, "serial", false, "one case of the conformance suite after the other, for a store that others use")
 	f.StringVar(&cases, "cases", "", "regular expression: of the conformance suite only the cases whose names it matches")
-	f.StringSliceVar(&o.Doors, "door", nil, "host:port of another node of the store's cluster, through which every second process of the suite goes")
+	f.StringSliceVar(&o.Doors, "door", nil,
+		"host:port of another node of the store's cluster, through which every second process of the suite goes")
 	f.StringSliceVar(&only, "only", nil, "phases to run: conformance, system, control (default all)")
 	return c
 }
 
-// Bounds of the flags.
+// Limits of the flags.
 const (
 	maxSeeds   = 10_000
 	maxSteps   = 1000
@@ -127,7 +133,7 @@ func (a *app) certify(ctx context.Context, o certify.Options, dir string) error 
 	}
 }
 
-// chosen is the opener of the configured backend, and its settings. It opens nothing.
+// chosen returns the opener of the configured backend, and its settings. It opens nothing.
 func (a *app) chosen(ctx context.Context) (core.Opener, any, error) {
 	if err := a.load(); err != nil {
 		return core.Opener{}, nil, err
@@ -152,7 +158,7 @@ func (a *app) chosen(ctx context.Context) (core.Opener, any, error) {
 	return opener, settings.Interface(), nil
 }
 
-// certifyTable is a report for people.
+// certifyTable returns a report as a table.
 func certifyTable(r *certify.Report) *table {
 	const mostFindings = 20
 	t := &table{head: []string{"PHASE", "RESULT", "FIGURES"}}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,20 +58,20 @@ type doctorOut struct {
 	Backend    string `json:"backend"`
 	Namespace  string `json:"namespace"`
 	StoreID    string `json:"store_id"`
-	RoundTrip  string `json:"round_trip"`         // the median of some reads
-	Slowest    string `json:"slowest_round_trip"` // of them
+	RoundTrip  string `json:"round_trip"`         // the median of the reads
+	Slowest    string `json:"slowest_round_trip"` // of the reads
 	MinTTL     string `json:"min_ttl"`
 	Poll       string `json:"poll"`
 	WriteOps   int    `json:"write_ops"`
 	WriteBytes int    `json:"write_bytes"`
 	Rights     string `json:"rights"`
-	// Findings are settings of the store, rights and clocks, those included of which
-	// Warnings has the remedy.
+	// Findings are about the store's settings, rights and clocks. They include the findings whose
+	// remedy is in Warnings.
 	Findings []driver.Finding `json:"findings"`
 	Warnings []string         `json:"warnings"`
 }
 
-const trips = 9 // reads that the doctor times
+const trips = 9 // number of reads that the doctor times
 
 func (a *app) doctor(ctx context.Context, b core.Backend) error {
 	info := b.Info()
@@ -133,11 +134,11 @@ func (a *app) doctor(ctx context.Context, b core.Backend) error {
 	if err := a.print(o, t); err != nil || len(v.Damaged) == 0 {
 		return err
 	}
-	return exit(exitDamaged, fmt.Sprintf("%d records cannot be read: docs/operations.md says how to mend them",
-		len(v.Damaged)))
+	return exit(exitDamaged, fmt.Sprintf("%s cannot be read: docs/operations.md says how to mend damaged records",
+		counted(len(v.Damaged), "record")))
 }
 
-// examine asks the store for settings that lose writes, rights and its clock.
+// examine asks the store for settings that lose writes, for missing rights and for its clock.
 func (a *app) examine(ctx context.Context, b core.Backend) ([]driver.Finding, error) {
 	x, ok := b.(driver.Examiner)
 	if !ok {
@@ -150,7 +151,7 @@ func (a *app) examine(ctx context.Context, b core.Backend) ([]driver.Finding, er
 	return found, nil
 }
 
-// bound shows a limit, of which 0 is none.
+// bound returns a limit as text; 0 means no limit.
 func bound(n int) string {
 	if n <= 0 {
 		return "any number of"
@@ -165,8 +166,8 @@ type verifyOut struct {
 	Problems []string `json:"problems"`
 }
 
-// verify walks the namespace while its members go on, so what it compares is read in
-// an order in which only damage can differ: a log before its shard's record.
+// verify checks the namespace while its members run. It reads each log before the record of its
+// shard, so that only damage can make the record older than the log.
 func (a *app) verify(ctx context.Context, b core.Backend) error {
 	before, err := a.state(ctx, b)
 	if err != nil {
@@ -195,25 +196,25 @@ func (a *app) verify(ctx context.Context, b core.Backend) error {
 	if err := a.print(x.out, t); err != nil || len(x.out.Problems) == 0 {
 		return err
 	}
-	return exit(exitDamaged, fmt.Sprintf("%d problems: docs/operations.md says what to do about damaged records",
-		len(x.out.Problems)))
+	return exit(exitDamaged, fmt.Sprintf("%s: docs/operations.md says what to do about damaged records",
+		counted(len(x.out.Problems), "problem")))
 }
 
 type verifier struct {
 	a      *app
 	b      core.Backend
 	out    verifyOut
-	tokens map[core.ShardID]core.Token // the greatest that was seen in a log or head
+	tokens map[core.ShardID]core.Token // the largest token seen in the shard's log or head
 }
 
 func (x *verifier) problem(format string, args ...any) {
 	x.out.Problems = append(x.out.Problems, fmt.Sprintf(format, args...))
 }
 
-// shard reads a shard's items and log.
+// shard checks the items and the log of a shard.
 func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	x.out.Shards++
-	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0) })
+	items, err := call(ctx, x.a, func(ctx context.Context) ([]core.Item, error) { return x.b.List(ctx, s, "", 0, 1) })
 	switch {
 	case errors.Is(err, core.ErrDamaged):
 		x.problem("shard %s: items: %v", s, err)
@@ -243,7 +244,7 @@ func (x *verifier) shard(ctx context.Context, s core.ShardID) error {
 	return nil
 }
 
-const maxEmpty = 5 // empty pages below the head before that counts as a gap
+const maxEmpty = 5 // this many empty pages below the head count as a gap
 
 // logWalk reads one log.
 type logWalk struct {
@@ -253,10 +254,11 @@ type logWalk struct {
 	token core.Token
 	no    driver.WriteNo
 	head  core.Head
-	whole bool // read to its end, or cannot be
+	whole bool // read to its end, or unreadable
 }
 
-// page is nil for a log that cannot be read, which is a problem and no error.
+// page returns a page of the log. If the log cannot be read, it notes a problem and returns nil
+// without an error.
 func (l *logWalk) page(ctx context.Context, after core.Seq, most int) (*core.LogPage, error) {
 	p, err := call(ctx, l.x.a, func(ctx context.Context) (*core.LogPage, error) {
 		return l.x.b.ReadLog(ctx, l.shard,
@@ -272,12 +274,12 @@ func (l *logWalk) page(ctx context.Context, after core.Seq, most int) (*core.Log
 	return p, err
 }
 
-// next reads and checks a page; false at the end.
+// next reads and checks a page. It returns false at the end.
 func (l *logWalk) next(ctx context.Context) (bool, error) {
 	p, err := l.page(ctx, l.after, pageSize)
 	var trimmed *core.TrimmedError
 	switch {
-	case errors.As(err, &trimmed): // meanwhile
+	case errors.As(err, &trimmed): // trimmed since the last page
 		if trimmed.Oldest <= l.after+1 {
 			l.x.problem("shard %s: entry %d is said to be trimmed, and the oldest is %d", l.shard, l.after+1,
 				trimmed.Oldest)
@@ -323,7 +325,7 @@ func (l *logWalk) next(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// records compares the shards' records with what was read before.
+// records compares the shards' records with the tokens seen before.
 func (x *verifier) records(before, after *driver.View) {
 	now := map[core.ShardID]core.Token{}
 	for _, s := range after.Shards {
@@ -357,15 +359,18 @@ func (a *app) export(ctx context.Context, b core.Backend, items, logs bool) erro
 	if err != nil {
 		return err
 	}
+	var leftOut error
 	for _, s := range v.Shards {
-		if err := a.exportShard(ctx, b, s, items, logs); err != nil {
+		err := a.exportShard(ctx, b, s, items, logs)
+		if code, ok := errors.AsType[*exitError](err); ok && code.code == exitDamaged {
+			leftOut = cmp.Or(leftOut, err) // the other shards are exported
+		} else if err != nil {
 			return err
 		}
 	}
-	return nil
+	return leftOut
 }
 
-// record writes one line of JSON.
 func (a *app) record(v any) error {
 	text, err := asJSON(v, "")
 	return errors.Join(err, a.write(text))
@@ -382,14 +387,19 @@ func (a *app) exportShard(ctx context.Context, b core.Backend, s driver.ShardSta
 		"head": head.Head}); err != nil {
 		return err
 	}
+	var leftOut error
 	if items {
-		list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, s.Shard, "", 0) })
+		list, left, err := a.listItems(ctx, b, s.Shard, "")
 		if err != nil {
-			return fmt.Errorf("shard %q: list items: %w", s.Shard, err)
+			return err
 		}
+		leftOut = left
 		for _, i := range list {
-			if err := a.record(map[string]any{"kind": "item", "shard": s.Shard, "key": i.Key, "version": i.Version,
-				"value": newPayload(i.Value)}); err != nil {
+			if err := a.record(struct {
+				Kind  string       `json:"kind"`
+				Shard core.ShardID `json:"shard"`
+				itemOut
+			}{"item", s.Shard, i}); err != nil {
 				return err
 			}
 		}
@@ -415,5 +425,5 @@ func (a *app) exportShard(ctx context.Context, b core.Backend, s driver.ShardSta
 			}
 		}
 	}
-	return nil
+	return leftOut
 }

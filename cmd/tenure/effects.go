@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// mostEffectShards is how many shards tenure effects reads without a name.
+// mostEffectShards is the number of shards that "tenure effects" reads if none is named.
 const mostEffectShards = 1000
 
 // resolveExpires is how long an operator's decision about an effect waits for a leader.
@@ -32,8 +32,8 @@ func (a *app) effectCommands() []*cobra.Command {
 			return args("SHARD")(cmd, names)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 1 || limit > effect.MaxMaxInDoubt {
-				return usage(fmt.Sprintf("--limit %d is outside 1 to %d", limit, effect.MaxMaxInDoubt))
+			if limit < 1 || limit > 10_000 {
+				return usage(fmt.Sprintf("--limit %d is outside 1 to 10000", limit))
 			}
 			if len(args) == 0 {
 				return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.effects(ctx, b, "", limit) })
@@ -53,14 +53,19 @@ func (a *app) effectCommands() []*cobra.Command {
   failed  it did not happen, or was compensated: it is not attempted again
   repeat  the next Do attempts it once more, with the same idempotency key
 
-The leader of the shard carries it out within some seconds, and the next leader where there is
-none, if its ledger has effect.Options.Rules. It keeps author and reason with the effect.`,
+The leader of the shard carries it out within some seconds, or the next leader if there is none.
+It keeps author and reason with the effect. With --wait the command ends when that is done, and with
+exit code 1 if it is not done in time.`,
 		Args: args("SHARD", "KEY", "done|failed|repeat"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.wait < 0 {
+				return usage(fmt.Sprintf("--wait %v is negative: use 0 for not to wait", o.wait))
+			}
 			return o.put(cmd, control.Rule{Kind: control.Resolve, Shards: args[0], Effect: args[1], Outcome: args[2], Result: result})
 		}}
 	o.telling(resolve, resolveExpires)
 	resolve.Flags().StringVar(&result, "result", "", "what Do returns, with done")
+	resolve.Flags().DurationVar(&o.wait, "wait", 0, "wait so long for the leader to carry it out; 0: do not wait")
 	unresolve := &cobra.Command{Use: "unresolve SHARD KEY", Short: "Take back such a decision that was not carried out yet",
 		Args: args("SHARD", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,7 +83,33 @@ none, if its ledger has effect.Options.Rules. It keeps author and reason with th
 	return []*cobra.Command{effects, one}
 }
 
-// effectText is what a rule says of an effect.
+// awaitDecided waits until an effect has the outcome that the rule decides.
+func (o *order) awaitDecided(ctx context.Context, b core.Backend, r *control.Rule) error {
+	for late := time.Now().Add(o.wait); ; {
+		e, err := call(ctx, o.a, func(ctx context.Context) (*effect.Effect, error) { return effect.Read(ctx, b, r.Shards, r.Effect) })
+		switch {
+		case err != nil:
+			return fmt.Errorf("the decision is written, and whether it was carried out is not known: %w", err)
+		case e == nil || !e.Began.Equal(r.Began):
+			return notFound(fmt.Sprintf("the decision is written, and effect %q of then is no longer kept", r.Effect))
+		case string(e.State) == r.Outcome && e.State != effect.Repeat || r.Outcome == control.OutcomeRepeat && e.Repeats > r.Repeats:
+			_, _ = fmt.Fprintf(o.a.errs, "effect %q is decided: %s\n", r.Effect, e.State)
+			return nil
+		case !e.State.Open() || e.Repeats > r.Repeats:
+			return exit(exitRefused, fmt.Sprintf("effect %q was decided otherwise before the leader saw the decision: %s", r.Effect, e.State))
+		case time.Now().After(late):
+			return exit(exitOther, fmt.Sprintf("effect %q is not decided after %v, and the decision waits: its leader must be up, and have a ledger "+
+				"(effect.Open): see tenure who %s", r.Effect, o.wait, r.Shards))
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// effectText describes the effect and the outcome of a rule.
 func effectText(r *control.Rule) string {
 	if r.Kind != control.Resolve {
 		return ""
@@ -89,7 +120,8 @@ func effectText(r *control.Rule) string {
 type effectOut struct {
 	Shard core.ShardID `json:"shard"`
 	effect.Effect
-	// UnderWay: an attempt may be under way, as the owner lives whose token it has.
+	// UnderWay reports whether an attempt may be under way, that is, whether the owner that
+	// began it lives.
 	UnderWay bool `json:"under_way"`
 }
 
@@ -157,7 +189,7 @@ func stateText(x effectOut) string {
 	return string(x.State)
 }
 
-// resolving says what a decision about an effect does, and aims it at the state that is seen now.
+// resolving describes a decision about an effect, and binds it to the effect's current state.
 func (o *order) resolving(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) (string, error) {
 	s, err := find(v, core.ShardID(r.Shards))
 	if err != nil {

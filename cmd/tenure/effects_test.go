@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
@@ -22,17 +24,7 @@ func TestEffects(t *testing.T) {
 	ready, hang := make(chan error, 1), make(chan struct{})
 	var outcome error
 	stop := p.member("leader", "pay", func(ctx context.Context, l *core.Lease) error {
-		a := &app{path: p.path, key: "tenure", timeout: limit}
-		b, err := a.open(ctx)
-		if err != nil {
-			ready <- err
-			return err
-		}
-		defer b.Close()
-		ledger, err := effect.Open(ctx, l, &effect.Options{OnError: func(error) {}, Rules: func() []control.Rule {
-			rules, _ := control.Read(ctx, b)
-			return rules
-		}})
+		ledger, err := effect.Open(ctx, l, &effect.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			ready <- err
 			return err
@@ -80,6 +72,7 @@ func TestEffects(t *testing.T) {
 		{exitUsage, "name one shard", []string{"pay*", "pay/1", "done", "-y"}},
 		{exitUsage, "letters, digits", []string{"pay", "pay 1", "done", "-y"}},
 		{exitUsage, "takes SHARD KEY", []string{"pay", "pay/1"}},
+		{exitUsage, "--wait -1s is negative", []string{"pay", "pay/1", "done", "--wait", "-1s", "-y"}},
 	} {
 		p.bad(x.code, x.want, append([]string{"effect", "resolve"}, x.args...)...)
 	}
@@ -92,8 +85,11 @@ func TestEffects(t *testing.T) {
 	p.bad(exitNotFound, "no such rule", "effect", "unresolve", "pay", "pay/1", "-y")
 	p.run(exitOK, "effect", "resolve", "pay", "pay/1", "done", "--result", "receipt 4711", "--author", "me", "--reason",
 		"the bank's statement", "-y")
-	p.run(exitOK, "effect", "resolve", "pay", "pay/2", "repeat", "-y")
-	ample.Wait(t, "the leader does not carry out the decisions", func() bool {
+	_, errs = p.run(exitOK, "effect", "resolve", "pay", "pay/2", "repeat", "-y", "--wait", ample.Time.String())
+	if !strings.Contains(errs, `effect "pay/2" is decided: repeat`) {
+		t.Errorf("got %q", errs)
+	}
+	ample.Wait(t, "the leader does not carry out the first decision", func() bool {
 		p.decode(&list, "effects", "pay")
 		return len(list) == 2 && list[0].Key == "pay/2" && list[0].State == effect.Repeat && list[1].Key == "pay/3"
 	})
@@ -110,7 +106,29 @@ func TestEffects(t *testing.T) {
 		t.Errorf("got %q", out)
 	}
 	p.run(exitOK, "effect", "unresolve", "pay", "pay/1", "-y")
-	if _, errs := p.run(exitOK, "effect", "resolve", "pay", "pay/3", "failed", "--dry-run"); !strings.Contains(errs, "the next leader") {
+	if _, errs := p.run(exitOK, "effect", "resolve", "pay", "pay/3", "failed", "--dry-run", "--wait", "1h"); !strings.Contains(errs, "the next leader") {
 		t.Errorf("got %q", errs)
+	}
+	if _, errs := p.run(exitOther, "effect", "resolve", "pay", "pay/3", "failed", "-y", "--wait", "300ms"); !strings.Contains(errs,
+		"is not decided after 300ms") {
+		t.Errorf("got %q", errs)
+	}
+	var said strings.Builder
+	o := &order{a: &app{path: p.path, key: "tenure", timeout: limit, errs: &said}, wait: time.Minute}
+	b, err := o.a.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	was, err := effect.Read(t.Context(), b, "pay", "pay/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := control.Rule{Shards: "pay", Effect: "pay/1", Outcome: control.OutcomeFailed, Began: was.Began}
+	if err := o.awaitDecided(t.Context(), b, &r); codeOf(t.Context(), err) != exitRefused {
+		t.Errorf("decided otherwise: %v", err)
+	}
+	if r.Began = r.Began.Add(1); codeOf(t.Context(), o.awaitDecided(t.Context(), b, &r)) != exitNotFound {
+		t.Error("another effect with that key counts as decided")
 	}
 }

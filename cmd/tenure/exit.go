@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -16,31 +17,33 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	sqlitedriver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// Exit codes, by class. docs/tenure.md has them.
+// Exit codes by class, as listed in docs/tenure.md.
 const (
 	exitOK          = 0
-	exitOther       = 1   // anything else
+	exitOther       = 1   // any other error, such as a full disk of this host
 	exitUsage       = 2   // arguments or configuration
 	exitNotFound    = 3   // no such shard, node, session, entry or namespace
 	exitUnreachable = 4   // the store did not answer in time
-	exitRefused     = 5   // by the store, by a condition, or for lack of --yes
+	exitRefused     = 5   // refused by the store or a condition, or for lack of --yes
 	exitDamaged     = 6   // a record cannot be read, or does not fit another
-	exitSilent      = 7   // status: nobody runs, a member makes no heartbeat, or a shard is in quarantine
+	exitSilent      = 7   // status: no member, one that is silent or in trouble, or a quarantined shard
 	exitMayNot      = 8   // may-stop: the node may not be stopped now
 	exitBroken      = 9   // certify: the store broke a rule
 	exitUnproven    = 10  // certify: the run proves nothing
-	exitInterrupted = 130 // before it was done
+	exitInterrupted = 130 // interrupted before the end
 )
 
 // An exitError is an error with its class.
 type exitError struct {
 	code int
-	err  error // nil: nothing is printed
+	err  error // nil: print nothing
 }
 
 func (e *exitError) Error() string {
@@ -56,7 +59,7 @@ func exit(code int, text string) error { return &exitError{code, errors.New(text
 func usage(text string) error    { return exit(exitUsage, text) }
 func notFound(text string) error { return exit(exitNotFound, text) }
 
-// codeOf is the class of an error.
+// codeOf returns the exit code for an error.
 func codeOf(ctx context.Context, err error) int {
 	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
@@ -75,11 +78,23 @@ func codeOf(ctx context.Context, err error) int {
 	case errors.Is(err, core.ErrUnsupported), errors.Is(err, core.ErrConflict), errors.Is(err, core.ErrLost), denied(err),
 		errors.Is(err, os.ErrPermission):
 		return exitRefused
+	case ours(err):
+		return exitOther
 	}
 	return exitUnreachable
 }
 
-// denied reports whether a store refused this user or its rights.
+// ours reports whether an error is about the files or the disk of this host, rather than a
+// server.
+func ours(err error) bool {
+	if e, ok := errors.AsType[*sqlitedriver.Error](err); ok {
+		return e.Code()&0xff == lib.SQLITE_FULL || e.Code()&0xff == lib.SQLITE_IOERR
+	}
+	_, file := errors.AsType[*fs.PathError](err)
+	return file
+}
+
+// denied reports whether a store refused this user, or the user lacks a right.
 func denied(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code == "42501" || strings.HasPrefix(e.Code, "28")
@@ -111,7 +126,8 @@ func denied(err error) bool {
 	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
 }
 
-// advised is an error of a store. One that refuses the user says where the rights are listed.
+// advised returns a store's error. If the store refused the user, it adds where the rights are
+// listed.
 func advised(err error, backend string) error {
 	if err == nil || !denied(err) || strings.Contains(err.Error(), "docs/backends") {
 		return err
@@ -119,10 +135,10 @@ func advised(err error, backend string) error {
 	return fmt.Errorf("%w: check the user, the password and the rights: docs/backends/%s.md lists them", err, backend)
 }
 
-const maxLine = 1000 // characters of an error: a store's own may be long
+const maxLine = 1000 // characters of an error, because a store's own may be long
 
-// oneLine is an error as one line that begins with the command's name once. Several
-// mistakes of a configuration are separated by "; ".
+// oneLine returns an error as one line that begins with the command's name once. It separates
+// several mistakes of a configuration by "; ".
 func (a *app) oneLine(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	text = strings.Map(func(r rune) rune {

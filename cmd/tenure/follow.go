@@ -29,6 +29,7 @@ func newEntryOut(e *core.Entry) entryOut {
 func (a *app) logCommand() *cobra.Command {
 	var after int64
 	var limit int
+	var last int64
 	var follow bool
 	c := &cobra.Command{Use: "log SHARD", Short: "Show the entries of a shard's decision log", Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,8 +39,11 @@ func (a *app) logCommand() *cobra.Command {
 			if limit < 0 {
 				return usage(fmt.Sprintf("--limit %d is negative: give 0 for all", limit))
 			}
+			if last < 0 || last > 0 && after >= 0 {
+				return usage(fmt.Sprintf("--last %d: give 0 or more, and leave out --after", last))
+			}
 			return a.onShard(cmd, args[0], func(ctx context.Context, b core.Backend, s core.ShardID) error {
-				r := &logReader{a: a, b: b, shard: s, after: core.Seq(after), left: limit, all: limit == 0}
+				r := &logReader{a: a, b: b, shard: s, after: core.Seq(after), last: core.Seq(last), left: limit, all: limit == 0}
 				err := r.run(ctx, after < 0, follow)
 				if follow && ctx.Err() != nil {
 					return nil // the ordinary end
@@ -48,6 +52,7 @@ func (a *app) logCommand() *cobra.Command {
 			})
 		}}
 	c.Flags().Int64Var(&after, "after", -1, "the number of the entry before the first; default: from the oldest")
+	c.Flags().Int64Var(&last, "last", 0, "begin with the newest so many entries; 0: with the oldest")
 	c.Flags().IntVar(&limit, "limit", 0, "at most so many entries; 0: all")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with entries as they are appended")
 	return c
@@ -55,7 +60,7 @@ func (a *app) logCommand() *cobra.Command {
 
 const (
 	pageSize = 256
-	lookFor  = 30 * time.Second // a hint may be lost
+	lookFor  = 30 * time.Second // because a hint may be lost
 	pauseFor = 500 * time.Millisecond
 )
 
@@ -65,6 +70,7 @@ type logReader struct {
 	b      core.Backend
 	shard  core.ShardID
 	after  core.Seq
+	last   core.Seq
 	left   int
 	all    bool
 	cursor driver.Cursor
@@ -80,6 +86,9 @@ func (r *logReader) run(ctx context.Context, fromOldest, follow bool) error {
 	}
 	if fromOldest {
 		r.after = max(head.Head.Oldest, 1) - 1
+	}
+	if r.last > 0 {
+		r.after = max(r.after, head.Head.Seq-r.last)
 	}
 	for {
 		if err := r.catchUp(ctx); err != nil || !follow || r.done() {
@@ -134,7 +143,7 @@ func (r *logReader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// wait returns when the log may have news.
+// wait returns once the log may have new entries.
 func (r *logReader) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
@@ -169,7 +178,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 type changeOut struct {
-	Time    time.Time      `json:"time"` // of this process, when it heard of it
+	Time    time.Time      `json:"time"` // by the clock of this process, when it saw the change
 	Kind    string         `json:"kind"` // joined, updated, gone, owned or free
 	Shard   core.ShardID   `json:"shard,omitempty"`
 	Node    string         `json:"node,omitempty"`

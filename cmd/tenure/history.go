@@ -3,48 +3,54 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// historyLease is one lease of a shard, as far as the store keeps anything of it.
+// historyLease is a lease of a shard, with the facts that the store still has.
 type historyLease struct {
 	Token   core.Token     `json:"token"`
-	Session core.SessionID `json:"session,omitempty"` // of the present owner only
-	Node    string         `json:"node,omitempty"`    // as well
-	Entries int            `json:"entries"`           // that it appended, of those that were read
+	Session core.SessionID `json:"session,omitempty"` // only of the current owner
+	Node    string         `json:"node,omitempty"`    // only of the current owner
+	Entries int            `json:"entries"`           // the number of its entries among those read
 	First   core.Seq       `json:"first,omitempty"`
 	Last    core.Seq       `json:"last,omitempty"`
-	// Rules moved or resigned it, or were to.
+	// Rules are the rules that moved or resigned the lease, or should have done so.
 	Rules []operator.Change `json:"rules,omitempty"`
 }
 
 type historyOut struct {
 	Shard  core.ShardID    `json:"shard"`
-	Oldest core.Seq        `json:"oldest"` // the first entry that was read; 0: there is none
-	Leases []*historyLease `json:"leases"` // by token
+	Owners []driver.Grant  `json:"owners"`           // of the last four leases, the oldest first
+	Damage string          `json:"damage,omitempty"` // why the record of the owners is incomplete
+	Oldest core.Seq        `json:"oldest"`           // the first entry that was read; 0: none
+	Leases []*historyLease `json:"leases"`           // by token
 }
 
 func (a *app) historyCommand() *cobra.Command {
 	var limit int64
 	c := &cobra.Command{Use: "history SHARD", Short: "Show the leases of a shard, as far as the store keeps them",
-		Long: `Show the leases of a shard, oldest first: their tokens, the log entries that each appended,
-and the moves and resignations that operators asked for.
+		Long: `Show who owned a shard, since when, and why it ended: the last four leases, oldest first. The
+store remembers no more, and nothing of locks. The times are of the wall clocks of the members
+that wrote them, for people: they decide nothing. A lease ends as released, passed to another
+session, renewed under a new token, preempted, or gone: its session had ended. The time of the
+last is when the next member took the shard. What nobody wrote is unknown.
 
-The store keeps no list of leases. It is made of what there is: the token of each log entry,
-the token of the last commit, the shard's record, and the log of the operators' rules. So it
-does not show: a lease that committed nothing, or whose entries were trimmed; the session and
-node of any lease but the present one; and when a lease began or ended. Those are in the
-members' own logs, and in the metrics of observe/tenureprom.`,
+Then show what else there is of leases, oldest first: their tokens, the log entries that each
+appended, and the moves and resignations that operators asked for. It is made of the token of
+each log entry, that of the last commit, the shard's record, and the log of the operators'
+rules. A lease that committed nothing, or whose entries were trimmed, is missing there. Earlier
+leases are in the members' own logs, and in the metrics of observe/tenureprom.`,
 		Args: args("SHARD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 {
@@ -69,8 +75,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		return err
 	}
 	_, err = x.entries(ctx, control.Shard, operator.KeptChanges, func(e *core.Entry) {
-		var c operator.Change
-		if json.Unmarshal(e.Payload, &c) == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
+		if c, err := decodeChange(e.Payload); err == nil && c.Rule.Token != 0 && c.Rule.Shards == string(shard) {
 			l := x.lease(c.Rule.Token)
 			l.Rules = append(l.Rules, c)
 		}
@@ -78,7 +83,7 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 	if err != nil {
 		return err
 	}
-	v, err := a.state(ctx, b) // after the logs: it has the newest token
+	v, err := a.state(ctx, b) // after the logs, so it has the newest token
 	if err != nil {
 		return err
 	}
@@ -91,12 +96,34 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 		l := x.lease(s.Owner.Token)
 		l.Session, l.Node = owner.Session, owner.Node
 	}
-	out := historyOut{Shard: shard, Oldest: oldest, Leases: []*historyLease{}}
+	out := historyOut{Shard: shard, Owners: []driver.Grant{}, Oldest: oldest, Leases: []*historyLease{}}
+	t := &table{}
+	if h, ok := b.(driver.Historian); ok {
+		found, err := call(ctx, a, func(ctx context.Context) ([]driver.Grant, error) { return h.History(ctx, shard) })
+		if d, ok := errors.AsType[*driver.DamagedError](err); ok {
+			out.Damage = d.Why
+		} else if err != nil {
+			return err
+		}
+		out.Owners = append(out.Owners, found...)
+		t.add("NODE", "SINCE", "UNTIL", "END")
+		for _, g := range out.Owners {
+			until := ""
+			if g.End != "" {
+				until = clock(g.Until)
+			}
+			t.add(cmp.Or(g.Node, unknown), clock(g.Since), until, g.End)
+		}
+		if out.Damage != "" {
+			t.add("damaged: " + out.Damage)
+		}
+		t.add()
+	}
 	for _, l := range x.leases {
 		out.Leases = append(out.Leases, l)
 	}
 	slices.SortFunc(out.Leases, func(a, b *historyLease) int { return cmp.Compare(a.Token, b.Token) })
-	t := &table{head: []string{"TOKEN", "NODE", "ENTRIES", "FROM", "TO", "RULES"}}
+	t.add("TOKEN", "NODE", "ENTRIES", "FROM", "TO", "RULES")
 	for _, l := range out.Leases {
 		from, to := "", ""
 		if l.Entries > 0 {
@@ -107,7 +134,17 @@ func (a *app) history(ctx context.Context, b core.Backend, shard core.ShardID, l
 	return a.print(out, t)
 }
 
-// rulesText is what operators did about one lease.
+const unknown = "unknown" // to the store
+
+// clock returns a time of a lease as text.
+func clock(t time.Time) string {
+	if t.Unix() <= 0 {
+		return unknown
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// rulesText describes what operators did about one lease.
 func rulesText(changes []operator.Change) string {
 	text := ""
 	for _, c := range changes {
@@ -145,8 +182,8 @@ func (x *historian) lease(t core.Token) *historyLease {
 	return l
 }
 
-// entries reads the newest entries of a log, notes the lease of its last commit, and
-// returns the number of the first entry that it read, 0 without any.
+// entries calls each for the newest entries of a log, and notes the lease of the last commit. It
+// returns the number of the first entry that it read, or 0.
 func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.Seq, each func(*core.Entry)) (core.Seq, error) {
 	r := &logReader{a: x.a, b: x.b, shard: shard}
 	head, err := r.page(ctx, 0, 0)
@@ -165,7 +202,7 @@ func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.
 		p, err := call(ctx, x.a, func(ctx context.Context) (*core.LogPage, error) {
 			return x.b.ReadLog(ctx, shard, r.after, pageSize)
 		})
-		if trimmed, ok := errors.AsType[*driver.TrimmedError](err); ok && trimmed.Oldest > r.after+1 { // meanwhile
+		if trimmed, ok := errors.AsType[*driver.TrimmedError](err); ok && trimmed.Oldest > r.after+1 { // trimmed since
 			r.after = trimmed.Oldest - 1
 			continue
 		}
@@ -183,4 +220,9 @@ func (x *historian) entries(ctx context.Context, shard core.ShardID, limit core.
 		}
 	}
 	return first, nil
+}
+
+func decodeChange(payload []byte) (c operator.Change, err error) {
+	err = boundjson.Unmarshal(payload, 2*control.MaxRecord, 512, &c)
+	return c, err
 }

@@ -1,7 +1,7 @@
-// Command tenure is the command line of every store: it shows who owns what, follows
+// Command tenure is the command line for every store. It shows the owners of shards, follows
 // and checks logs, and runs a command only while this process leads. It reads the same
-// configuration file and environment as package config. docs/tenure.md has the
-// commands, exit codes and examples.
+// configuration file and environment as package config. See docs/tenure.md for the commands and
+// exit codes, with examples.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the command. It returns its exit code.
+// run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == guardName {
 		return guard(args[1:], stderr)

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/fence"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -120,6 +122,9 @@ func (p *place) run(want int, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
+// oneOfMany is a wrong plural.
+var oneOfMany = regexp.MustCompile(`(?:^|[^-0-9])1 (argument|eviction|item|lock|member|problem|record|rule|shard|entrie)s\b`)
+
 // exec runs a command to its end.
 func (p *place) exec(args ...string) (code int, stdout, stderr string) {
 	p.t.Helper()
@@ -131,6 +136,10 @@ func (p *place) exec(args ...string) (code int, stdout, stderr string) {
 	err := cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		p.t.Fatalf("tenure %s: %v", strings.Join(args, " "), err)
+	}
+	// The findings of certify are those of the suite, for authors of backends.
+	if wrong := oneOfMany.FindString(out.String() + errs.String()); wrong != "" && args[0] != "certify" {
+		p.t.Errorf("tenure %s: writes %q", strings.Join(args, " "), wrong)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
@@ -148,7 +157,8 @@ func (p *place) decode(into any, args ...string) {
 func (p *place) bad(code int, want string, args ...string) {
 	p.t.Helper()
 	out, errs := p.run(code, args...)
-	if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "tenure: ") || !strings.Contains(errs, want) {
+	if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "tenure: ") || !strings.Contains(errs, want) ||
+		strings.Contains(errs, "strconv.") {
 		p.t.Errorf("tenure %s: wrote %q, want one line with %q", strings.Join(args, " "), errs, want)
 	}
 	if strings.Contains(out+errs, "planted") {
@@ -437,7 +447,7 @@ func (p *place) followed(token core.Token) {
 func (p *place) ruled() {
 	p.t.Helper()
 	p.run(exitOK, "drain", "leader", "--dry-run")
-	if _, errs := p.run(exitRefused, "drain", "leader"); !strings.Contains(errs, "1 shards move from node leader") ||
+	if _, errs := p.run(exitRefused, "drain", "leader"); !strings.Contains(errs, "get 1 shard from node leader") ||
 		!strings.Contains(errs, "--yes") {
 		p.t.Errorf("drain without --yes: got %q", errs)
 	}
@@ -526,6 +536,12 @@ func (p *place) moved() {
 		!h.Leases[2].Rules[1].Removed || h.Leases[n-1].Node != "" {
 		p.t.Errorf("history: got %+v, want the leases %d", h, tokens)
 	}
+	// Whoever is up may be passed it as the two stop, and releases what it does not want.
+	passed := slices.ContainsFunc(h.Owners, func(g driver.Grant) bool { return g.Node == "right" && g.End == driver.EndPassed })
+	sorted := slices.IsSortedFunc(h.Owners, func(x, y driver.Grant) int { return x.Since.Compare(y.Since) })
+	if len(h.Owners) < 3 || !passed || !sorted {
+		p.t.Errorf("history: the last owners are %+v; want right among them, which passed it", h.Owners)
+	}
 	// A rule that is spent is removed with the next change.
 	p.run(exitOK, "freeze", "-y")
 	if p.decode(&rules, "rules"); len(rules) != 1 {
@@ -564,6 +580,16 @@ func (p *place) stopping() {
 		p.decode(&rules, "rules")
 		return len(slices.DeleteFunc(rules, func(r ruleOut) bool { return r.Kind != "stop" || r.Ended }))
 	}
+	var newest []ruleOut
+	p.decode(&rules, "rules")
+	if p.decode(&newest, "rules", "--last", "1"); len(newest) != 1 ||
+		slices.ContainsFunc(rules, func(r ruleOut) bool { return r.At.After(newest[0].At) }) {
+		p.t.Errorf("the newest rule: got %+v of %+v", newest, rules)
+	}
+	if p.decode(&newest, "rules", "--last", "100"); len(newest) != len(rules) {
+		p.t.Errorf("the newest 100 rules: got %d of %d", len(newest), len(rules))
+	}
+	p.bad(exitUsage, "give 0 or more", "rules", "--last", "-1")
 	var yes operator.Answer
 	if p.decode(&yes, "may-stop", "second", "--dry-run"); !yes.May || !yes.Until.IsZero() || stops() != 0 {
 		p.t.Errorf("may-stop --dry-run: got %+v, and the rules %+v", yes, rules)
@@ -613,13 +639,13 @@ func (p *place) repaired(leader core.SessionID, backend string) {
 		"is alive") {
 		p.t.Errorf("evict of a session that has a later version: got %q", errs)
 	}
-	if _, errs := p.run(exitRefused, "evict", string(leader)); !strings.Contains(errs, "owns 1 shards") {
+	if _, errs := p.run(exitRefused, "evict", string(leader)); !strings.Contains(errs, "owns 1 shard,") {
 		p.t.Errorf("evict without --yes: got %q", errs)
 	}
 	p.bad(exitNotFound, "tenure members", "evict", "0000", "--yes")
 	_, b := p.open()
 	if _, err := b.Join(p.t.Context(), core.Member{Session: "left", Node: "gone", TTL: time.Hour,
-		MemberState: core.MemberState{Meta: map[string]string{driver.IneligibleKey: "ill", "zone": "z"}}}); err != nil {
+		MemberState: core.MemberState{Meta: map[string]string{mark.IneligibleKey: "ill", "zone": "z"}}}); err != nil {
 		p.t.Fatal(err)
 	}
 	var members []memberOut
@@ -689,7 +715,12 @@ func TestBadInput(t *testing.T) {
 		{exitUsage, "Tenure's own", []string{"resign", "_assigner", "-y"}},
 		{exitUsage, "letters, digits", []string{"unmove", "a b"}},
 		{exitUsage, "--token", []string{"resign", "a", "-y", "--token", "-1"}},
-		{exitUsage, "invalid argument", []string{"resign", "a", "-y", "--token", "x"}},
+		{exitUsage, "give a whole number", []string{"resign", "a", "-y", "--token", "x"}},
+		{exitUsage, "at most 18 digits", []string{"rules", "--last", "99999999999999999999"}},
+		{exitUsage, "give 0 or more", []string{"log", "a", "--last", "-1"}},
+		{exitUsage, "leave out --after", []string{"log", "a", "--last", "1", "--after", "1"}},
+		{exitUsage, "true or false", []string{"raise-floor", "7", "--yes=x"}},
+		{exitUsage, "such as 90s", []string{"status", "--timeout", "90"}},
 		{exitUsage, "letters, digits", []string{"history", "a/b"}},
 		{exitUsage, "--limit", []string{"history", "a", "--limit", "-1"}},
 		{exitNotFound, "never owned", []string{"history", "a"}},

@@ -11,11 +11,10 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// mostWatched is the longest TTL of members whose heartbeats are waited for: without a bound
-// a record that makes none would keep the answer from everybody.
+// mostWatched is the longest TTL of members whose heartbeats may-stop waits for. Without this
+// limit, a record without heartbeats would delay every answer.
 const mostWatched = time.Minute
 
-// stopping are the flags of may-stop.
 type stopping struct {
 	question operator.Question
 	done     bool
@@ -53,7 +52,7 @@ Any other: there is no answer, so do not stop it.`,
 func (a *app) mayStop(cmd *cobra.Command, s *stopping) error {
 	q := s.question
 	q.Writer = writer()
-	// 0 is the default of a Question, and no budget of an operator.
+	// 0 is the default of a Question, but not a valid budget.
 	if q.Away == 0 {
 		return usage("--away 0 is below 1: the node itself is away while it is stopped")
 	}
@@ -102,7 +101,7 @@ func (a *app) mayStop(cmd *cobra.Command, s *stopping) error {
 	})
 }
 
-// answerTable is an answer for people.
+// answerTable returns an answer as a table.
 func answerTable(a *operator.Answer) *table {
 	t := &table{}
 	may := "no"

@@ -36,6 +36,9 @@ func TestExplain(t *testing.T) {
 	if got := explain(planted, false); !errors.Is(got, planted) || codeOf(t.Context(), got) == exitNotFound {
 		t.Errorf("an error that quotes the advice: got %v", got)
 	}
+	if !strings.Contains(lost.Error(), "run tenure init, or any words") {
+		t.Errorf("a program's error does not name the command: %v", lost)
+	}
 	if !errors.Is(explain(lost, false), core.ErrStoreChanged) {
 		t.Error("the sentinel is lost")
 	}

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A table is how a result is shown to people.
+// A table is a result as text for people.
 type table struct {
 	head []string
 	rows [][]string
@@ -30,7 +30,7 @@ func (t *table) add(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// printable is a cell without anything that a terminal acts on.
+// printable returns a cell without characters that a terminal obeys.
 func printable(s string) string {
 	if s == "" {
 		return "-"
@@ -41,7 +41,7 @@ func printable(s string) string {
 	return s
 }
 
-// print shows a result: v in JSON or YAML, else the table.
+// print writes v as JSON or YAML, or the table.
 func (a *app) print(v any, t *table) error {
 	switch a.format {
 	case "json":
@@ -61,7 +61,15 @@ func (a *app) print(v any, t *table) error {
 	return w.Flush()
 }
 
-// line shows one result of many: a line of JSON, a document of YAML, or text.
+// counted returns a number with its noun, such as "1 shard" or "2 shards".
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// line writes one result of many: a line of JSON, a document of YAML, or text.
 func (a *app) line(v any, text string) error {
 	switch a.format {
 	case "json":
@@ -80,7 +88,7 @@ func (a *app) write(text []byte) error {
 	return err
 }
 
-// asJSON is v as JSON that a terminal can show.
+// asJSON returns v as JSON that a terminal can show.
 func asJSON(v any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -94,9 +102,10 @@ func asJSON(v any, indent string) ([]byte, error) {
 	}), err
 }
 
-// escaped is text in which escape wrote what a terminal acts on: control characters, those
-// from U+007F to U+009F included, and marks of format, such as those of the direction. In
-// JSON, and in YAML made from it, they are within quotes.
+// escaped replaces each character that a terminal obeys with the output of escape. These are
+// control characters, including U+007F to U+009F, and format characters, such as those of the
+// writing direction. In JSON, and in YAML made from it, such characters occur only within
+// quotes.
 func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	acts := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {
@@ -113,8 +122,8 @@ func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	return out
 }
 
-// plainWriter escapes what a terminal acts on in all that is written to w, whatever wrote
-// it: results, errors and log lines.
+// plainWriter escapes the characters that a terminal obeys in everything written to w,
+// including results, errors and log lines.
 type plainWriter struct{ w io.Writer }
 
 func (p plainWriter) Write(text []byte) (int, error) {
@@ -128,16 +137,16 @@ func (p plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// asYAML is v with the keys that it has in JSON, in their order, as a terminal can show it.
+// asYAML returns v as YAML that a terminal can show, with the keys and the order of its JSON.
 func asYAML(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	// A reader of YAML takes some of these for the end of a line.
+	// Some of these characters end a line in YAML.
 	text = escaped(text, func(out []byte, r rune) []byte {
 		if r > 0xffff {
-			return utf8.AppendRune(out, r) // JSON's escape of it is two in YAML
+			return utf8.AppendRune(out, r) // JSON's escape has two parts, which YAML reads as two characters
 		}
 		return fmt.Appendf(out, `\u%04x`, r)
 	})
@@ -150,8 +159,8 @@ func asYAML(v any) ([]byte, error) {
 	return escaped(out, func(out []byte, r rune) []byte { return fmt.Appendf(out, `\U%08x`, r) }), err
 }
 
-// block writes mappings and lists over several lines. Values that are strings stay
-// quoted, so that no reader takes one for a number.
+// block writes mappings and lists over several lines. Strings stay quoted, so that no reader
+// mistakes one for a number.
 func block(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode && len(n.Content) > 0 {
 		n.Style = 0
@@ -163,7 +172,7 @@ func block(n *yaml.Node) {
 	}
 }
 
-// payload is bytes from the store: text where they are, else base64.
+// payload is bytes from the store, as text if they are text, otherwise as base64.
 type payload struct {
 	Text   *string `json:"text,omitempty"`
 	Base64 []byte  `json:"base64,omitempty"`

@@ -16,15 +16,17 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// lasting is how long rules about ranges and quarantine last by default. A range stays as it is
-// after that, until the assigner has a reason to change it.
+// lasting is how long rules about ranges and quarantine last by default. After that, a range
+// stays as it is until the assigner has a reason to change it.
 const lasting = time.Hour
 
-// rangeCommands write rules about ranges and about quarantine.
+// rangeCommands returns the commands that write rules about ranges and quarantine.
 func (a *app) rangeCommands() []*cobra.Command {
 	o := &order{a: a}
 	command := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) *cobra.Command {
@@ -40,7 +42,7 @@ func (a *app) rangeCommands() []*cobra.Command {
 The shard keeps the range up to the first hash, and new shards get the rest. While the rule lasts
 the assigner does not merge the ranges again.`
 	split.Flags().StringArrayVar(&at, "at", nil,
-		fmt.Sprintf("the hash that a new range begins with, as 0x8000000000000000; up to %d times", sharding.MaxCuts))
+		fmt.Sprintf("the hash that a new range begins with, as 0x8000000000000000; up to %d times", keyspace.MaxCuts))
 	merge := command("merge SHARD SHARD", "Merge the ranges of two shards that are neighbours", args("SHARD", "SHARD"),
 		func(cmd *cobra.Command, args []string) error { return o.merge(cmd, args[0], args[1]) })
 	merge.Long = `Merge the ranges of two shards that are neighbours.
@@ -57,7 +59,7 @@ assigner does not split the range there again.`
 			if err != nil {
 				return err
 			}
-			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: hashText(h)}) // the key is that of a merge as well
+			return o.remove(cmd, control.Rule{Kind: control.Split, Hash: keyspace.FormatHash(h)}) // the key is that of a merge as well
 		}}
 	o.asking(unsplit)
 	unrelease := &cobra.Command{Use: "unrelease SHARD", Short: "End the release of a shard, which may go into quarantine again",
@@ -70,17 +72,14 @@ assigner does not split the range there again.`
 
 var hashForm = regexp.MustCompile(`^0x[0-9a-fA-F]{16}$`)
 
-// hashArg reads a hash from outside. All digits are required: 0x8 is more likely to be short for
-// the middle of the keyspace than for its ninth hash.
+// hashArg reads a hash from outside. It requires all digits, because 0x8 more likely means the
+// middle of the keyspace than its ninth hash.
 func hashArg(s string) (uint64, error) {
 	if !hashForm.MatchString(s) {
 		return 0, usage(fmt.Sprintf("%s is no hash: write all 16 digits, as in 0x8000000000000000", quoted(s)))
 	}
-	return sharding.ParseHash(s)
+	return keyspace.ParseHash(s)
 }
-
-// hashText is a hash as rules and ranges have it.
-func hashText(h uint64) string { return fmt.Sprintf("0x%016x", h) }
 
 // unread is the error of plans that cannot be read.
 func unread(err error) error {
@@ -93,9 +92,12 @@ func unread(err error) error {
 	return fmt.Errorf("read the plans: %w", err)
 }
 
-// ranged reads the map of the keyspace, which must be there.
+// ranged reads the map of the keyspace, which must exist.
 func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error) {
-	m, err := call(ctx, a, func(ctx context.Context) (*sharding.Map, error) { return sharding.ReadMap(ctx, b) })
+	m, err := call(ctx, a, func(ctx context.Context) (*sharding.Map, error) {
+		m, _, err := sharding.ReadPlans(ctx, b, seam.Key{})
+		return m, err
+	})
 	switch {
 	case err != nil:
 		return nil, unread(err)
@@ -106,17 +108,19 @@ func (a *app) ranged(ctx context.Context, b core.Backend) (*sharding.Map, error)
 }
 
 // aside reads why shards are not meant to have an owner. The function that it returns is never
-// nil, so that callers can go on where the plans cannot be read.
-func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) core.Aside, error) {
-	why, err := call(ctx, a, func(ctx context.Context) (func(string) core.Aside, error) { return sharding.ReadAside(ctx, b) })
+// nil, so that callers can continue if the plans cannot be read.
+func (a *app) aside(ctx context.Context, b core.Backend) (func(shard string) seam.Aside, error) {
+	why, err := call(ctx, a, func(ctx context.Context) (func(string) seam.Aside, error) {
+		_, why, err := sharding.ReadPlans(ctx, b, seam.Key{})
+		return why, err
+	})
 	if err != nil {
-		return func(string) core.Aside { return core.Aside{} }, unread(err)
+		return func(string) seam.Aside { return seam.Aside{} }, unread(err)
 	}
 	return why, nil
 }
 
-// damaged reports whether an error is of records that cannot be read, beside which the rest can
-// be shown.
+// damaged reports whether an error is about unreadable records. The rest can still be shown.
 func damaged(err error) bool {
 	e, ok := errors.AsType[*exitError](err)
 	return ok && e.code == exitDamaged
@@ -124,7 +128,7 @@ func damaged(err error) bool {
 
 type rangesOut struct {
 	Keyspace string     `json:"keyspace"`
-	Hash     string     `json:"hash"` // function
+	Hash     string     `json:"hash"` // the name of the hash function
 	Number   int64      `json:"number"`
 	Ranges   []rangeOut `json:"ranges"`
 }
@@ -132,12 +136,11 @@ type rangesOut struct {
 type rangeOut struct {
 	Shard string  `json:"shard"`
 	From  string  `json:"from"`
-	To    string  `json:"to"`    // the first hash after it
+	To    string  `json:"to"`    // the first hash after the range
 	Share float64 `json:"share"` // of the keyspace, in percent
 	Node  string  `json:"node"`  // empty: no living member owns the shard
 }
 
-// ranges lists the map of the keyspace's ranges.
 func (a *app) ranges(ctx context.Context, b core.Backend) error {
 	m, err := a.ranged(ctx, b)
 	if err != nil {
@@ -156,24 +159,23 @@ func (a *app) printRanges(ctx context.Context, b core.Backend, m *sharding.Map) 
 	for _, s := range v.Shards {
 		nodes[string(s.Shard)] = newShardOut(s, live).Node
 	}
-	out := rangesOut{Keyspace: m.Keyspace.Name, Hash: cmp.Or(m.Keyspace.Hash, sharding.HashMixed), Number: m.Number, Ranges: []rangeOut{}}
+	out := rangesOut{Keyspace: m.Keyspace.Name, Hash: cmp.Or(m.Keyspace.Hash, keyspace.HashMixed), Number: m.Number, Ranges: []rangeOut{}}
 	t := &table{head: []string{"SHARD", "FROM", "TO", "SHARE", "NODE"}}
 	for shard, r := range m.All() {
 		x := rangeOut{Shard: shard, Share: share(r), Node: nodes[shard]}
-		x.From, x.To = r.Bounds()
+		x.From, x.To = keyspace.Bounds(r.From, r.To)
 		out.Ranges = append(out.Ranges, x)
 		t.add(x.Shard, x.From, x.To, fmt.Sprintf("%.4g%%", x.Share), x.Node)
 	}
 	return a.print(out, t)
 }
 
-// share is the part of the keyspace that a range has, in percent.
+// share returns the part of the keyspace that a range covers, in percent.
 func share(r sharding.Range) float64 {
-	// The width without 1, since the whole keyspace has 2^64.
+	// The width is computed without 1, because the whole keyspace has 2^64 hashes.
 	return 100 * (float64(r.To-1-r.From) + 1) / math.Exp2(64)
 }
 
-// rangeOf is the range of a shard.
 func rangeOf(m *sharding.Map, shard core.ShardID) (sharding.Range, error) {
 	for name, r := range m.All() {
 		if name == string(shard) {
@@ -187,14 +189,14 @@ func refused(format string, args ...any) error {
 	return exit(exitRefused, "nothing was changed: "+fmt.Sprintf(format, args...))
 }
 
-// split writes rules that ranges begin at some hashes of a shard's range.
+// split writes rules by which ranges begin at given hashes within a shard's range.
 func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 	shard, err := shardArg(name)
 	if err != nil {
 		return err
 	}
-	if len(at) > sharding.MaxCuts {
-		return usage(fmt.Sprintf("--at is given %d times: at most %d hashes divide a range at once", len(at), sharding.MaxCuts))
+	if len(at) > keyspace.MaxCuts {
+		return usage(fmt.Sprintf("--at is given %d times: at most %d hashes divide a range at once", len(at), keyspace.MaxCuts))
 	}
 	var hashes []uint64
 	for _, text := range at {
@@ -213,7 +215,7 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 		if err != nil {
 			return nil, "", err
 		}
-		from, to := r.Bounds()
+		from, to := keyspace.Bounds(r.From, r.To)
 		if len(hashes) == 0 {
 			if r.To-r.From == 1 {
 				return nil, "", refused("the range of shard %q has one hash, %s: it cannot be split", shard, from)
@@ -225,11 +227,11 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 			case h == r.From:
 				return nil, "", refused("the range of shard %q begins at %s already", shard, from)
 			case !r.Has(h):
-				return nil, "", refused("hash %s is outside the range of shard %q: use one above %s and below %s", hashText(h), shard, from, to)
+				return nil, "", refused("hash %s is outside the range of shard %q: use one above %s and below %s", keyspace.FormatHash(h), shard, from, to)
 			}
 		}
-		if m.Len()+len(hashes) > sharding.MaxShards {
-			return nil, "", refused("there are %d ranges, and %d shards at most: merge some first", m.Len(), sharding.MaxShards)
+		if m.Len()+len(hashes) > keyspace.MaxShards {
+			return nil, "", refused("there are %d ranges, and %d shards at most: merge some first", m.Len(), keyspace.MaxShards)
 		}
 		var parts []string
 		for i, h := range hashes {
@@ -244,11 +246,11 @@ func (o *order) split(cmd *cobra.Command, name string, at []string) error {
 }
 
 func rangeText(r sharding.Range) string {
-	from, to := r.Bounds()
+	from, to := keyspace.Bounds(r.From, r.To)
 	return from + " to " + to
 }
 
-// merge writes the rule that no range begins where those of two shards meet.
+// merge writes the rule by which no range begins at the hash where the ranges of two shards meet.
 func (o *order) merge(cmd *cobra.Command, one, other string) error {
 	a, err := shardArg(one)
 	if err != nil {
@@ -275,21 +277,21 @@ func (o *order) merge(cmd *cobra.Command, one, other string) error {
 			a, b, low, high = b, a, high, low
 		}
 		if low.To != high.From {
-			return nil, "", refused("shards %q and %q are no neighbours: the range of the one ends at %s, and that of the other begins at %s", a, b, hashText(low.To), hashText(high.From))
+			return nil, "", refused("shards %q and %q are no neighbours: the range of the one ends at %s, and that of the other begins at %s", a, b, keyspace.FormatHash(low.To), keyspace.FormatHash(high.From))
 		}
 		return []uint64{high.From}, fmt.Sprintf("shard %q answers for %s, and shard %q ends", a, rangeText(sharding.Range{From: low.From, To: high.To}), b), nil
 	})
 }
 
 // divide shows what splits or a merge do to the ranges, asks, and writes a rule for each hash. plan
-// says at which hashes, and what follows.
+// returns the hashes and describes the effect.
 func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*sharding.Map) (hashes []uint64, what string, err error)) error {
 	var first control.Rule
 	if err := o.sign(&first); err != nil {
 		return err
 	}
 	checked := first
-	checked.Kind, checked.Hash = kind, hashText(1) // before the store is asked
+	checked.Kind, checked.Hash = kind, keyspace.FormatHash(1) // before the store is asked
 	if err := checked.Validate(); err != nil {
 		return err
 	}
@@ -305,7 +307,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 		rules := make([]control.Rule, len(hashes))
 		for i, h := range hashes {
 			rules[i] = first
-			rules[i].Kind, rules[i].Hash = kind, hashText(h)
+			rules[i].Kind, rules[i].Hash = kind, keyspace.FormatHash(h)
 		}
 		check := func(ctx context.Context) error {
 			all, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
@@ -325,7 +327,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 			return err
 		}
 		return o.a.writer(b).Write(ctx, func(ctx context.Context, _ *driver.View) (*operator.Decision, error) {
-			if err := check(ctx); err != nil { // somebody may have written a rule meanwhile
+			if err := check(ctx); err != nil { // another rule may have been written since
 				return nil, err
 			}
 			d := &operator.Decision{}
@@ -341,7 +343,7 @@ func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*shardin
 	})
 }
 
-// during says how long the assigner obeys a rule.
+// during describes how long the assigner obeys a rule.
 func during(r control.Rule) string {
 	if r.Expires.IsZero() {
 		return "by a rule without an end"
@@ -349,7 +351,7 @@ func during(r control.Rule) string {
 	return "by a rule until " + r.Expires.Local().Format(time.DateTime)
 }
 
-// contradicted is an error if a rule in force asks for the opposite.
+// contradicted returns an error if a rule in force asks for the opposite.
 func contradicted(rules, all []control.Rule) error {
 	for _, r := range rules {
 		for _, x := range all {
@@ -361,7 +363,7 @@ func contradicted(rules, all []control.Rule) error {
 	return nil
 }
 
-// releasing says what the release of a shard does.
+// releasing describes what the release of a shard does.
 func (o *order) releasing(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) (string, error) {
 	if _, err := find(v, core.ShardID(r.Shards)); err != nil {
 		return "", err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/sharding"
@@ -44,7 +46,7 @@ func (p *place) manage(node string) (stop, crash func()) {
 		<-ctx.Done()
 		return nil
 	}, &sharding.Options{Keyspace: sharding.Keyspace{Name: "k", Shards: 4}, Interval: 100 * time.Millisecond,
-		Quarantine: sharding.Quarantine{Deaths: 1, For: time.Hour}, OnError: func(error) {}})
+		Quarantine: sharding.Quarantine{Deaths: 1, For: time.Hour}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -131,7 +133,7 @@ func dividing(t *testing.T, p *place) {
 	p.manage("a")
 	p.manage("b")
 	begun := p.layout("k-0000 "+zero, "k-0001 "+q1, "k-0002 "+q2, "k-0003 "+q3)
-	if r := begun.Ranges[3]; begun.Keyspace != "k" || begun.Hash != sharding.HashMixed || r.To != "0x10000000000000000" || r.Share != 25 {
+	if r := begun.Ranges[3]; begun.Keyspace != "k" || begun.Hash != keyspace.HashMixed || r.To != "0x10000000000000000" || r.Share != 25 {
 		t.Errorf("ranges: got %+v", begun)
 	}
 	if out, _ := p.run(exitOK, "ranges"); !strings.Contains(out, "SHARE") || strings.Count(out, " 25% ") != 4 || strings.Count(out, "\n") != 5 {
@@ -267,7 +269,7 @@ func TestHostileRanges(t *testing.T) {
 	p := sqlitePlace(t)
 	p.run(exitOK, "init")
 	many := []string{"split", "k-0000", "-y"}
-	for i := range sharding.MaxCuts + 1 {
+	for i := range keyspace.MaxCuts + 1 {
 		many = append(many, "--at", fmt.Sprintf("0x%016x", i+1))
 	}
 	const h = "0x8000000000000000"
@@ -355,7 +357,7 @@ func TestRulesContradict(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	rule := func(kind control.Kind, hash uint64, expires time.Time) control.Rule {
-		return control.Rule{Kind: kind, Hash: hashText(hash), At: now, Expires: expires}
+		return control.Rule{Kind: kind, Hash: keyspace.FormatHash(hash), At: now, Expires: expires}
 	}
 	want := []control.Rule{rule(control.Split, 1, time.Time{}), rule(control.Split, 2, time.Time{})}
 	for _, c := range []struct {

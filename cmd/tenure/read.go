@@ -15,6 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 func (a *app) readCommands() []*cobra.Command {
@@ -97,10 +99,12 @@ type memberOut struct {
 	TTL      string         `json:"ttl"`
 	Priority int32          `json:"priority"`
 	Weight   int32          `json:"weight"`
-	Draining bool           `json:"draining"` // by itself, as one that leaves
-	// Drained is the operators' rule by which its node is to own nothing; left out without.
+	Draining bool           `json:"draining"` // at its own request, such as when it leaves
+	// Drained is the operators' rule that drains the member's node. Without such a rule, it is
+	// left out.
 	Drained *control.Rule `json:"drained,omitempty"`
-	// Ineligible is why it is not eligible to own shards; left out if it is.
+	// Ineligible is why the member is not eligible to own shards. If the member is eligible, it
+	// is left out.
 	Ineligible string            `json:"ineligible,omitempty"`
 	Shards     int               `json:"shards"`
 	Meta       map[string]string `json:"meta,omitempty"` // without the reason
@@ -134,8 +138,8 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	for _, m := range v.Members {
 		o := memberOut{m.Node, m.Session, versions[m.Session], m.TTL.String(), m.Priority, m.Weight, m.Draining, drained[m.Node],
 			m.Ineligible(), owned[m.Session], maps.Clone(m.Meta)}
-		delete(o.Meta, driver.IneligibleKey)
-		delete(o.Meta, driver.TroubleKey)
+		delete(o.Meta, mark.IneligibleKey)
+		delete(o.Meta, mark.TroubleKey)
 		out = append(out, o)
 		var meta []string
 		for _, k := range slices.Sorted(maps.Keys(o.Meta)) {
@@ -150,7 +154,7 @@ func (a *app) members(ctx context.Context, b core.Backend) error {
 	return a.print(out, t)
 }
 
-// versions are those that the last heartbeats made.
+// versions returns the versions of the last heartbeats.
 func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map[core.SessionID]core.Version, error) {
 	out := map[core.SessionID]core.Version{}
 	if len(v.Members) == 0 {
@@ -160,7 +164,7 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 	for _, m := range v.Members {
 		q.Beats = append(q.Beats, driver.Beat{Session: m.Session})
 	}
-	// A session that ended meanwhile has none, and the call may wait for a change.
+	// A session that has since ended has no heartbeat, so the call may wait for a change.
 	limited, cancel := context.WithTimeout(ctx, min(a.timeout, 5*time.Second))
 	defer cancel()
 	page, err := b.Observe(limited, q)
@@ -178,19 +182,21 @@ func (a *app) versions(ctx context.Context, b core.Backend, v *driver.View) (map
 
 type shardOut struct {
 	Shard   core.ShardID   `json:"shard"`
-	Node    string         `json:"node"` // empty: nobody lives who owns it
+	Node    string         `json:"node"` // empty: the owner is not alive
 	Session core.SessionID `json:"session"`
 	Token   core.Token     `json:"token"`
-	// Trouble is what the owner says that somebody has to mend; left out if there is nothing.
+	// Trouble is a problem of the owner that a person must solve. Without such a problem, it is
+	// left out.
 	Trouble string `json:"trouble,omitempty"`
-	// Aside is why the shard is not meant to have an owner, and AsideUntil when it is meant to
-	// have one again, as in quarantine; left out if it is, and if it never is.
+	// Aside is why the shard is meant to have no owner. If the shard should have one, it is
+	// left out. AsideUntil is when that ends, for example the end of a quarantine. If there is
+	// no end, it is left out.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }
 
 // setAside fills in why a shard without an owner is not meant to have one.
-func (o *shardOut) setAside(why func(shard string) core.Aside) {
+func (o *shardOut) setAside(why func(shard string) seam.Aside) {
 	if x := why(string(o.Shard)); o.Node == "" {
 		o.Aside, o.AsideUntil = x.Why, x.Until
 	}
@@ -227,8 +233,8 @@ type lockOut struct {
 	Token   core.Token     `json:"token"`
 }
 
-// locks lists those that a member holds: the record of a free one is about to go, or stays in a
-// store that keeps it, and means nothing.
+// locks lists the locks that a member holds. The record of a free lock means nothing. The store
+// either is about to remove it or keeps it.
 func (a *app) locks(ctx context.Context, b core.Backend, node string) error {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -314,28 +320,51 @@ type itemOut struct {
 	Key     string       `json:"key"`
 	Version core.Version `json:"version"`
 	Value   payload      `json:"value"`
+	// Damaged is why the value is left out. If the value is present, Damaged is left out.
+	Damaged *driver.DamagedError `json:"damaged,omitempty"`
+}
+
+// listItems lists a shard's items. It leaves out values that are longer than a commit can write;
+// leftOut is the error for them.
+func (a *app) listItems(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) (list []itemOut, leftOut, err error) {
+	most := cmp.Or(b.Info().Limits.WriteBytes, driver.MaxListBytes)
+	items, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0, most) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("shard %q: list items: %w", shard, err)
+	}
+	list = []itemOut{}
+	for _, i := range items {
+		list = append(list, itemOut{i.Key, i.Version, newPayload(i.Value), i.Damaged})
+		if i.Damaged != nil && leftOut == nil {
+			leftOut = exit(exitDamaged, fmt.Sprintf("shard %q: values are left out, first that of item %q: %s: no commit writes that "+
+				"much: remove the record by the store's own tools", shard, i.Key, i.Damaged.Why))
+		}
+	}
+	return list, leftOut, nil
 }
 
 func (a *app) items(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) error {
-	list, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0) })
+	list, leftOut, err := a.listItems(ctx, b, shard, prefix)
 	if err != nil {
-		return fmt.Errorf("shard %q: list items: %w", shard, err)
+		return err
 	}
 	if len(list) == 0 {
 		if err := a.known(ctx, b, shard); err != nil {
 			return err
 		}
 	}
-	out := []itemOut{}
 	t := &table{head: []string{"KEY", "VERSION", "VALUE"}}
 	for _, i := range list {
-		out = append(out, itemOut{i.Key, i.Version, newPayload(i.Value)})
-		t.add(i.Key, i.Version, newPayload(i.Value))
+		value := i.Value.String()
+		if i.Damaged != nil {
+			value = "LEFT OUT: " + i.Damaged.Why
+		}
+		t.add(i.Key, i.Version, value)
 	}
-	return a.print(out, t)
+	return cmp.Or(a.print(list, t), leftOut)
 }
 
-// known is an error for a shard that was never owned.
+// known returns an error for a shard that never had an owner.
 func (a *app) known(ctx context.Context, b core.Backend, shard core.ShardID) error {
 	v, err := a.state(ctx, b)
 	if err == nil {

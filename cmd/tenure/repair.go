@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -9,14 +10,19 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/proof/certify"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -62,12 +68,20 @@ func (a *app) repairCommands() []*cobra.Command {
 			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return repairs.repair(ctx, b, k) })
 		}}
 	repair.Flags().IntVar(&k.Shards, "shards", 0, "sharding.Keyspace.Shards of the members: with how many ranges it began")
-	repair.Flags().StringVar(&k.Hash, "hash", sharding.HashMixed, "sharding.Keyspace.Hash of the members")
+	repair.Flags().StringVar(&k.Hash, "hash", keyspace.HashMixed, "sharding.Keyspace.Hash of the members")
 	repair.Flags().IntVar(&k.Digits, "digits", 4, "sharding.Keyspace.Digits of the members")
+	removes := &order{a: a}
+	var confirm string
+	remove := &cobra.Command{Use: "remove-namespace", Short: "Remove the namespace with all its records, for ever", Args: args(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return removes.removeNamespace(cmd.Context(), confirm) }}
+	remove.Flags().StringVar(&confirm, "confirm", "", "the namespace's name; without it the command asks")
+	remove.Flags().BoolVar(&removes.force, "force", false,
+		"also while members live, or if it cannot be opened since a removal was interrupted")
+	remove.Flags().BoolVar(&removes.dryRun, "dry-run", false, "only show what would be removed")
 	for c, o := range map[*cobra.Command]*order{evict: evicts, raise: raises, repair: repairs} {
 		o.asking(c)
 	}
-	return []*cobra.Command{evict, raise, repair}
+	return []*cobra.Command{evict, raise, repair, remove}
 }
 
 // repair shows the map that the notes of a keyspace's shards make, asks, and replaces the plans.
@@ -88,7 +102,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	}
 	own := o.a.conf.Options()
 	own.Node, own.LockDir, own.Supersede, own.Logger = operator.Label(host), "none", false, slog.New(slog.DiscardHandler)
-	limited, cancel := context.WithTimeout(ctx, o.a.timeout+2*cmp.Or(own.TTL, 10*time.Second)) // as operator.Writer has it
+	limited, cancel := context.WithTimeout(ctx, o.a.timeout+2*cmp.Or(own.TTL, 10*time.Second)) // as in operator.Writer
 	defer cancel()
 	if _, err = sharding.Repair(limited, b, k, own); err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return exit(exitRefused, fmt.Sprintf("whether the plans were replaced, tenure ranges tells: %v: a member may be planning", err))
@@ -96,7 +110,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	return unread(err)
 }
 
-// evict ends a session if no heartbeat came since its version was seen.
+// evict ends a session if it has made no heartbeat since the given version.
 func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, version core.Version) error {
 	v, err := o.a.state(ctx, b)
 	if err != nil {
@@ -123,7 +137,7 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 		}
 	}
 	_, _ = fmt.Fprintf(o.a.errs, "session %s of node %s ends if its version is still %d; "+
-		"it owns %d shards, which others then claim\n", id, printable(m.Node), version, n)
+		"it owns %s, which others then claim\n", id, printable(m.Node), version, counted(n, "shard"))
 	if o.dryRun {
 		return nil
 	}
@@ -133,15 +147,11 @@ func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, ve
 	return o.a.evictAs(ctx, b, driver.Suspect{Session: id, Version: version})
 }
 
-// evictAs evicts as a member of its own, which drains, so that it is assigned nothing.
+// evictAs evicts as a separate member, which drains so that no shard is assigned to it.
 func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspect) (err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
 	var random [16]byte
 	rand.Read(random[:])
-	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: operator.Label(host),
+	m := core.Member{Session: core.SessionID(hex.EncodeToString(random[:])), Node: operator.Label(writer()),
 		TTL: max(10*time.Second, b.Info().Limits.MinTTL), MemberState: core.MemberState{Draining: true}}
 	s, err := call(ctx, a, func(ctx context.Context) (driver.Session, error) { return b.Join(ctx, m) })
 	if err != nil {
@@ -173,7 +183,59 @@ func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspec
 		results[0].Current))
 }
 
-// raise raises the floor of a store that has one.
+// removeNamespace shows the contents of the namespace, has its name typed again, and removes all
+// its records.
+func (o *order) removeNamespace(ctx context.Context, confirm string) error {
+	o.a.hasty = true
+	opener, settings, err := o.a.chosen(ctx)
+	if err != nil {
+		return err
+	}
+	name := reflect.ValueOf(settings).FieldByName("Namespace").String()
+	refuse := func(format string, args ...any) error {
+		return exit(exitRefused, "nothing was removed: "+fmt.Sprintf(format, args...))
+	}
+	if confirm != "" && confirm != name {
+		return refuse("--confirm is %s, and the configuration names %s", quoted(confirm), quoted(name))
+	}
+	v := &driver.View{}
+	b, err := o.a.open(ctx)
+	if err == nil {
+		v, err = o.a.state(ctx, b)
+		err = errors.Join(err, b.Close())
+	}
+	switch code := codeOf(ctx, err); {
+	case err != nil && (!o.force || code != exitNotFound && code != exitDamaged):
+		return advised(err, opener.Name)
+	case len(v.Members) > 0 && !o.force:
+		return refuse("%s alive, the first on node %s: stop all (see: tenure members), or add --force",
+			counted(len(v.Members), "member"), printable(v.Members[0].Node))
+	}
+	_, _ = fmt.Fprintf(o.a.errs, "namespace %s on %s goes with its %s, %s, items, logs and rules; members that live halt, "+
+		"and tokens of a new namespace of this name may repeat\n", quoted(name), opener.Name,
+		counted(len(v.Shards), "shard"), counted(len(v.Members), "member"))
+	if o.dryRun {
+		return nil
+	}
+	if confirm == "" {
+		if f, ok := o.a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+			return refuse("add --confirm with the namespace's name, or --dry-run to only look")
+		}
+		_, _ = fmt.Fprint(o.a.errs, "type the name of the namespace: ")
+		if line, _ := bufio.NewReader(o.a.in).ReadString('\n'); strings.TrimSpace(line) != name {
+			return refuse("that is another name")
+		}
+	}
+	what, err := call(ctx, o.a, func(ctx context.Context) (string, error) { return certify.Remove(ctx, opener.Name, settings, name) })
+	if what != "" {
+		_, _ = fmt.Fprintln(o.a.errs, "removed:", what)
+	}
+	if err != nil {
+		return advised(fmt.Errorf("records may be left: run the command again with --force: %w", err), opener.Name)
+	}
+	return nil
+}
+
 func (o *order) raise(ctx context.Context, b core.Backend, to core.Token) error {
 	f, ok := b.(interface {
 		Floor(ctx context.Context) (core.Token, error)

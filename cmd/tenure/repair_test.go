@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/sharding"
 )
 
 // TestRepair: plans that nobody can read are rebuilt as they were, once, and only then.
@@ -18,6 +17,8 @@ func TestRepair(t *testing.T) {
 	p := sqlitePlace(t)
 	p.patient()
 	p.run(exitOK, "init")
+	p.bad(exitRefused, "no keyspace", "repair", "k", "--shards", "4", "--dry-run")
+	p.bad(exitUsage, `keyspace "a/b"`, "repair", "a/b", "--shards", "4", "--dry-run")
 	const q1, q2, q3 = "0x4000000000000000", "0x8000000000000000", "0xc000000000000000"
 	want := []string{"k-0000 0x0000000000000000", "k-0004 0x2000000000000000", "k-0001 " + q1, "k-0002 " + q2, "k-0003 " + q3}
 	stop, _ := p.manage("a")
@@ -66,7 +67,7 @@ func (p *place) spoilPlans() {
 	defer b.Close()
 	o := a.conf.Options()
 	o.Node, o.LockDir, o.Logger = "spoiler", "none", slog.New(slog.DiscardHandler)
-	err = core.RunSingleton(p.t.Context(), b, sharding.AssignerShard, func(ctx context.Context, l *core.Lease) error {
+	err = core.RunSingleton(p.t.Context(), b, "_assigner", func(ctx context.Context, l *core.Lease) error {
 		seq, err := l.Append(ctx, []byte{99, 1})
 		if err == nil {
 			_, err = l.Commit(ctx, core.Trim(seq-1))

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/user"
@@ -19,28 +18,30 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// order is what the commands that write rules share.
+// order is the state that the commands that write rules share.
 type order struct {
 	a       *app
 	reason  string
 	author  string
 	expires time.Duration
-	token   int64 // of the lease to act on; 0: the one seen now
+	token   int64 // of the lease to act on; 0: the current one
 	force   bool
 	dryRun  bool
 	yes     bool
+	wait    time.Duration // until the leader obeys; for resolve only
 }
 
-// asking gives a command the flags of those that ask before they change anything.
+// asking adds the flags of commands that ask before they change anything.
 func (o *order) asking(c *cobra.Command) {
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what would change")
 	c.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 }
 
-// telling gives a command the flags of those that write rules.
+// telling adds the flags of commands that write rules.
 func (o *order) telling(c *cobra.Command, expires time.Duration) {
 	c.Flags().StringVar(&o.reason, "reason", "", "why, for those who list the rules")
 	c.Flags().StringVar(&o.author, "author", "", "who asks for it; the user and host that write it are kept beside")
@@ -76,11 +77,11 @@ func (a *app) ruleCommands() []*cobra.Command {
 	node, shard, both := []string{"NODE"}, []string{"SHARD"}, []string{"SHARD", "NODE"}
 	drain := func(x []string) control.Rule { return control.Rule{Kind: control.Drain, Node: x[0]} }
 	pin := func(x []string) control.Rule { return control.Rule{Kind: control.Pin, Shards: x[0], Node: x[1]} }
-	// Of a pin the key does not depend on the node.
+	// The key of a pin does not depend on the node.
 	unpin := func(x []string) control.Rule { return control.Rule{Kind: control.Pin, Shards: x[0], Node: "any"} }
 	exclude := func(x []string) control.Rule { return control.Rule{Kind: control.Exclude, Shards: x[0], Node: x[1]} }
 	freeze := func([]string) control.Rule { return control.Rule{Kind: control.Freeze} }
-	// put finds the token. Of a move and a resignation the key does not depend on it.
+	// put finds the token. The key of a move or a resignation does not depend on it.
 	move := func(x []string) control.Rule {
 		return control.Rule{Kind: control.Move, Shards: x[0], Node: x[1], Token: core.Token(max(o.token, 1))}
 	}
@@ -91,8 +92,15 @@ func (a *app) ruleCommands() []*cobra.Command {
 		c.Flags().Int64Var(&o.token, "token", 0, "only if the shard still has this token; default: the one seen now")
 		return c
 	}
+	var last int
 	rules := &cobra.Command{Use: "rules", Short: "List the operators' rules", Args: args(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.with(cmd, a.rules) }}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if last < 0 {
+				return usage(fmt.Sprintf("--last %d is negative: give 0 or more", last))
+			}
+			return a.with(cmd, func(ctx context.Context, b core.Backend) error { return a.rules(ctx, b, last) })
+		}}
+	rules.Flags().IntVar(&last, "last", 0, "only the newest so many rules, the oldest of them first; 0: all, by kind")
 	return append([]*cobra.Command{
 		rules,
 		set("drain NODE", "Have the members of a node own nothing", node, drain),
@@ -112,14 +120,18 @@ func (a *app) ruleCommands() []*cobra.Command {
 
 type ruleOut struct {
 	control.Rule
-	Ended bool `json:"ended"` // also: the rule is the place of a node that is back
-	Spent bool `json:"spent"` // the shard has another token than the rule
+	Ended bool `json:"ended"` // even if the rule reserves a place for a node that is back
+	Spent bool `json:"spent"` // the shard no longer has the rule's token
 }
 
-func (a *app) rules(ctx context.Context, b core.Backend) error {
+func (a *app) rules(ctx context.Context, b core.Backend, last int) error {
 	list, err := call(ctx, a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
 	if err != nil && list == nil {
 		return err
+	}
+	if last > 0 {
+		slices.SortStableFunc(list, func(x, y control.Rule) int { return x.At.Compare(y.At) })
+		list = list[max(0, len(list)-last):]
 	}
 	v, failed := a.state(ctx, b)
 	if failed != nil {
@@ -156,7 +168,7 @@ func (a *app) rules(ctx context.Context, b core.Backend) error {
 	return nil
 }
 
-// sign fills in whose a rule is, and when it ends.
+// sign fills in the author, the writer and the end of a rule.
 func (o *order) sign(r *control.Rule) error {
 	if o.expires < 0 {
 		return usage(fmt.Sprintf("--expires %v is negative: use 0 for a rule without an end", o.expires))
@@ -216,11 +228,14 @@ func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 		if err := o.confirm(); err != nil {
 			return err
 		}
-		return o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At})
+		if err := o.a.commit(ctx, b, op, operator.Change{Rule: r, By: r.Writer, At: r.At}); err != nil || o.wait == 0 {
+			return err
+		}
+		return o.awaitDecided(ctx, b, &r)
 	})
 }
 
-// room refuses one rule more than are obeyed.
+// room returns an error if one more rule would exceed the number that the leader obeys.
 func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error {
 	all, err := call(ctx, o.a, func(ctx context.Context) ([]control.Rule, error) { return control.Read(ctx, b) })
 	if err != nil && all == nil {
@@ -229,7 +244,7 @@ func (o *order) room(ctx context.Context, b core.Backend, r *control.Rule) error
 	return room([]control.Rule{*r}, all)
 }
 
-// room refuses more rules than are obeyed beside those that there are.
+// room returns an error if the new rules would exceed the number that is obeyed.
 func room(rules, all []control.Rule) error {
 	more := 0
 	for i := range rules {
@@ -243,8 +258,8 @@ func room(rules, all []control.Rule) error {
 	return exit(exitRefused, fmt.Sprintf("nothing was changed: there are %d rules, and more than %d are not obeyed: remove some", len(all), control.MaxRules))
 }
 
-// aim has a move or resignation act on the lease that is seen now, and refuses one that
-// could not be carried out, or would be undone by another rule.
+// aim binds a move or a resignation to the current lease. It returns an error if the rule could not
+// be carried out, or if another rule would undo it.
 func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) error {
 	s, err := find(v, core.ShardID(r.Shards))
 	if err != nil {
@@ -286,8 +301,8 @@ func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *cont
 	return nil
 }
 
-// covers reports whether the shards of a rule, a name or a prefix that ends in "*", have
-// the shard among them.
+// covers reports whether the shards of a rule include the shard. They are a name, or a prefix that
+// ends in "*".
 func covers(shards, shard string) bool {
 	p, isPrefix := strings.CutSuffix(shards, "*")
 	return shards == shard || isPrefix && strings.HasPrefix(shard, p)
@@ -301,8 +316,8 @@ func tokensOf(v *driver.View) map[string]core.Token {
 	return tokens
 }
 
-// writer is the user of this process, as the system knows it, and its host. Variables of
-// the environment do not count.
+// writer returns the user of this process, as the system knows it, and its host. It does not read
+// environment variables.
 func writer() string {
 	name, host := "unknown", "unknown"
 	if uid := os.Getuid(); uid >= 0 {
@@ -319,8 +334,8 @@ func writer() string {
 	return name + "@" + host
 }
 
-// ruleText is whose a rule is, and why: its author, who is what its writer says, and the
-// writer where that is another one.
+// ruleText returns the author of a rule, its writer if that is another name, and the reason.
+// The author is whatever name the writer gives.
 func ruleText(r control.Rule) string {
 	text := "of " + r.Author
 	if r.Writer != r.Author {
@@ -332,7 +347,7 @@ func ruleText(r control.Rule) string {
 	return text
 }
 
-// preview says what a rule would do to the namespace as it is.
+// preview describes what a rule would do to the current namespace.
 func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	lives := slices.ContainsFunc(v.Members, func(m core.Member) bool { return m.Node == r.Node })
 	if r.Node != "" && !lives && !o.force {
@@ -359,14 +374,13 @@ func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	case control.Resign:
 		return fmt.Sprintf("shard %q moves to another node, if it still has token %d", r.Shards, r.Token), nil
 	case control.Pin:
-		return fmt.Sprintf("%d shards move to node %s, while it lives", n, r.Node), nil
+		return fmt.Sprintf("node %s gets %s, while it lives", r.Node, counted(n, "shard")), nil
 	case control.Drain, control.Exclude:
-	case control.Stop, control.Split, control.Merge, control.Release, control.Resolve: // not asked for here
+	case control.Stop, control.Split, control.Merge, control.Release, control.Resolve: // shown elsewhere
 	}
-	return fmt.Sprintf("%d shards move from node %s to others, if there are any", n, r.Node), nil
+	return fmt.Sprintf("other nodes, if there are any, get %s from node %s", counted(n, "shard"), r.Node), nil
 }
 
-// confirm asks, unless --yes was given.
 func (o *order) confirm() error {
 	if o.yes {
 		return nil
@@ -382,7 +396,7 @@ func (o *order) confirm() error {
 	return exit(exitRefused, "nothing was changed")
 }
 
-// remove removes a rule, which must be there.
+// remove removes a rule, which must exist.
 func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 	op, err := control.Remove(&r)
 	if err != nil {
@@ -400,7 +414,7 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 			return notFound("there is no such rule: tenure rules lists them")
 		}
 		change := operator.Change{Removed: true, By: writer(), At: time.Now().UTC().Truncate(time.Second)}
-		if err := json.Unmarshal(item.Value, &change.Rule); err != nil {
+		if change.Rule, err = decodeRule(item.Value); err != nil {
 			return exit(exitDamaged, fmt.Sprintf("nothing was changed: the rule %.80q is not understood: %.120q", item.Key,
 				err.Error()))
 		}
@@ -415,17 +429,23 @@ func (o *order) remove(cmd *cobra.Command, r control.Rule) error {
 	})
 }
 
-// commit writes a rule, and notes the change in the rules' log.
+// commit writes a rule, and adds the change to the log of rules.
 func (a *app) commit(ctx context.Context, b core.Backend, op core.Op, change operator.Change) error {
 	return a.writer(b).Write(ctx, func(context.Context, *driver.View) (*operator.Decision, error) {
 		return &operator.Decision{Ops: []core.Op{op}, Changes: []operator.Change{change}}, nil
 	})
 }
 
-// writer writes rules as a member of the configured namespace.
+// writer returns a Writer of rules, a member of the configured namespace.
 func (a *app) writer(b core.Backend) *operator.Writer {
 	return &operator.Writer{Backend: b, Options: a.conf.Options(), Timeout: a.timeout, Denied: denied,
 		Late: func(ttl time.Duration, err error) {
 			_, _ = fmt.Fprintln(a.errs, a.oneLine(fmt.Errorf("the rule is written, and the lease may stay for %v: %w", ttl, err)))
 		}}
+}
+
+// decodeRule reads a rule. A rule need not be valid to be ended.
+func decodeRule(value []byte) (r control.Rule, err error) {
+	err = boundjson.Unmarshal(value, control.MaxRecord, 256, &r)
+	return r, err
 }

@@ -18,14 +18,14 @@ import (
 // guardName is the hidden subcommand that starts and ends the command of run.
 const guardName = "__guard"
 
-// When run ends the command and contends no more.
+// Values of --restart, with the exits of the command after which run ends.
 const (
-	restartOnFailure = "on-failure" // when it exits with 0
-	restartAlways    = "always"     // never
-	restartNever     = "never"      // when it exits
+	restartOnFailure = "on-failure" // exit with 0
+	restartAlways    = "always"     // none
+	restartNever     = "never"      // any exit
 )
 
-// runner is one run of a command under leases of a shard.
+// runner runs a command under leases of a shard.
 type runner struct {
 	a       *app
 	shard   string
@@ -33,20 +33,20 @@ type runner struct {
 	restart string
 	setuid  bool          // the command may become another user
 	grace   time.Duration // between SIGTERM and SIGKILL
-	margin  time.Duration // from the end of trust until others may have the shard
+	margin  time.Duration // from the end of trust until other members may have the shard
 	trust   time.Duration // from a heartbeat to the end of trust
 	log     *slog.Logger
 
 	ended chan error // buffered; nil: the command exited with 0
 
 	working sync.Mutex // held while the handler runs
-	quit    bool       // the command is not started any more; guarded by working
+	quit    bool       // no command is started again; guarded by working
 
-	spared map[int]bool // children that were there before; the handler's own
-	left   occurrences  // of commands that left processes; the handler's own
+	spared map[int]bool // children from before the run; only the handler uses it
+	left   occurrences  // of commands that left processes; only the handler uses it
 }
 
-// occurrences bounds the lines about something that may happen again and again.
+// occurrences limits the log lines about an event that may repeat.
 type occurrences struct {
 	n    int // since the last line
 	said time.Time
@@ -55,7 +55,7 @@ type occurrences struct {
 // lineEvery is the time between two lines.
 const lineEvery = time.Minute
 
-// next notes an occurrence, and returns how many of them a line is for, 0 for no line.
+// next counts an occurrence. It returns the number of occurrences to log, or 0 to log nothing.
 func (o *occurrences) next() int {
 	o.n++
 	if now := time.Now(); o.said.IsZero() || now.Sub(o.said) >= lineEvery {
@@ -102,8 +102,8 @@ process was killed or stopped. While a process cannot be ended, the shard is kep
 	return c
 }
 
-// options are those of the configuration, but for what would pass the shard on before
-// the command has ended: a label's lock, supersede, and what gives up a handler.
+// options returns the configured options, without those that would pass the shard on before the
+// command has ended: Supersede, the host lock, AbandonAfter and Watchdog.
 func (r *runner) options() (*core.Options, error) {
 	o := r.a.conf.Options()
 	o.Supersede, o.LockDir, o.AbandonAfter, o.Watchdog = false, "none", 0, 0
@@ -179,7 +179,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 	stop()
 	err = errors.Join(err, <-left)
-	r.working.Lock() // a guard alone would go on without a word
+	r.working.Lock() // until the handler has returned: a guard left alone could not report anything
 	defer r.working.Unlock()
 	select {
 	case ended := <-r.ended:
@@ -189,15 +189,15 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 }
 
-// leave asks the handler to end, and waits until it has, for as long as that takes: while a
-// process cannot be ended, this one goes on with its heartbeats, and the shard stays here.
+// leave asks the handler to end and waits until it has ended, however long that takes. While a
+// process cannot be ended, this one continues its heartbeats and keeps the shard.
 func (r *runner) leave(e *core.Elector) {
 	time.Sleep(e.Leave())
 	ctx, cancel := context.WithCancel(context.Background())
 	withdrawn := make(chan struct{})
 	go func() {
 		defer close(withdrawn)
-		_ = e.Withdraw(ctx, r.shard) // Run's end says what became of it
+		_ = e.Withdraw(ctx, r.shard) // the end of Run reports the result
 	}()
 	r.working.Lock()
 	r.quit = true
@@ -209,7 +209,7 @@ func (r *runner) leave(e *core.Elector) {
 // A childExit is how the command ended.
 type childExit struct {
 	code   int
-	signal string // that ended it, if any
+	signal string // the signal that ended it, or ""
 }
 
 func (c childExit) Error() string {
@@ -219,7 +219,7 @@ func (c childExit) Error() string {
 	return fmt.Sprintf("the command exited with %d", c.code)
 }
 
-// status is the exit code of run for it.
+// status returns the exit code of run for it.
 func (c childExit) status() int {
 	if c.signal != "" {
 		return 128 + c.code
@@ -227,7 +227,7 @@ func (c childExit) status() int {
 	return c.code
 }
 
-// decide says what an exit that was not asked for means for the contention.
+// decide ends run or lets it restart the command after an exit that was not asked for.
 func (r *runner) decide(c childExit) error {
 	failed := c.code != 0 || c.signal != ""
 	switch {
@@ -242,7 +242,7 @@ func (r *runner) decide(c childExit) error {
 	return nil
 }
 
-// end has run end, with err. The handler calls it, and starts no command any more.
+// end makes run return err. The handler calls it, and starts no other command.
 func (r *runner) end(err error) {
 	r.quit = true
 	select {

@@ -22,24 +22,24 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// What a process tells its guard, and the guard answers, a line each.
+// Lines that a process sends to its guard (say), and that the guard answers (tell).
 const (
-	sayUntil  = "until" // until NANOSECONDS of CLOCK_BOOTTIME: end the command then
+	sayUntil  = "until" // until NANOSECONDS of CLOCK_BOOTTIME: the time to end the command
 	sayTerm   = "term"  // SIGTERM to the group
 	sayKill   = "kill"  // SIGKILL to all
-	tellLeft  = "left"  // left COUNT PID NAME: the command ended by itself, and left processes
-	tellExit  = "exit"  // exit CODE [SIGNAL]: the command has ended, and all below it
-	tellError = "error" // error TEXT: it could not be started
+	tellLeft  = "left"  // left COUNT PID NAME: the command ended unasked and left processes
+	tellExit  = "exit"  // exit CODE [SIGNAL]: the command and all processes below it have ended
+	tellError = "error" // error TEXT: the command could not be started
 )
 
-// Whether the command may become another user, as its guard is told.
+// The guard's argument that says whether the command may become another user.
 const (
 	withSetuid    = "setuid"
 	withoutSetuid = "no-setuid"
 )
 
-// boottime is the time since the machine started, its suspensions included. All
-// processes of the machine see the same.
+// boottime returns the time since the machine started, including suspensions. It is the same for
+// all processes of the machine.
 func boottime() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -58,8 +58,8 @@ type guarded struct {
 	failed string
 }
 
-// adopt makes this process the parent of what loses its own below it, such as by the death
-// of the guard. What it has below it already is none of the command's.
+// adopt makes this process the parent of processes below it whose parent ends, such as the guard.
+// Its present children do not belong to the command, so adopt notes them.
 func (r *runner) adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("run: %w: the system gives no orphans: %w", core.ErrUnsupported, err)
@@ -71,9 +71,9 @@ func (r *runner) adopt() error {
 	return nil
 }
 
-// handle runs the command under one lease. It returns when no process is left of what the
-// command started. The lease passes on only then, or at the end of trust, before which the
-// guard has ended the command.
+// handle runs the command under one lease. It returns when no process of the command is left.
+// The lease passes on only after that, or at the end of trust. By then, the guard has ended the
+// command.
 func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	r.working.Lock()
 	defer r.working.Unlock()
@@ -87,7 +87,7 @@ func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	asked := r.supervise(ctx, lease, g)
 	_ = g.orders.Close()
 	_ = g.cmd.Wait()
-	endAll(r.log, 0, r.spared) // what a guard that was killed has left
+	endAll(r.log, 0, r.spared) // for processes that a killed guard has left
 	if g.left != "" {
 		r.leftBehind(g.left)
 	}
@@ -106,7 +106,7 @@ func (r *runner) handle(ctx context.Context, lease *core.Lease) error {
 	return errGuard
 }
 
-// leftBehind says that a command ended and left processes, at most once in lineEvery.
+// leftBehind logs that a command ended and left processes, at most once in lineEvery.
 func (r *runner) leftBehind(rest string) {
 	if n := r.left.next(); n > 0 {
 		var count, pid int
@@ -143,7 +143,7 @@ func (r *runner) startGuard(lease *core.Lease) (*guarded, error) {
 		"TENURE_FENCE="+fence.Format(lease.Fence()))
 	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	g.cmd.ExtraFiles = []*os.File{orders, told}
-	// What stops this process's group, such as a terminal, does not stop the guard.
+	// A terminal that stops this process's group must not stop the guard.
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = g.cmd.Start()
 	if err = errors.Join(err, orders.Close(), told.Close()); err != nil {
@@ -160,14 +160,14 @@ func (r *runner) startGuard(lease *core.Lease) (*guarded, error) {
 	return g, nil
 }
 
-// say gives the guard an order. A guard that is gone, or does not read, shows by what
-// it answers.
+// say sends the guard an order. It ignores failures, because the guard's answers show whether the
+// guard is gone or does not read.
 func (g *guarded) say(words ...any) {
-	_ = g.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has room, unless the guard is stopped for long
+	_ = g.orders.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // a pipe has room unless the guard is stopped
 	_, _ = fmt.Fprintln(g.orders, words...)
 }
 
-// hear takes in a line of the guard.
+// hear reads a line from the guard.
 func (g *guarded) hear(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -182,12 +182,12 @@ func (g *guarded) hear(line string) {
 	}
 }
 
-// guardWait is for the guard to do what it was asked, before it is ended and this process
-// does it: in time before others may have the shard.
+// guardWait returns how long the guard may take to obey an order. After that, this process ends
+// the guard and its processes before others may have the shard.
 func (r *runner) guardWait() time.Duration { return min(200*time.Millisecond, r.margin/4) }
 
-// supervise keeps the guard up to date until it is gone. It reports whether the command was
-// asked to end.
+// supervise extends the guard's time and sends it orders until it is gone. It reports whether the
+// command was asked to end.
 func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (asked bool) {
 	tick := time.NewTicker(min(max(r.trust/100, 2*time.Millisecond), 100*time.Millisecond))
 	defer tick.Stop()
@@ -228,14 +228,14 @@ func (r *runner) supervise(ctx context.Context, lease *core.Lease, g *guarded) (
 			if forceAt.IsZero() {
 				g.say(sayKill)
 				forceAt = time.Now().Add(r.guardWait())
-			} else if time.Now().After(forceAt) { // it is stopped, or may not
+			} else if time.Now().After(forceAt) { // the guard is stopped or may not end the command
 				_ = g.cmd.Process.Kill()
 			}
 		}
 	}
 }
 
-// children are the processes whose parent this one is, and those that have ended and were
+// children returns the processes whose parent is this one, including those that have ended and are
 // not reaped.
 func children() []int {
 	var out []int
@@ -251,15 +251,15 @@ func children() []int {
 	return out
 }
 
-// endAll ends and reaps all that is below this process but what is spared, and returns when
-// nothing is left, with the status of leader, the command, if that is not 0. What loses its
-// parent becomes a child of this process, so that the loop comes to it. A process that
-// cannot be ended is said once.
+// endAll ends and reaps all processes below this one except spared, and returns when none is
+// left. It returns the status of leader, which is the command, if leader is not 0. Processes
+// whose parent ends become children of this process, so a later round finds them. endAll logs
+// once each process that cannot be ended.
 func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.WaitStatus) {
-	const patience = time.Second // for the kernel to end a process that was killed
+	const patience = time.Second // for the kernel to end a killed process
 	begun, said, pause, none := time.Now(), map[int]bool{}, time.Millisecond, 0
 	for {
-		if leader > 0 { // it is not reaped, so the number is its group's
+		if leader > 0 { // the leader is not reaped, so its number still means its group
 			_ = syscall.Kill(-leader, syscall.SIGKILL)
 		}
 		late := time.Since(begun) > patience
@@ -293,7 +293,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 				status, leader = st, 0
 			}
 		}
-		// A list that was read while a process ended may lack another one.
+		// A list that was read while a process ended may lack another process.
 		if none >= 3 && len(spared) > 0 {
 			return status
 		}
@@ -301,7 +301,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 	}
 }
 
-// reap takes in a child that has ended; without one pid is 0.
+// reap reaps a child that has ended. Without such a child, pid is 0.
 func reap() (pid int, st syscall.WaitStatus, err error) {
 	for {
 		if pid, err = syscall.Wait4(-1, &st, syscall.WNOHANG, nil); !errors.Is(err, syscall.EINTR) {
@@ -310,13 +310,13 @@ func reap() (pid int, st syscall.WaitStatus, err error) {
 	}
 }
 
-// nameOf is the name of a process, as it chose it.
+// nameOf returns the name of a process, which the process may choose.
 func nameOf(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// userOf is the user of a process, -1 if that is not known.
+// userOf returns the user of a process, or -1 if it is unknown.
 func userOf(pid int) int64 {
 	var st unix.Stat_t
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", pid), &st); err != nil {
@@ -325,21 +325,21 @@ func userOf(pid int) int64 {
 	return int64(st.Uid)
 }
 
-// ended reports whether a process has ended, and was not reaped.
+// ended reports whether a process has ended, reaped or not.
 func ended(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
 	}
-	// pid (name) state: the name may have blanks and brackets.
+	// The format is "pid (name) state". The name may contain blanks and brackets.
 	f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
-// guard is the hidden subcommand: it runs a command in a process group, and ends it with
-// all that it has started when it is told to, when trust ends, and when the process that
-// leads is gone. What the command leaves behind becomes the guard's. The kernel ends the
-// command with the guard, and gives the rest to the process that leads.
+// guard is the hidden subcommand. It runs a command in a process group. It ends the command and
+// all its processes when ordered to, when trust ends, and when the process that leads is gone.
+// Processes that the command leaves become children of the guard. If the guard ends, the kernel
+// ends the command and gives the other processes to the process that leads.
 func guard(args []string, stderr io.Writer) int {
 	var until int64
 	var err error
@@ -357,8 +357,8 @@ func guard(args []string, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(told, tellError, strings.ReplaceAll(err.Error(), "\n", " "))
 		return exitOK
 	}
-	// The kernel ends the command with the thread that started it, and keeps what the thread
-	// may not gain from it.
+	// The kernel ends the command when the thread that started it ends. NO_NEW_PRIVS is also a
+	// property of that thread, and the command inherits it.
 	runtime.LockOSThread()
 	cmd := exec.Command(args[3], args[4:]...) //nolint:noctx // the guard signals it, as it was ordered
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -392,7 +392,7 @@ func guard(args []string, stderr io.Writer) int {
 	return exitOK
 }
 
-// tellRest tells what a command that ended by itself has left.
+// tellRest reports the processes that a command left when it ended unasked.
 func tellRest(told io.Writer, command int) {
 	var left []int
 	for _, pid := range children() {
@@ -405,8 +405,8 @@ func tellRest(told io.Writer, command int) {
 	}
 }
 
-// watch returns when the command has ended, or has to. It reports whether the command ended
-// without being asked.
+// watch returns when the command has ended or must end. It reports whether the command ended
+// unasked.
 func watch(pid int, until time.Duration, orders *os.File) bool {
 	gone := make(chan struct{})
 	go func() {
@@ -433,8 +433,8 @@ func watch(pid int, until time.Duration, orders *os.File) bool {
 		}
 	}()
 	const (
-		look = 20 * time.Millisecond // timers stand still while the machine is suspended
-		reap = 50                    // looks
+		look = 20 * time.Millisecond // polled, because timers stand still while the machine is suspended
+		reap = 50                    // in looks
 	)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -465,7 +465,7 @@ func watch(pid int, until time.Duration, orders *os.File) bool {
 	return false
 }
 
-// reapOthers reaps what the command has left and has ended, while the command goes on.
+// reapOthers reaps processes of the command that have ended, while the command runs.
 func reapOthers(command int) {
 	for _, pid := range children() {
 		if pid != command {

@@ -11,7 +11,6 @@ import (
 	"github.com/tenure-go/tenure/internal/sidecar"
 )
 
-// serving are the flags of serve.
 type serving struct {
 	listen    string
 	tokenFile string
@@ -41,7 +40,7 @@ request for its TTL. docs/sidecar.md has the API.`,
 	return c
 }
 
-// serve serves until ctx ends, and hands everything back.
+// serve serves until ctx ends, and gives all leases back.
 func (a *app) serve(ctx context.Context, v *serving) (err error) {
 	if v.listen == "" {
 		return usage("--listen is missing: use unix:PATH or 127.0.0.1:PORT")
@@ -57,7 +56,7 @@ func (a *app) serve(ctx context.Context, v *serving) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	o := a.conf.Options()
-	// Both would pass a shard on while a client of a sidecar that was killed may believe in it.
+	// Both would pass a shard on while a client of a killed sidecar may still believe in its lease.
 	o.Supersede, o.LockDir = false, "none"
 	log := slog.New(slog.NewTextHandler(a.errs, nil))
 	o.Logger = log

@@ -194,7 +194,7 @@ func TestServeMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the largest requests run in .ci/run")
 	}
-	const most, size, clients = 100_000_000, 2_680_000, 60
+	const most, size, clients = 125_000_000, 2_680_000, 60
 	manifest, err := os.ReadFile("../../deploy/kubernetes/sidecar.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +208,7 @@ func TestServeMemory(t *testing.T) {
 		return begin + strings.Repeat(part, (size-len(begin)-len(end))/len(part)) + end
 	}
 	for _, kind := range []string{"empty operations", "operations", "one text", "escapes", "base64", "a number", "names", "nested", "blanks",
-		"another lease", "an entry", "entries of 1 MB", "items of 1 MB"} {
+		"another lease", "an entry", "entries of 1 MB", "items of 1 MB", "tails that nobody reads"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			x := newServed(t, 24*time.Hour)
@@ -238,13 +238,17 @@ func TestServeMemory(t *testing.T) {
 				path, body, want = "/v1/leases/ANOTHER/commit", fill(token+`"ops":[`, "{},", "{}]}"), map[int]bool{410: true}
 			case "an entry":
 				path, body = "/v1/leases/"+x.lease+"/append", fill(token+`"text":"`, "x", `"}`)
-			case "entries of 1 MB", "items of 1 MB":
+			case "entries of 1 MB", "items of 1 MB", "tails that nobody reads":
+				value := `"text":"` + strings.Repeat("x", 1<<20-100)
+				if kind == "tails that nobody reads" { // six bytes of JSON for each
+					value = `"base64":"` + strings.Repeat("AQEB", (1<<20-100)/3)
+				}
 				for i := range 20 {
 					op := `{"op":"append"`
 					if kind == "items of 1 MB" {
 						op = fmt.Sprintf(`{"op":"put","key":"k%d"`, i%2)
 					}
-					if status, err := x.answer(method, path, token+`"ops":[`+op+`,"text":"`+strings.Repeat("x", 1<<20-100)+`"}]}`); status != 200 {
+					if status, err := x.answer(method, path, token+`"ops":[`+op+`,`+value+`"}]}`); status != 200 {
 						t.Fatalf("fill the store: got %d (%v)", status, err)
 					}
 				}
@@ -257,6 +261,9 @@ func TestServeMemory(t *testing.T) {
 				body = ""
 			}
 			var all sync.WaitGroup
+			if kind == "tails that nobody reads" {
+				x.unread(&all)
+			}
 			for range clients {
 				all.Go(func() {
 					switch status, err := x.answer(method, path, body); {
@@ -274,6 +281,32 @@ func TestServeMemory(t *testing.T) {
 				t.Errorf("the process took %d MB, want at most %d", peak/1_000_000, most/1_000_000)
 			}
 		})
+	}
+}
+
+// unread opens as many streams of a log as may be, and reads none.
+func (x *served) unread(all *sync.WaitGroup) {
+	ctx, cancel := context.WithTimeout(x.Context(), 15*time.Second)
+	x.Cleanup(cancel)
+	var begun atomic.Int64
+	for range 16 {
+		all.Go(func() {
+			r, err := http.NewRequestWithContext(ctx, "GET", "http://"+x.address+"/v1/shards/jobs/log/tail", nil)
+			if err != nil {
+				x.Error(err)
+				return
+			}
+			r.Header.Set("Authorization", "Bearer "+x.token)
+			if resp, err := x.client.Do(r); err == nil {
+				begun.Add(1)
+				<-ctx.Done()
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	all.Wait()
+	if begun.Load() == 0 {
+		x.Error("no stream of the log has begun")
 	}
 }
 

@@ -17,31 +17,32 @@ type statusOut struct {
 	Namespace string `json:"namespace"`
 	StoreID   string `json:"store_id"`
 	Members   int    `json:"members"`
-	// Watched is how long heartbeats were waited for.
+	// Watched is how long status waited for heartbeats.
 	Watched string         `json:"watched"`
 	Beats   []heartbeat    `json:"heartbeats"` // the last one of each member that is not silent, oldest first
 	Silent  []silentMember `json:"silent"`
 	Shards  int            `json:"shards"`
-	// Owned counts the shards whose owner was seen to beat, Ended those without an owner whose
-	// range was merged with another one, and Unowned the others that are not in quarantine.
+	// Owned counts the shards whose owner made a heartbeat. Ended counts those without an owner
+	// whose range was merged with another. Unowned counts the others without an owner that are
+	// not in quarantine.
 	Owned       int                `json:"owned"`
 	Unowned     int                `json:"unowned"`
 	Reserved    int                `json:"reserved"`
 	Ended       int                `json:"ended"`
-	Locks       int                `json:"locks"` // that a member holds
+	Locks       int                `json:"locks"` // held by a member
 	Quarantined []quarantinedShard `json:"quarantined"`
 	Damaged     []string           `json:"damaged"`
-	Troubled    []string           `json:"troubled"` // node: what it says that somebody has to mend
+	Troubled    []string           `json:"troubled"` // nodes and their problems that a person must solve
 }
 
-// quarantinedShard is withheld from all members.
+// quarantinedShard is a shard that is withheld from all members.
 type quarantinedShard struct {
 	Shard core.ShardID `json:"shard"`
 	Until time.Time    `json:"until"`
 	Why   string       `json:"why"`
 }
 
-// heartbeat is the last one of a member that was seen.
+// heartbeat is the last heartbeat seen of a member.
 type heartbeat struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
@@ -49,16 +50,16 @@ type heartbeat struct {
 	at      time.Time
 }
 
-// silentMember made no heartbeat for its TTL.
+// silentMember is a member that made no heartbeat for its TTL.
 type silentMember struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
 	TTL     string         `json:"ttl"`
-	Shards  int            `json:"shards"` // that its record still names it for
+	Shards  int            `json:"shards"` // whose record still names it as the owner
 }
 
-// status counts, after it saw each member make a heartbeat, or a silence of its TTL: the
-// records of members that have all stopped look like those of members that run.
+// status first waits until each member has made a heartbeat or was silent for its TTL. It does
+// so because the records of stopped and running members look the same.
 func (a *app) status(ctx context.Context, b core.Backend) error {
 	began := time.Now()
 	seen, err := a.heartbeats(ctx, b, maxTTL)
@@ -76,12 +77,13 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	now := time.Now()
 	info := b.Info()
 	o := statusOut{Backend: info.Backend, Namespace: info.Namespace, StoreID: info.StoreID, Members: len(v.Members),
-		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{}, Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []string{}}
+		Watched: now.Sub(began).Round(time.Millisecond).String(), Beats: []heartbeat{}, Silent: []silentMember{},
+		Quarantined: []quarantinedShard{}, Damaged: []string{}, Troubled: []string{}}
 	live, members := map[core.SessionID]bool{}, sessions(v)
 	for _, m := range v.Members {
 		at, watched := seen[m.Session]
 		switch {
-		case !watched: // it joined meanwhile
+		case !watched: // it joined since
 			at = began
 		case at.IsZero():
 			o.Silent = append(o.Silent, silentMember{m.Node, m.Session, m.TTL.String(), 0})
@@ -122,6 +124,9 @@ func (a *app) status(ctx context.Context, b core.Backend) error {
 	for _, d := range v.Damaged {
 		o.Damaged = append(o.Damaged, d.Key)
 	}
+	if failed != nil { // not about one shard's or member's record: for example a rule, or a page of the file
+		o.Damaged = append(o.Damaged, failed.Error())
+	}
 	return errors.Join(a.print(o, o.table()), o.verdict(), failed)
 }
 
@@ -144,7 +149,8 @@ func (o *statusOut) table() *table {
 	t.add("locks", fmt.Sprintf("%d held", o.Locks))
 	t.add("damaged", len(o.Damaged))
 	for _, m := range o.Silent {
-		t.add("silent", fmt.Sprintf("%s, session %s: no heartbeat for its TTL %s; it had %d shards", m.Node, m.Session, m.TTL, m.Shards))
+		t.add("silent", fmt.Sprintf("%s, session %s: no heartbeat for its TTL %s; it had %s", m.Node, m.Session, m.TTL,
+			counted(m.Shards, "shard")))
 	}
 	for _, m := range o.Troubled {
 		t.add("trouble", m)
@@ -155,27 +161,30 @@ func (o *statusOut) table() *table {
 	return t
 }
 
-// verdict is an error where members are silent or in trouble, or there are none, or shards are in quarantine.
+// verdict returns an error if there are no members, a member is silent or in trouble, or a shard is
+// in quarantine.
 func (o *statusOut) verdict() error {
 	switch {
 	case o.Members == 0:
 		return exit(exitSilent, "nobody runs: the namespace has no member")
 	case len(o.Beats) == 0:
-		return exit(exitSilent, fmt.Sprintf("nobody runs: none of %d members made a heartbeat within its TTL: "+
-			"look at the members' processes and logs, and restart those that have halted", o.Members))
+		return exit(exitSilent, fmt.Sprintf("nobody runs: of %s none made a heartbeat within its TTL: "+
+			"look at the members' processes and logs, and restart those that have halted", counted(o.Members, "member")))
 	case len(o.Silent) > 0:
-		return exit(exitSilent, fmt.Sprintf("%d of %d members made no heartbeat within their TTL: "+
-			"the others evict them soon, unless they are cut off from the store themselves", len(o.Silent), o.Members))
+		return exit(exitSilent, fmt.Sprintf("no heartbeat for its TTL from %d of %s: "+
+			"the others evict them soon, unless they are cut off from the store themselves", len(o.Silent), counted(o.Members, "member")))
 	case len(o.Troubled) > 0:
-		return exit(exitSilent, fmt.Sprintf("%d of %d members are in trouble, such as %s", len(o.Troubled), o.Members, o.Troubled[0]))
+		return exit(exitSilent, fmt.Sprintf("in trouble: %d of %s, such as %s", len(o.Troubled), counted(o.Members, "member"),
+			o.Troubled[0]))
 	case len(o.Quarantined) > 0:
-		return exit(exitSilent, fmt.Sprintf("%d shards are in quarantine, since their owners died, such as %q: "+
-			"mend what ended those processes, then: tenure release %s", len(o.Quarantined), o.Quarantined[0].Shard, o.Quarantined[0].Shard))
+		return exit(exitSilent, fmt.Sprintf("in quarantine, because its owners died: %s, such as %q: "+
+			"mend what ended those processes, then: tenure release %s", counted(len(o.Quarantined), "shard"), o.Quarantined[0].Shard,
+			o.Quarantined[0].Shard))
 	}
 	return nil
 }
 
-// departed reports whether a page says that a session is not there any more.
+// departed reports whether a page shows that a session no longer exists.
 func departed(page *driver.View, s core.SessionID) bool {
 	return slices.Contains(page.Gone, s) ||
 		page.Reset && !slices.ContainsFunc(page.Members, func(m core.Member) bool { return m.Session == s })
@@ -185,8 +194,8 @@ func departed(page *driver.View, s core.SessionID) bool {
 const maxTTL = 24 * time.Hour
 
 // heartbeats waits until each member has made a heartbeat, has ended, or was silent for its
-// TTL, and returns when each was seen; zero is never. Those whose TTL is above most it does
-// not watch.
+// TTL. It returns the time when it saw each heartbeat; zero means never. It does not watch
+// members whose TTL is above most.
 func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration) (map[core.SessionID]time.Time, error) {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -198,7 +207,7 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration
 		return nil, err
 	}
 	seen := make(map[core.SessionID]time.Time, len(known))
-	waiting := map[core.SessionID]time.Duration{} // the TTLs of those that were not seen yet
+	waiting := map[core.SessionID]time.Duration{} // the TTLs of members without a heartbeat so far
 	for _, m := range v.Members {
 		if known[m.Session] == 0 || m.TTL > most { // it has ended, or takes too long
 			continue
@@ -244,7 +253,7 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration
 	if len(waiting) == 0 {
 		return seen, nil
 	}
-	// What a watch does not say, a read does: without a cursor it is answered at once.
+	// The watch may have missed a heartbeat. A read without a cursor returns immediately.
 	page, err := call(ctx, a, func(ctx context.Context) (*driver.View, error) {
 		return b.Observe(ctx, query("", waiting, known))
 	})
@@ -255,7 +264,7 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration
 	return seen, nil
 }
 
-// query asks for the heartbeats of some sessions that are newer than those known.
+// query asks for heartbeats of the sessions that are newer than the known versions.
 func query(since driver.Cursor, sessions map[core.SessionID]time.Duration, known map[core.SessionID]core.Version) driver.ObserveQuery {
 	q := driver.ObserveQuery{Since: since}
 	for s := range sessions {

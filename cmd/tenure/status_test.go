@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // open opens the store until the test ends.
@@ -58,7 +59,7 @@ func (p *place) silent() {
 		p.t.Fatal(err)
 	}
 	o, code, errs := p.status()
-	if watched, err := time.ParseDuration(o.Watched); code != exitSilent || !strings.Contains(errs, "none of 2 members") ||
+	if watched, err := time.ParseDuration(o.Watched); code != exitSilent || !strings.Contains(errs, "of 2 members none") ||
 		len(o.Silent) != 2 || o.Silent[0].Node != "still-1" || o.Silent[0].Shards != 1 || len(o.Beats) != 0 ||
 		o.Owned != 0 || o.Unowned != 1 || err != nil || watched < ttl {
 		p.t.Errorf("status of members that stand still: got %+v, %d, %q", o, code, errs)
@@ -218,7 +219,7 @@ func TestStatusOfTrouble(t *testing.T) {
 	_, b := p.open()
 	const trouble = `stuck since 2026-11-28T20:00:00Z: handler of shard "s": restart this process`
 	m, err := b.Join(t.Context(), core.Member{Session: "m", Node: "node-a", TTL: time.Hour,
-		MemberState: core.MemberState{Meta: map[string]string{driver.TroubleKey: trouble}}})
+		MemberState: core.MemberState{Meta: map[string]string{mark.TroubleKey: trouble}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +252,7 @@ func TestStatusOfTrouble(t *testing.T) {
 	if out, _ := p.run(exitOK, "who", "s"); !strings.Contains(out, trouble) {
 		t.Errorf("who: got %s", out)
 	}
-	if out, _ := p.run(exitOK, "members"); strings.Contains(out, driver.TroubleKey) {
+	if out, _ := p.run(exitOK, "members"); strings.Contains(out, mark.TroubleKey) {
 		t.Errorf("members: got %s", out)
 	}
 	p.bad(exitRefused, "its shard is free when its process ends", "resign", "s", "--yes")

@@ -15,10 +15,10 @@ import (
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
-// maxClockError bounds --clock-error: leases are compared by the members' clocks.
+// maxClockError limits --clock-error: leases are compared by the members' clocks.
 const maxClockError = time.Minute
 
-// traceCommand is check. It reads files only, and no configuration.
+// traceCommand returns the command check, which reads only trace files and no configuration.
 func (a *app) traceCommand() *cobra.Command {
 	var clockError time.Duration
 	var svg string
@@ -28,7 +28,8 @@ func (a *app) traceCommand() *cobra.Command {
 It compares each step of each member with what the rules say, and the members with each other:
 leases that overlap, tokens granted twice, evictions of members that were not silent, commits
 acknowledged twice or under an older token. A directory stands for the traces in it. All files are
-of one namespace; what a missing member did is not compared.`,
+of one namespace. What a missing member or file did is not compared. A file that cannot be read is
+listed, and the others are checked.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("tenure check takes the files of traces, or directories with them: see tenure check --help")
@@ -46,7 +47,7 @@ of one namespace; what a missing member did is not compared.`,
 	return cmd
 }
 
-// traceFiles are the sources that the arguments name.
+// traceFiles returns the sources that the arguments name.
 func traceFiles(args []string) ([]trace.Source, error) {
 	var all []trace.Source
 	for _, arg := range args {
@@ -89,15 +90,20 @@ func (a *app) checkTraces(ctx context.Context, args []string, clockError time.Du
 		t.add(run.Node, run.From.Local().Format(time.DateTime), run.To.Local().Format(time.DateTime), run.Steps, run.Replayed, run.Leases,
 			run.Commits, strings.Join(run.Notes, "; "))
 	}
-	t.add("all", "", "", r.Steps, r.Replayed, r.Leases, r.Commits, fmt.Sprintf("%d evictions", r.Evictions))
+	t.add("all", "", "", r.Steps, r.Replayed, r.Leases, r.Commits, counted(r.Evictions, "eviction"))
 	for _, b := range r.Breaches {
 		t.add("BREACH", b.Time.Local().Format(time.DateTime), b.Rule, "", "", "", "", b.Text)
 	}
-	if err := a.print(r, t); err != nil {
-		return err
+	for _, file := range r.Unread {
+		t.add("UNREAD", "", "", "", "", "", "", file)
 	}
-	if len(r.Breaches) == 0 {
+	switch err := a.print(r, t); {
+	case err != nil:
+		return err
+	case len(r.Breaches) == 0 && len(r.Unread) == 0:
 		return nil
+	case len(r.Breaches) == 0:
+		return usage(fmt.Sprintf("no breach in what was checked; unread files: %d, such as %s", len(r.Unread), r.Unread[0]))
 	}
 	if svg != "" {
 		if err := writeNew(svg, r.Diagram); err != nil {
@@ -108,7 +114,7 @@ func (a *app) checkTraces(ctx context.Context, args []string, clockError time.Du
 		len(r.Breaches)+r.More))
 }
 
-// writeNew makes a file, which must not exist.
+// writeNew writes a file, which must not exist.
 func writeNew(name string, write func(io.Writer) error) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {

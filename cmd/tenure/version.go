@@ -8,10 +8,10 @@ import (
 )
 
 type versionOut struct {
-	Version string `json:"version"` // of the module, "(devel)" where it was built from a working tree
-	Commit  string `json:"commit"`  // of the working tree; "unknown" where the build was not told
+	Version string `json:"version"` // of the module; "(devel)" if built from a working tree
+	Commit  string `json:"commit"`  // of the working tree; "unknown" if the build had none
 	Time    string `json:"time"`    // of the commit
-	// Modified is whether the working tree had changes beside the commit.
+	// Modified reports whether the working tree differed from the commit.
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 }
@@ -33,7 +33,7 @@ func (a *app) versionCommand() *cobra.Command {
 		}}
 }
 
-// built is what the go command wrote into a binary.
+// built returns the data that the go command wrote into a binary.
 func built(info *debug.BuildInfo, ok bool) versionOut {
 	o := versionOut{Version: "unknown", Commit: "unknown"}
 	if !ok {

@@ -27,39 +27,39 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// DefaultStartTimeout is the default of [Options.StartTimeout].
-const DefaultStartTimeout = 3 * time.Minute
+// defaultStartTimeout is the default of [Options.StartTimeout].
+const defaultStartTimeout = 3 * time.Minute
 
-// Bounds of single steps.
+// Limits of single steps.
 const (
-	engineTimeout = 10 * time.Second // for the engine to say that it is there
+	engineTimeout = 10 * time.Second // until the engine answers
 	openTimeout   = 10 * time.Second // for one attempt to open the backend
 	openPause     = 100 * time.Millisecond
 	removeTimeout = time.Minute
 	logLines      = 40
 )
 
-// Options of Run. The zero value, and nil, work.
+// Options are the options of Run. Nil and the zero value mean the defaults.
 type Options struct {
-	// Cases to run, by name: "Area/Property". A case that has to be skipped then
-	// fails. Default: all cases, as far as they are possible.
+	// Cases names the cases to run, in the form "Area/Property". A named case that would be
+	// skipped fails. Default: all possible cases.
 	Cases []string
 
-	// StartTimeout bounds the pull of the image and the start of the store, together.
-	// Default (0) DefaultStartTimeout.
+	// StartTimeout limits the pull of the image and the start of the store together. Default 3
+	// min.
 	StartTimeout time.Duration
 
-	// Required fails the test where there is no engine or no image, instead of
-	// skipping it. Default false.
+	// Required makes the test fail, rather than be skipped, if there is no engine or no image.
+	// Default false.
 	Required bool
 }
 
-// errUnavailable is what a test is skipped for.
+// errUnavailable is the reason why a test is skipped.
 var errUnavailable = errors.New("not available")
 
-// Run starts a container of the image, runs the suite in it as subtests of t, and
-// removes the container when t ends. Without a Docker engine, or if the image is
-// neither there nor to be pulled, it skips t with the reason.
+// Run starts a container of the image, runs the suite in it as subtests of t, and removes the
+// container when t ends. If there is no Docker engine, or the image is missing and cannot be
+// pulled, Run skips t and gives the reason.
 func Run(t *testing.T, image Image, o *Options) {
 	t.Helper()
 	if o == nil {
@@ -74,7 +74,7 @@ func Run(t *testing.T, image Image, o *Options) {
 			t.Errorf("tenure: removing the container of %s: %v", image.name, err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(o.StartTimeout, DefaultStartTimeout))
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(o.StartTimeout, defaultStartTimeout))
 	defer cancel()
 	switch err := s.start(ctx); {
 	case errors.Is(err, errUnavailable) && !o.Required:
@@ -100,11 +100,12 @@ func (o *Options) check(image Image) error {
 	return nil
 }
 
-// store is one container, and the namespaces in it.
+// store is one container, with its namespaces.
 type store struct {
 	image     Image
-	host      string // of the container's port
-	addr      string // host and port, once they were asked for
+	host      string // host of the container's port
+	local     bool   // the engine is reached through a local socket
+	addr      string // host and port, once known
 	janitor   *janitor
 	container testcontainers.Container
 	cases     atomic.Int64
@@ -135,8 +136,7 @@ func (s *store) start(ctx context.Context) error {
 	return s.ready(ctx)
 }
 
-// engine finds the engine, as testcontainers-go is configured. That panics where
-// there is none.
+// engine returns the engine in testcontainers-go's configuration, which panics without one.
 func engine(ctx context.Context) (p *testcontainers.DockerProvider, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -154,11 +154,11 @@ func engine(ctx context.Context) (p *testcontainers.DockerProvider, err error) {
 	return p, nil
 }
 
-// pull has the engine pull an image that it does not have. testcontainers-go would
-// try again until the context ends, and not say why.
+// pull makes the engine pull a missing image. testcontainers-go would try again until the context
+// ends, and not report why.
 func pull(ctx context.Context, docker client.APIClient, image string) error {
 	if testcontainers.ReadConfig().Config.HubImageNamePrefix != "" {
-		return nil // testcontainers-go gives the image another name
+		return nil // testcontainers-go uses another name for the image
 	}
 	if _, err := docker.ImageInspect(ctx, image); err == nil {
 		return nil
@@ -194,9 +194,9 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 		r.HostConfigModifier = func(c *container.HostConfig) {
 			c.PortBindings = network.PortMap{inside: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: "0"}}}
 		}
-		host = "127.0.0.1" // which localhost may not be the first address of
+		host = "127.0.0.1" // localhost may have another first address
 	}
-	s.host = host
+	s.host, s.local = host, strings.HasPrefix(provider.Client().DaemonHost(), "unix:")
 	s.container, err = testcontainers.GenericContainer(ctx, testcontainers.GenericContainerRequest{
 		ContainerRequest: r, Started: true, Logger: log.New(io.Discard, "", 0),
 	})
@@ -207,7 +207,7 @@ func (s *store) run(ctx context.Context, provider *testcontainers.DockerProvider
 	return nil
 }
 
-// ready returns when a backend opens, at once with the error if none ever will.
+// ready returns when a backend opens, or with an error as soon as none ever will.
 func (s *store) ready(ctx context.Context) error {
 	if err := s.opens(ctx); err != nil {
 		return fmt.Errorf("tenure: %s: the backend cannot be opened at %s: %w; the container's log ends:\n%s",
@@ -236,18 +236,32 @@ func (s *store) opens(ctx context.Context) error {
 func (s *store) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if s.addr == "" { // a container that ends has no port any more
+	if s.addr == "" { // an ended container has no port
 		port, err := s.container.MappedPort(ctx, fmt.Sprintf("%d/tcp", s.image.port))
 		if err != nil {
 			return fmt.Errorf("the container has no port: %w", err)
 		}
-		s.addr = net.JoinHostPort(s.host, strconv.Itoa(int(port.Num())))
+		s.addr = s.reached(ctx, strconv.Itoa(int(port.Num())))
 	}
 	b, err := s.open(ctx, "ready", true)
 	if err != nil {
 		return err
 	}
 	return b.Close()
+}
+
+// reached returns the address of a published port. An engine behind a local socket may run next
+// to the process, or outside the container of the process. In the second case, the loopback
+// address refuses connections.
+func (s *store) reached(ctx context.Context, port string) string {
+	if s.local {
+		const loopback = "127.0.0.1"
+		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(loopback, port)); err == nil {
+			_ = conn.Close()
+			return net.JoinHostPort(loopback, port)
+		}
+	}
+	return net.JoinHostPort(s.host, port)
 }
 
 // namespace makes the namespace of one case.
@@ -262,8 +276,8 @@ func (s *store) namespace(conformance.T) *conformance.Store {
 	}
 }
 
-// open opens a backend. The container's network is the engine's own, so plaintext
-// goes even where that is another host.
+// open opens a backend. The container's network belongs to the engine, so plaintext is allowed even
+// if the engine is on another host.
 func (s *store) open(ctx context.Context, namespace string, create bool) (driver.Backend, error) {
 	all := s.image.settings(s.addr)
 	maps.Copy(all, settings{"namespace": namespace, "create": create, "insecure": true})
@@ -276,7 +290,7 @@ func (s *store) open(ctx context.Context, namespace string, create bool) (driver
 	})
 }
 
-// logs is the end of the container's output, without the password.
+// logs returns the end of the container's output, without the password.
 func (s *store) logs() string {
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 
 var fullFlag = flag.Bool("full", false, "run all cases, and not a few")
 
-// Ryuk cannot be pulled everywhere, and the janitor is this package's to test.
+// Ryuk cannot be pulled everywhere, and this package's janitor must be tested.
 func TestMain(m *testing.M) {
 	if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
 		panic(err)
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// absent is an image in a registry that nobody runs.
+// absent is an image in a registry that does not exist.
 const absent = "127.0.0.1:1/tenure/absent:1"
 
 func options() *Options {
@@ -49,7 +49,7 @@ func TestImages(t *testing.T) {
 		"consul":    Consul("hashicorp/consul:1.16.3"),
 		"zookeeper": ZooKeeper("zookeeper:3.9"),
 		"redis":     Redis("redis:7"),
-		"debian":    Redis("tenure/redis-server:debian"), // as internal/proof/servers/images.sh makes it
+		"debian":    Redis("tenure/redis-server:debian"), // made by internal/proof/servers/images.sh
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,11 +117,11 @@ func TestRemovedAfterDeath(t *testing.T) {
 		t.Fatalf("there was no container with label %s=%s to remove", janitorLabel, id)
 	}
 	for labelled(t, ctx, id) != "" {
-		time.Sleep(100 * time.Millisecond) // bounded by the context of docker
+		time.Sleep(100 * time.Millisecond) // the context of docker limits it
 	}
 }
 
-// startedIn reads until the process tells the id of its janitor, or ends.
+// startedIn reads until the process prints the id of its janitor, or ends.
 func startedIn(out interface{ Read([]byte) (int, error) }) (id, text string) {
 	var all bytes.Buffer
 	chunk := make([]byte, 4096)
@@ -137,7 +137,7 @@ func startedIn(out interface{ Read([]byte) (int, error) }) (id, text string) {
 	}
 }
 
-// labelled are the containers of a janitor.
+// labelled returns the containers of a janitor.
 func labelled(t *testing.T, ctx context.Context, id string) string {
 	t.Helper()
 	out, err := exec.CommandContext(ctx, "docker", "ps", "--all", "--quiet", "--filter", "label="+janitorLabel+"="+id).CombinedOutput()
@@ -147,7 +147,7 @@ func labelled(t *testing.T, ctx context.Context, id string) string {
 	return string(out)
 }
 
-// TestNoEngine runs this binary where no socket of an engine is to be found.
+// TestNoEngine runs this binary without any socket of an engine.
 func TestNoEngine(t *testing.T) {
 	t.Parallel()
 	if text := hidden(t, "true"); text != "" {
@@ -172,7 +172,7 @@ func hidden(t *testing.T, command string) string {
 	return string(out)
 }
 
-// TestUnavailable: an image that cannot be had is a reason to skip, and says why.
+// TestUnavailable: an image that cannot be pulled is a reason to skip, with an explanation.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	servers.Short(t)
@@ -195,8 +195,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestNeverReady: a store that ends is not waited for, and the error has its output, also where
-// the container has ended, and with it its port, before anybody asks for that.
+// TestNeverReady: there is no wait for a store that ended, and the error has its output. This holds
+// even if the container, and so its port, ended before it was asked for.
 func TestNeverReady(t *testing.T) {
 	t.Parallel()
 	servers.Short(t)
@@ -217,7 +217,7 @@ func TestNeverReady(t *testing.T) {
 		t.Skip(err)
 	}
 	judge(err)
-	s.addr = "" // it has ended, and is asked for its port again
+	s.addr = "" // it has ended, and its port is asked for again
 	judge(s.ready(ctx))
 	id := s.janitor.id
 	if err := s.close(); err != nil {

@@ -13,24 +13,24 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Image is a container image of a store, and how to run it and open it. The
-// functions of this package make one; the zero Image is invalid.
+// Image is a container image of a store, with what is needed to run it and to open a backend.
+// The functions of this package return Images. The zero Image is invalid.
 type Image struct {
 	name       string
-	port       int // inside
+	port       int // inside the container
 	env        map[string]string
 	entrypoint []string // empty: the image's
 	command    []string
-	secret     string // cut out of messages
+	secret     string // removed from messages
 	opener     driver.Opener
-	// settings are those of the backend for a store at addr, without the namespace.
+	// settings returns the backend's settings for a store at addr, without the namespace.
 	settings func(addr string) settings
 }
 
 type settings map[string]any
 
-// Postgres is an image with the entry point of the official image "postgres",
-// version 13 or later.
+// Postgres returns an image with the entry point of the official image "postgres", version 13 or
+// later.
 func Postgres(image string) Image {
 	password := rand.Text()
 	return Image{
@@ -43,12 +43,11 @@ func Postgres(image string) Image {
 	}
 }
 
-// MySQL is an image with the entry point of the official image "mysql", version 8 or
-// later.
+// MySQL returns an image with the entry point of the official image "mysql", version 8 or later.
 func MySQL(image string) Image { return mysqlImage(image, "MYSQL") }
 
-// MariaDB is an image with the entry point of the official image "mariadb", version
-// 10.6 or later.
+// MariaDB returns an image with the entry point of the official image "mariadb", version 10.6 or
+// later.
 func MariaDB(image string) Image { return mysqlImage(image, "MARIADB") }
 
 func mysqlImage(image, prefix string) Image {
@@ -63,7 +62,7 @@ func mysqlImage(image, prefix string) Image {
 	}
 }
 
-// Etcd is an image with the program /usr/local/bin/etcd, such as
+// Etcd returns an image with the program /usr/local/bin/etcd, such as
 // "gcr.io/etcd-development/etcd:v3.7.3".
 func Etcd(image string) Image {
 	return Image{
@@ -76,7 +75,7 @@ func Etcd(image string) Image {
 	}
 }
 
-// Consul is an image with the program /bin/consul, such as "hashicorp/consul:1.16.3".
+// Consul returns an image with the program /bin/consul, such as "hashicorp/consul:1.16.3".
 func Consul(image string) Image {
 	return Image{
 		name: image, port: 8500, opener: consul.Opener(),
@@ -84,15 +83,16 @@ func Consul(image string) Image {
 		command: []string{
 			"agent", "-server", "-bootstrap-expect=1", "-data-dir=/data", "-bind=0.0.0.0", "-client=0.0.0.0",
 			"-disable-host-node-id", "-log-level=warn",
-			// An election in one second; and the suite is one client with many processes' requests.
+			// With this multiplier, an election takes one second. The limit is raised because
+			// the suite is one client that sends the requests of many processes.
 			`-hcl={"performance":{"raft_multiplier":1},"limits":{"http_max_conns_per_client":2000},"disable_update_check":true}`,
 		},
 		settings: func(addr string) settings { return settings{"address": addr} },
 	}
 }
 
-// ZooKeeper is an image with the entry point of the official image "zookeeper",
-// version 3.5.3 or later.
+// ZooKeeper returns an image with the entry point of the official image "zookeeper", version 3.5.3
+// or later.
 func ZooKeeper(image string) Image {
 	return Image{
 		name: image, port: 2181, opener: zookeeper.Opener(),
@@ -101,8 +101,8 @@ func ZooKeeper(image string) Image {
 	}
 }
 
-// Redis is an image whose entry point passes options to the server, as the official
-// images "redis" and "valkey/valkey" do, version 7.0 or later.
+// Redis returns an image whose entry point passes options to the server, as the official images
+// "redis" and "valkey/valkey" do, version 7.0 or later.
 func Redis(image string) Image {
 	return Image{
 		name: image, port: 6379, opener: redis.Opener(),

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// janitorLabel is the label of a container by which its janitor finds it.
+// janitorLabel is the label by which a janitor finds its containers.
 const janitorLabel = "tenure.janitor"
 
-// janitorScript waits for a line, which says that all is removed, or for the end of
-// its input, and then removes the containers that have the label: several times,
-// because the engine may still be creating one that a dead process asked for. What
-// ends the test must not end it as well.
+// janitorScript waits for a line, which means that everything has been removed. If its input ends
+// instead, it removes the containers with the label. It does so several times, because the engine
+// may still be creating one for a dead process. A signal that ends the test must not end the
+// script.
 const janitorScript = `
 trap '' HUP INT QUIT TERM
 read -r line && exit 0
@@ -28,8 +28,8 @@ for try in 1 2 3; do
 	sleep 1
 done`
 
-// janitor is a shell that removes containers if this process ends without doing so,
-// however it ends: its input is a pipe that the kernel then closes.
+// janitor is a shell that removes containers if this process ends without removing them. Its input
+// is a pipe, which the kernel closes however the process ends.
 type janitor struct {
 	id  string
 	cmd *exec.Cmd
@@ -60,13 +60,13 @@ func newJanitor(ctx context.Context, host string) (*janitor, error) {
 	return j, nil
 }
 
-// close ends the janitor; unless the containers are removed, it does that first.
+// close ends the janitor. Unless the containers are removed, the janitor removes them first.
 func (j *janitor) close(removed bool) error {
 	var err error
 	if removed {
 		_, err = io.WriteString(j.in, "removed\n")
 	}
-	hung := time.AfterFunc(removeTimeout, func() { _ = j.cmd.Process.Kill() }) // Wait then says so
+	hung := time.AfterFunc(removeTimeout, func() { _ = j.cmd.Process.Kill() }) // Wait then returns the error
 	defer hung.Stop()
 	return errors.Join(err, j.in.Close(), j.cmd.Wait())
 }

@@ -14,10 +14,10 @@ import (
 
 const library = "github.com/tenure-go/tenure"
 
-// TestAddsNothing shows what this package adds to an application that imports the
-// library without it: no module. Those in the go.mod and go.sum that go mod tidy
-// writes, and those that it is built from, are the same with a copy of the library that
-// has neither this package nor its dependencies. The control imports the package.
+// TestAddsNothing shows that this package adds no module to an application that imports the library
+// without it. It compares the modules in the go.mod and go.sum of go mod tidy, and the modules of
+// the build, with those for a copy of the library without this package and its dependencies. The
+// control imports the package.
 func TestAddsNothing(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -49,7 +49,7 @@ func TestAddsNothing(t *testing.T) {
 	}
 }
 
-// modules are the first words of lines: in go.mod, go.sum and lists of them, the
+// modules returns the first words of lines. In go.mod, go.sum and lists of modules these are the
 // modules without their versions. Tidying the copy keeps versions that were raised.
 func modules(text string) []string {
 	var out []string
@@ -61,8 +61,8 @@ func modules(text string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(out)))
 }
 
-// formerly is a copy of the library without this package, the command that runs
-// servers for its tests, and what only these need.
+// formerly makes a copy of the library without this package, without the command that runs servers
+// for its tests, and without the modules that only these need.
 func formerly(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -104,8 +104,8 @@ func formerly(t *testing.T, root string) string {
 	return dir
 }
 
-// app is what the go command makes of an application: its go.mod, its go.sum, and
-// the modules that it is built from, one on each line.
+// app has the go command's results for an application: its go.mod, its go.sum, and the modules of
+// its build, one on each line.
 type app struct{ mod, sum, built string }
 
 // newApp makes a module that imports packages of the library at root, and tidies it.
@@ -121,7 +121,7 @@ func newApp(t *testing.T, root string, packages ...string) app {
 	version := strings.TrimSpace(goCommand(t, root, "list", "-m", "-f", "{{.GoVersion}}"))
 	for name, text := range map[string]string{
 		"main.go": program.String(),
-		"go.sum":  read(t, root, "go.sum"), // tidy removes what is not needed
+		"go.sum":  read(t, root, "go.sum"), // tidy removes unneeded lines
 		"go.mod": fmt.Sprintf("module example.com/app\n\ngo %s\n\nrequire %s v0.0.0\n\nreplace %s => %s\n", version, library,
 			library, root),
 	} {

@@ -1,17 +1,18 @@
-// Package control has operators' rules: small records that say which nodes are to own
-// nothing, where a shard is to be, that nothing is to be moved, which nodes may be stopped at
-// present, and what became of an effect in doubt. The command tenure writes them. Package
-// sharding obeys them in its plans; a core.Elector obeys drains, moves and resignations for the
-// shards that no plan assigns. Neither obeys a Stop, which is read by those who ask for
-// another one, nor a Resolve, which package effect carries out.
+// Package control defines operators' rules, which are small records. A rule may, for example, drain
+// a node, place or move a shard, or freeze all shards. It may also allow a node to be stopped, or
+// decide an effect in doubt. The command tenure writes the rules. Package sharding obeys them in
+// its plans. A core.Elector obeys drains, moves and resignations for the shards that no plan
+// assigns. Neither obeys a Stop, which only callers that request another Stop read. Neither obeys a
+// Resolve, which package effect carries out.
 //
-// A rule is an item of the reserved shard Shard, written under a lease of that shard like
-// any other commit: it is there or it is not, it survives restarts, and the members see in
-// their views that the shard's record changed. The command takes a lease for each change.
+// A rule is an item of the reserved shard Shard. Like any other commit, it is written under a lease
+// of that shard. It is therefore written completely or not at all, and it survives restarts. The
+// members see in their views that the shard's record has changed. The command takes a lease for
+// each change.
 //
-// Rules are advice to those who plan. They never grant or fence anything. A rule that has
-// an end ends by the wall clock of the member that obeys it. A move or resignation names the
-// token of one lease: it is spent as soon as the shard has another token, for ever.
+// Rules are advice to planners. They never grant or fence anything. A rule with an end expires
+// according to the wall clock of the member that obeys it. A move or resignation names the token of
+// one lease. Once the shard has another token, the rule is permanently spent.
 package control
 
 import (
@@ -28,6 +29,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // Shard is the reserved shard whose items are the rules.
@@ -36,84 +38,85 @@ const Shard = "_control"
 // prefix begins the keys of rules.
 const prefix = "rule/"
 
-// Kind says what a rule does.
+// Kind is the kind of a rule.
 type Kind string
 
 // The kinds of rules.
 const (
-	Drain   Kind = "drain"   // Node is to own nothing
-	Pin     Kind = "pin"     // Node is to own Shards, while it lives
-	Exclude Kind = "exclude" // Node is not to own Shards
-	Freeze  Kind = "freeze"  // nothing is moved but what has no living owner, or an owner that leaves
-	Move    Kind = "move"    // the shard Shards goes to Node, once
-	Resign  Kind = "resign"  // the owner of the shard Shards gives it to another member, once
+	Drain   Kind = "drain"   // Node should own nothing
+	Pin     Kind = "pin"     // Node should own Shards while Node is alive
+	Exclude Kind = "exclude" // Node should not own Shards
+	Freeze  Kind = "freeze"  // no shard moves unless its owner is dead or leaving
+	Move    Kind = "move"    // the one shard in Shards moves to Node, once
+	Resign  Kind = "resign"  // the owner of the one shard in Shards gives it away, once
 	Split   Kind = "split"   // a range of the keyspace begins at Hash
 	Merge   Kind = "merge"   // no range of the keyspace begins at Hash
-	Release Kind = "release" // the shard Shards is not kept in quarantine
-	Resolve Kind = "resolve" // the effect Effect of the shard Shards has Outcome (package effect)
-	Stop    Kind = "stop"    // Node may be stopped until Expires: it holds one of Away places
+	Release Kind = "release" // the one shard in Shards leaves quarantine
+	Resolve Kind = "resolve" // Effect, of the one shard in Shards, has Outcome (package effect)
+	Stop    Kind = "stop"    // Node may be stopped until Expires; it takes one of Away places
 )
 
-// MaxText bounds Author, Writer, Reason and Result, in bytes.
-const MaxText = 500
+// maxText limits Author, Writer, Reason and Result each, in bytes.
+const maxText = 500
 
-// MaxEffect bounds Effect, in bytes.
-const MaxEffect = 256
+// maxEffect limits Effect, in bytes.
+const maxEffect = 256
 
 // The outcomes of a Resolve.
 const (
 	OutcomeDone   = "done"   // the effect happened
 	OutcomeFailed = "failed" // it did not happen, or was compensated
-	OutcomeRepeat = "repeat" // it is to be attempted once more, with the same idempotency key
+	OutcomeRepeat = "repeat" // attempt it once more, with the same idempotency key
 )
 
-// MaxRules is how many rules are obeyed: the first by key. A namespace needs few, as a
-// prefix stands for many shards.
+// MaxRules is the number of rules that members obey: the first by key. A namespace needs few,
+// because one prefix covers many shards.
 const MaxRules = 1000
 
-// maxRecords is how many records are read, whatever they hold. Where there are more, MaxRules of
-// each kind are read.
+// maxRecords is the number of records that Read reads, whatever they contain. If there are more, it
+// reads MaxRules of each kind.
 const maxRecords = 4 * MaxRules
 
-// maxRecord is more than the record of any rule has, in bytes.
-const maxRecord = 32 << 10
+// MaxRecord is larger than the record of any rule, in bytes.
+const MaxRecord = 32 << 10
 
-// maxSessions bounds Sessions.
+// maxSessions limits the number of Sessions.
 const maxSessions = 100
 
-// Rule is one rule. Which fields count depends on its Kind.
+// Rule is one rule. Its Kind determines which fields are used.
 type Rule struct {
 	Kind   Kind   `json:"kind"`
 	Node   string `json:"node,omitempty"`   // a node label
 	Shards string `json:"shards,omitempty"` // a shard's name, or a prefix that ends in "*"
 
-	// Hash of a Split or Merge, in the form 0x8000000000000000; not the first of all.
+	// Hash is the hash of a Split or Merge, in the form 0x8000000000000000. It cannot be the
+	// first hash.
 	Hash string `json:"hash,omitempty"`
 
-	// Token of the lease that a Move or Resign acts on, and no other.
+	// Token is the token of the one lease that a Move or Resign acts on.
 	Token driver.Token `json:"token,omitempty"`
 
-	// Away is how many nodes may be away at a time, as the one that asked for a Stop says:
-	// 1 or more, Node among them.
+	// Away is the number of nodes, including Node, that may be away at a time. It is at least 1.
+	// The requester of a Stop chooses it.
 	Away int `json:"away,omitempty"`
-	// Sessions of Node when a Stop was written, at most 100. Another session of Node, which
-	// joined since, ends the Stop: the node is back.
+	// Sessions lists the sessions of Node when a Stop was written, at most 100. A session of Node
+	// that joins later ends the Stop, because the node is back.
 	Sessions []driver.SessionID `json:"sessions,omitempty"`
 
-	// Effect is the key of the effect in doubt that a Resolve decides about, and Outcome what
-	// became of it. Began and Repeats name the state that the author saw: where the effect
-	// has others, the rule is spent. Result is kept with an effect that is done.
+	// Effect is the key of the effect in doubt that a Resolve decides, and Outcome is its outcome.
+	// Began and Repeats are the state of the effect that the author saw. If the effect has another
+	// state, the rule is spent. Result is the stored outcome of an effect that is done.
 	Effect  string    `json:"effect,omitempty"`
 	Outcome string    `json:"outcome,omitempty"`
 	Result  string    `json:"result,omitempty"`
 	Began   time.Time `json:"began,omitzero"`
 	Repeats int       `json:"repeats,omitempty"`
 
-	Author  string    `json:"author"` // who asks for it, as its writer says
-	Writer  string    `json:"writer"` // user and host of the process that wrote it; of the command tenure
+	Author  string    `json:"author"` // the person who asks for the rule, as its writer reports
+	Writer  string    `json:"writer"` // user and host of the tenure process that wrote it
 	Reason  string    `json:"reason"`
 	At      time.Time `json:"at"`               // when it was written, by the author's clock
-	Expires time.Time `json:"expires,omitzero"` // when it ends; zero: never
+	Expires time.Time `json:"expires,omitzero"` // when it ends; zero for never
 }
 
 // Validate checks a rule. The error matches core.ErrInvalid and says what to change.
@@ -169,11 +172,11 @@ func (r *Rule) Validate() error {
 		return err
 	}
 	for _, text := range []string{r.Author, r.Writer, r.Reason, r.Result} {
-		// Those that are not printed, such as marks of the direction, can hide the rest.
+		// Unprintable characters, such as direction marks, can hide the rest.
 		hidden := func(c rune) bool { return !unicode.IsPrint(c) }
-		if len(text) > MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
+		if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, hidden) {
 			return invalid("author, writer, reason and result have at most %d bytes, without control and format characters: shorten %.40q",
-				MaxText, text)
+				maxText, text)
 		}
 	}
 	return nil
@@ -181,7 +184,7 @@ func (r *Rule) Validate() error {
 
 var hashes = regexp.MustCompile(`^0x[0-9a-f]{16}$`)
 
-// checkStop checks the fields of a Stop, which other rules do not have.
+// checkStop checks the fields of a Stop, and that other rules do not have them.
 func (r *Rule) checkStop() error {
 	switch {
 	case r.Kind != Stop && (r.Away != 0 || len(r.Sessions) > 0):
@@ -203,15 +206,15 @@ func (r *Rule) checkStop() error {
 	return nil
 }
 
-// checkResolve checks the fields of a Resolve, which other rules do not have.
+// checkResolve checks the fields of a Resolve, and that other rules do not have them.
 func (r *Rule) checkResolve() error {
 	switch {
 	case r.Kind != Resolve && (r.Effect != "" || r.Outcome != "" || r.Result != "" || !r.Began.IsZero() || r.Repeats != 0):
 		return invalid("a rule %q has no effect, outcome, result, begin and repeats: leave them out", r.Kind)
 	case r.Kind != Resolve:
 		return nil
-	case len(r.Effect) > MaxEffect:
-		return invalid("the key %.40q... of an effect has %d bytes: the limit is %d", r.Effect, len(r.Effect), MaxEffect)
+	case len(r.Effect) > maxEffect:
+		return invalid("the key %.40q... of an effect has %d bytes: the limit is %d", r.Effect, len(r.Effect), maxEffect)
 	case r.Outcome != OutcomeDone && r.Outcome != OutcomeFailed && r.Outcome != OutcomeRepeat:
 		return invalid("the outcome %.40q of an effect is not known: use done, failed or repeat", r.Outcome)
 	case r.Result != "" && r.Outcome != OutcomeDone:
@@ -222,8 +225,7 @@ func (r *Rule) checkResolve() error {
 	return driver.CheckKey(r.Effect)
 }
 
-// checkShards checks a shard's name, or, unless there may be one only, a prefix that ends
-// in "*".
+// checkShards checks a shard's name. Unless one is set, a prefix that ends in "*" is also valid.
 func checkShards(s string, one bool) error {
 	name, isPrefix := strings.CutSuffix(s, "*")
 	if isPrefix && one {
@@ -238,9 +240,10 @@ func checkShards(s string, one bool) error {
 	return driver.CheckShard(driver.ShardID(name))
 }
 
-// Key is the key of the rule's item. Two rules with one key replace each other: a shard
-// or prefix has one pin, a node one drain and one stop, a shard one move or resignation and one
-// release, an effect one outcome, and a hash one split or merge.
+// Key returns the key of the rule's item. Two rules with the same key replace each other. There is
+// at most one pin for a shard or prefix, one drain and one stop for a node, and one split or merge
+// for a hash. A shard also has at most one move or resignation and one release, and an effect one
+// outcome.
 func (r *Rule) Key() string {
 	shards := "shard/" + r.Shards
 	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
@@ -269,14 +272,14 @@ func (r *Rule) Key() string {
 	return prefix + string(r.Kind)
 }
 
-// Active reports whether the rule has not ended.
+// Active reports whether the rule is still in force at time now.
 func (r *Rule) Active(now time.Time) bool { return r.Expires.IsZero() || now.Before(r.Expires) }
 
-// Spent reports whether the rule has done its work, or cannot do it any more: it acts on one
-// lease, and token, that of the shard's record, is another one's.
+// Spent reports whether the rule has done its work or can no longer do it. Such a rule acts on one
+// lease, but token, the shard's current token, belongs to another lease.
 func (r *Rule) Spent(token driver.Token) bool { return r.Token != 0 && r.Token != token }
 
-// Put is the operation that writes the rule, in a commit under a lease of Shard.
+// Put returns the operation that writes the rule, for a commit under a lease of Shard.
 func Put(r *Rule) (driver.Op, error) {
 	if err := r.Validate(); err != nil {
 		return driver.Op{}, err
@@ -285,7 +288,7 @@ func Put(r *Rule) (driver.Op, error) {
 	return driver.Op{Kind: driver.OpPut, Key: r.Key(), Value: text}, err
 }
 
-// Remove is the operation that removes the rule with the key of r.
+// Remove returns the operation that removes the rule with the key of r.
 func Remove(r *Rule) (driver.Op, error) {
 	if err := r.Validate(); err != nil {
 		return driver.Op{}, err
@@ -293,40 +296,41 @@ func Remove(r *Rule) (driver.Op, error) {
 	return driver.Op{Kind: driver.OpDelete, Key: r.Key()}, nil
 }
 
-// Read returns the rules, those included that have ended, by key, and at most MaxRules. A
-// record that is no rule, such as one of a newer version, is left out, as are the rules
-// after the first MaxRules; the error says so beside the rules that could be read, in at
-// most 8 KiB. Without any, the rules are nil.
+// Read returns at most MaxRules rules, by key, including rules that have ended. It leaves out
+// records that are not rules, such as those of a newer version, and all rules after the first
+// MaxRules. If it leaves out any, it returns the rules that it could read, with an error of at most
+// 8 KiB. If it cannot read any, the rules are nil.
 func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
-	items, all, err := records(ctx, b)
+	rules := []Rule{}
+	left, notUnderstood := 0, 0
+	var which []string // the first records that are not understood
+	all, err := records(ctx, b, func(items []driver.Item) {
+		for i := range items {
+			r, err := decode(&items[i])
+			switch {
+			case err != nil:
+				if notUnderstood++; notUnderstood <= 3 {
+					which = append(which, fmt.Sprintf("%.80q: %.120q", items[i].Key, err.Error()))
+				}
+			case len(rules) == MaxRules:
+				left++
+			default:
+				rules = append(rules, *r)
+			}
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("tenure: read the operators' rules: %w", err)
 	}
-	rules := make([]Rule, 0, min(len(items), MaxRules))
-	left, notUnderstood := 0, 0
-	var which []string // of the records that are not understood, the first
-	for i := range items {
-		r, err := decode(&items[i])
-		switch {
-		case err != nil:
-			if notUnderstood++; notUnderstood <= 3 {
-				which = append(which, fmt.Sprintf("%.80q: %.120q", items[i].Key, err.Error()))
-			}
-		case len(rules) == MaxRules:
-			left++
-		default:
-			rules = append(rules, *r)
-		}
-	}
 	var errs []error
 	if notUnderstood > 0 {
-		errs = append(errs, fmt.Errorf("tenure: %w: %d records of shard %q are not understood as operators' rules: %s",
-			driver.ErrInvalid, notUnderstood, Shard, strings.Join(which, "; ")))
+		errs = append(errs, fmt.Errorf("tenure: %w: records of shard %q are not understood as operators' rules (%d): %s",
+			driver.ErrInvalid, Shard, notUnderstood, strings.Join(which, "; ")))
 	}
 	switch {
 	case !all:
-		errs = append(errs, fmt.Errorf("tenure: %w: shard %q has more than %d records, and only the first of each kind are read: "+
-			"remove some", driver.ErrInvalid, Shard, maxRecords))
+		errs = append(errs, fmt.Errorf("tenure: %w: shard %q has more than %d records, or %d bytes, and only the first of each kind are read: "+
+			"remove some", driver.ErrInvalid, Shard, maxRecords, driver.MaxListBytes-MaxRecord))
 	case left > 0:
 		errs = append(errs, fmt.Errorf("tenure: %w: %d rules after the first %d are not obeyed: remove some", driver.ErrInvalid,
 			left, MaxRules))
@@ -334,40 +338,44 @@ func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	return slices.Clip(rules), errors.Join(errs...)
 }
 
-// kinds begin the keys of the rules of each kind, in their order.
+// kinds lists the key prefix of each kind of rule, in key order.
 var kinds = [...]string{
 	prefix + string(Drain) + "/", prefix + string(Exclude) + "/", prefix + string(Freeze), prefix + "once/",
 	prefix + string(Pin) + "/", prefix + "range/", prefix + string(Release) + "/",
 	prefix + string(Resolve) + "/", prefix + string(Stop) + "/",
 }
 
-// records reads the records that may be rules, in the order of their keys, and says whether
-// these are all. If not, it reads the first of each kind, so that junk under the keys of one
-// kind hides the rules of no other. Either way a shard that somebody filled costs a member a
-// bounded read.
-func records(ctx context.Context, b driver.Backend) (items []driver.Item, all bool, err error) {
-	items, err = b.List(ctx, Shard, prefix, maxRecords+1)
-	if err != nil || len(items) <= maxRecords {
-		return items, true, err
+// records passes the records that may be rules to take, in key order, and reports whether it passed
+// all. If there are too many, it reads the first of each kind. Junk under one kind's keys therefore
+// hides no rules of another kind. Even a shard full of junk costs a member only a limited read.
+func records(ctx context.Context, b driver.Backend, take func([]driver.Item)) (all bool, err error) {
+	items, err := b.List(ctx, Shard, prefix, maxRecords+1, MaxRecord)
+	if err != nil {
+		return false, err
 	}
-	items = nil
+	bytes := 0
+	for i := range items {
+		bytes += len(items[i].Value)
+	}
+	if len(items) <= maxRecords && bytes <= driver.MaxListBytes-MaxRecord {
+		take(items)
+		return true, nil
+	}
 	for _, kind := range kinds {
-		some, err := b.List(ctx, Shard, kind, MaxRules)
-		if err != nil {
-			return nil, false, err
+		if items, err = b.List(ctx, Shard, kind, MaxRules, MaxRecord); err != nil {
+			return false, err
 		}
-		items = append(items, some...)
+		take(items)
 	}
-	return items, false, nil
+	return false, nil
 }
 
-// decode reads a record.
 func decode(i *driver.Item) (*Rule, error) {
-	if len(i.Value) > maxRecord {
-		return nil, invalid("it has %d bytes", len(i.Value))
+	if i.Damaged != nil {
+		return nil, i.Damaged
 	}
 	r := new(Rule)
-	if err := json.Unmarshal(i.Value, r); err != nil {
+	if err := boundjson.Unmarshal(i.Value, MaxRecord, 2*maxSessions, r); err != nil {
 		return nil, err
 	}
 	if err := r.Validate(); err != nil {

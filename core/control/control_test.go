@@ -31,7 +31,7 @@ func TestValidate(t *testing.T) {
 		{Kind: control.Freeze, Author: "me", Reason: "an upgrade"},
 		{Kind: control.Stop, Node: "a", Away: 1, Expires: time.Unix(1, 0), Sessions: []core.SessionID{"s1"}},
 		{Kind: control.Resolve, Shards: "s", Effect: "pay/1", Outcome: control.OutcomeDone, Result: "found", Began: time.Unix(1, 0)},
-		{Kind: control.Resolve, Shards: strings.Repeat("s", 128), Effect: strings.Repeat("e", control.MaxEffect), Outcome: control.OutcomeRepeat},
+		{Kind: control.Resolve, Shards: strings.Repeat("s", 128), Effect: strings.Repeat("e", 256), Outcome: control.OutcomeRepeat},
 	}
 	keys := map[string]bool{}
 	for _, r := range good {
@@ -48,7 +48,7 @@ func TestValidate(t *testing.T) {
 		{Kind: control.Drain, Node: "a", Shards: "s"}, {Kind: control.Pin, Node: "a"}, {Kind: control.Pin, Node: "a",
 			Shards: "s/*"},
 		{Kind: control.Pin, Node: "a", Shards: "_assigner"}, {Kind: control.Pin, Node: "a", Shards: "_*"},
-		{Kind: control.Freeze, Node: "a"}, {Kind: control.Freeze, Reason: strings.Repeat("x", control.MaxText+1)},
+		{Kind: control.Freeze, Node: "a"}, {Kind: control.Freeze, Reason: strings.Repeat("x", 501)},
 		{Kind: control.Freeze, Reason: "a\x1b[31m"}, {Kind: control.Freeze, Author: "a\u009b31m"},
 		{Kind: control.Stop, Node: "a", Away: 1}, {Kind: control.Stop, Node: "a", Expires: time.Unix(1, 0)},
 		{Kind: control.Stop, Node: "a", Away: -1, Expires: time.Unix(1, 0)}, {Kind: control.Stop, Away: 1, Expires: time.Unix(1, 0)},
@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 		{Kind: control.Resolve, Effect: "pay/1", Outcome: control.OutcomeDone},
 		{Kind: control.Resolve, Shards: "s*", Effect: "a", Outcome: "done"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a b", Outcome: "done"}, {Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "odd"},
-		{Kind: control.Resolve, Shards: "s", Effect: strings.Repeat("e", control.MaxEffect+1), Outcome: "done"},
+		{Kind: control.Resolve, Shards: "s", Effect: strings.Repeat("e", 257), Outcome: "done"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "failed", Result: "x"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "done", Result: "a\x1b[31m"}, {Kind: control.Freeze, Effect: "a"},
 		{Kind: control.Resolve, Shards: "s", Effect: "a", Outcome: "done", Repeats: -1}, {Kind: control.Freeze, Repeats: 1},
@@ -127,8 +127,8 @@ func TestReadBounded(t *testing.T) {
 	}
 	defer b.Close()
 	rule := func(i int) core.Op {
-		r := control.Rule{Kind: control.Drain, Node: fmt.Sprintf("node-%05d", i), Reason: strings.Repeat("<", control.MaxText),
-			Author: strings.Repeat("<", control.MaxText), Writer: strings.Repeat("<", control.MaxText)}
+		r := control.Rule{Kind: control.Drain, Node: fmt.Sprintf("node-%05d", i), Reason: strings.Repeat("<", 500),
+			Author: strings.Repeat("<", 500), Writer: strings.Repeat("<", 500)}
 		op, err := control.Put(&r)
 		if err != nil {
 			t.Fatal(err)
@@ -147,16 +147,38 @@ func TestReadBounded(t *testing.T) {
 	write(t, b, 2000, 100, junk)
 	write(t, b, control.MaxRules, 100, rule)
 	rules, err := control.Read(t.Context(), b)
-	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "2000 records") || len(err.Error()) > 8<<10 {
+	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "remove some") || len(err.Error()) > 8<<10 {
 		t.Errorf("got %d rules beside junk, and an error of %d bytes: %.300v", len(rules), len(fmt.Sprint(err)), err)
 	}
 	write(t, b, control.MaxRules+7, 100, rule)
 	rules, err = control.Read(t.Context(), b)
-	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "7 rules") || !errors.Is(err, core.ErrInvalid) {
+	if len(rules) != control.MaxRules || err == nil || !strings.Contains(err.Error(), "remove some") || !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("got %d rules of %d, %.300v", len(rules), control.MaxRules+7, err)
 	}
 	if rules[len(rules)-1].Node != fmt.Sprintf("node-%05d", control.MaxRules-1) {
 		t.Errorf("the last rule is of %s", rules[len(rules)-1].Node)
+	}
+}
+
+// TestLargeJunkHidesNothing: records as long as the longest rule, before all rules and beyond the bytes of one list,
+// hide no rule.
+func TestLargeJunkHidesNothing(t *testing.T) {
+	t.Parallel()
+	b, err := memory.Open(t.Context(), memory.New(), "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	write(t, b, 600, 10, func(i int) core.Op { return core.Put(fmt.Sprintf("rule/a%d", i), make([]byte, control.MaxRecord)) })
+	write(t, b, 1, 1, func(int) core.Op {
+		op, err := control.Put(&control.Rule{Kind: control.Drain, Node: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return op
+	})
+	if rules, err := control.Read(t.Context(), b); len(rules) != 1 || !errors.Is(err, core.ErrInvalid) {
+		t.Errorf("got %d rules, %.300v; want one, and ErrInvalid", len(rules), err)
 	}
 }
 
@@ -234,8 +256,8 @@ type counting struct {
 	items int
 }
 
-func (c *counting) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
-	items, err := c.Backend.List(ctx, shard, prefix, limit)
+func (c *counting) List(ctx context.Context, shard core.ShardID, prefix string, limit, largest int) ([]core.Item, error) {
+	items, err := c.Backend.List(ctx, shard, prefix, limit, largest)
 	c.items += len(items)
 	return items, err
 }

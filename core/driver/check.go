@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// CheckMember validates what a member tells about itself, against the limits of
-// the store.
+// CheckMember validates a member's description of itself against the limits of the store.
 func CheckMember(m Member, l Limits) error {
 	if err := CheckSession(m.Session); err != nil {
 		return err
@@ -68,7 +67,8 @@ func CheckFence(f Fence) error {
 	return nil
 }
 
-// CheckClaims validates a batch of claims: names, tokens, each shard once.
+// CheckClaims validates the names and tokens of a batch of claims. It also checks that each shard
+// occurs only once.
 func CheckClaims(claims []Claim) error {
 	return each(claims, "shard", func(c Claim) (ShardID, error) {
 		if err := CheckShard(c.Shard); err != nil {
@@ -84,8 +84,8 @@ func CheckClaims(claims []Claim) error {
 	})
 }
 
-// CheckTransfers validates a batch of transfers by the session self: names,
-// tokens, each shard once, and that the fences are self's own.
+// CheckTransfers validates the names and tokens of a batch of transfers by the session self. It
+// also checks that each shard occurs only once, and that the fences belong to self.
 func CheckTransfers(to []Transfer, self SessionID) error {
 	return each(to, "shard", func(h Transfer) (ShardID, error) {
 		if err := CheckFence(h.Fence); err != nil {
@@ -98,12 +98,12 @@ func CheckTransfers(to []Transfer, self SessionID) error {
 	})
 }
 
-// CheckFences validates a batch of fences to release: each shard once.
+// CheckFences validates a batch of fences to release, and checks that each shard occurs only once.
 func CheckFences(fences []Fence) error {
 	return each(fences, "shard", func(f Fence) (ShardID, error) { return f.Shard, CheckFence(f) })
 }
 
-// CheckSuspects validates a batch of sessions to evict: each once.
+// CheckSuspects validates a batch of sessions to evict, and checks that each occurs only once.
 func CheckSuspects(suspects []Suspect) error {
 	return each(suspects, "session", func(s Suspect) (SessionID, error) {
 		if s.Version <= 0 {
@@ -113,14 +113,14 @@ func CheckSuspects(suspects []Suspect) error {
 	})
 }
 
-// CheckWrites validates a batch of commits: each shard once, and each write
-// against the limits, which are checked before anything is sent.
+// CheckWrites validates a batch of commits before anything is sent. It checks that each shard
+// occurs only once, and checks each write against the limits.
 func CheckWrites(writes []Write, l Limits) error {
 	return each(writes, "shard", func(w Write) (ShardID, error) { return w.Fence.Shard, CheckWrite(w, l) })
 }
 
-// CheckWrite validates one commit: names, keys at most once, sizes. An error
-// matches ErrInvalid or ErrTooLarge.
+// CheckWrite validates the names and sizes of one commit, and checks that each key occurs only
+// once. The error matches ErrInvalid or ErrTooLarge.
 func CheckWrite(w Write, l Limits) error {
 	if err := CheckFence(w.Fence); err != nil {
 		return err
@@ -190,7 +190,7 @@ func checkOp(i int, op *Op) error {
 	return nil
 }
 
-// each checks every item of a batch and that no two have the same key.
+// each checks every item of a batch, and ensures that no two items have the same key.
 func each[T any, K ~string](items []T, what string, check func(T) (K, error)) error {
 	var seen map[K]struct{}
 	if len(items) > 1 {

@@ -5,23 +5,20 @@ import (
 	"strings"
 )
 
-// MaxDamaged is how many damaged records one View names.
-const MaxDamaged = 64
-
-// maxDamagedText bounds, in bytes, what a DamagedError says about a record.
+// maxDamagedText limits the bytes of each text in a DamagedError.
 const maxDamagedText = 256
 
-// DamagedError names a record of the store that cannot be read: no release writes
-// such bytes, or it is longer than any. It matches ErrDamaged. What needs the record
-// fails with it, and everything else goes on (D1). See Damaged.
+// DamagedError names a record in the store that cannot be read. No release writes such bytes, or
+// the record is longer than any valid record. It matches ErrDamaged. Calls that need the record
+// fail with it, and all other calls continue to work (D1). See Damaged.
 type DamagedError struct {
-	Key   string  `json:"key"`             // as the store's own tools name it; printable, at most 256 bytes
-	Shard ShardID `json:"shard,omitempty"` // whose record, head or log it is; empty for another's
+	Key   string  `json:"key"`             // the key in the store's own tools; printable, at most 256 bytes
+	Shard ShardID `json:"shard,omitempty"` // the shard of the record, head or log; empty for other records
 	Why   string  `json:"why"`             // printable, at most 256 bytes
 }
 
-// Damaged makes a DamagedError of a key that may be anything. What cannot be printed
-// is quoted, what is too long is cut, and a shard without a valid name is left out.
+// Damaged returns a DamagedError for a key, which may contain any bytes. It quotes text that cannot
+// be printed, cuts text that is too long, and leaves out a shard without a valid name.
 func Damaged(key string, shard ShardID, why string) *DamagedError {
 	if CheckShard(shard) != nil {
 		shard = ""
@@ -33,12 +30,12 @@ func (e *DamagedError) Error() string {
 	return "tenure: the record " + e.Key + " is damaged: " + e.Why + ": restore it from a backup, or remove it if it is nobody's"
 }
 
-// Is makes a DamagedError match ErrDamaged.
+// Is reports whether target is ErrDamaged.
 func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
 func printable(s string) string {
 	if len(s) <= maxDamagedText && strings.IndexFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
-		return strings.Clone(s) // not a part of a record
+		return strings.Clone(s) // a copy, so that it does not keep the whole record in memory
 	}
 	quoted := strconv.QuoteToASCII(s[:min(len(s), maxDamagedText)])
 	if len(quoted) > maxDamagedText {
@@ -47,12 +44,11 @@ func printable(s string) string {
 	return quoted
 }
 
-// MaxCount bounds the numbers of commits and entries, so that adding to one cannot
-// overflow.
+// MaxCount limits the numbers of commits and entries, so that adding to one cannot overflow.
 const MaxCount = 1 << 62
 
-// CheckHead reports why no commit can have left such a head, or nothing. The zero
-// Head is that of a shard without commits. For backends, of what a store holds.
+// CheckHead returns the reason why no commit can have left a stored head h, or "" if one can. The
+// zero Head belongs to a shard without commits. CheckHead is for backends.
 func CheckHead(h Head) (why string) {
 	switch {
 	case h == Head{}:

@@ -4,56 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
-// The closed set of errors (rule E1). An error that matches one of these means
-// that the call, or the item that carries it, was certainly not applied, now or
-// later. Everything else, a context's error included, is unknown: the write may
-// have happened, or may happen yet. Backends wrap the store's own error with %w
-// beside the sentinel, and map what they do not know to no sentinel at all.
+// The closed set of errors (rule E1). An error that matches one of these means that the call, or
+// the item that has the error, was certainly not applied, now or later. Any other error, including
+// a context's, means that the outcome is unknown: the write may have happened, or may still happen.
+// Backends wrap the store's own error and the sentinel with %w, and map unknown errors to no
+// sentinel.
 var (
-	// ErrLost is matched by every error that says that a lease is over. It is not of the closed
-	// set by itself: a backend answers with ErrFenced or ErrSessionLost.
+	// Every error that means that a lease is over matches ErrLost. It is not itself in the closed
+	// set: a backend returns ErrFenced or ErrSessionLost.
 	ErrLost = errors.New("lease lost")
-	// ErrFenced: the fence is not the shard's current grant. See FencedError. It matches ErrLost.
+	// ErrFenced means the fence is not the shard's current grant. See FencedError. It matches
+	// ErrLost.
 	ErrFenced = fmt.Errorf("fenced: %w: it is no longer the shard's current grant", ErrLost)
-	// ErrSessionLost: the session has no record any more, and never will again. It matches ErrLost.
+	// ErrSessionLost means the session has no record, and never will again. It matches ErrLost.
 	ErrSessionLost = fmt.Errorf("session lost: its record was evicted, superseded or closed: %w", ErrLost)
-	// ErrHeld: the claim was denied. See HeldError.
+	// ErrHeld means the claim was denied. See HeldError.
 	ErrHeld = errors.New("held: the shard's record is not as the claim saw it, or its holder lives")
-	// ErrNoTarget: the session to transfer to has no record; the fence stays valid.
+	// ErrNoTarget means the session to transfer to has no record. The fence stays valid.
 	ErrNoTarget = errors.New("no target: the successor has no session record")
-	// ErrConflict: a precondition or the write's number failed. See ConflictError.
+	// ErrConflict means a precondition or the write's number failed. See ConflictError.
 	ErrConflict = errors.New("conflict: a precondition does not hold")
-	// ErrInvalid: a name, value or option outside what this package allows.
+	// ErrInvalid means a name, value or option is outside what this package allows.
 	ErrInvalid = errors.New("invalid")
-	// ErrTooLarge: over a limit of Info, or of the server, for a whole request (A4).
+	// ErrTooLarge means a request exceeds a limit of Info, or a limit of the server for a whole
+	// request (A4).
 	ErrTooLarge = errors.New("too large")
-	// ErrUnsupported: the store cannot do this.
+	// ErrUnsupported means the store does not support the call.
 	ErrUnsupported = errors.New("unsupported by this store")
-	// ErrStoreChanged: the store is not the one it was: another identity, or a
-	// revision that went back (rule I1). Nothing may be granted until an operator
-	// decided.
+	// ErrStoreChanged means the store was replaced: it has another identity, or its revision went
+	// back (rule I1). No lease may be granted until an operator decides.
 	ErrStoreChanged = errors.New("store changed: it was wiped, restored or replaced; an operator must decide")
-	// ErrClosed: the backend was closed, before the call began or while it waited.
+	// ErrClosed means the backend was closed, before the call began or while it waited.
 	ErrClosed = errors.New("closed")
-	// ErrRetry: the store certainly did not apply it, and the same call may
-	// succeed later: a deadlock, a serialization failure, no space, a lost race
-	// between joins, or a context that was done before anything was sent.
+	// ErrRetry means the store certainly did not apply the call, and the same call may succeed
+	// later. Reasons are a deadlock, a serialization failure, no space, a lost race between
+	// joins, or a context that was done before anything was sent.
 	ErrRetry = errors.New("not applied, may be tried again")
 
-	// ErrDamaged: a record of the store cannot be read, and what needs it cannot go on
-	// until it is mended. Reads answer it as well. See DamagedError.
+	// ErrDamaged means a record in the store cannot be read. Calls that need it fail until it is
+	// repaired. Reads return it as well. See DamagedError.
 	ErrDamaged = errors.New("damaged: a record of the store cannot be read")
 
-	// ErrDenied: the store does not do this for this user, or with its present settings: a right
-	// that is missing, a server that is read-only. Rule E5: whenever the store says so, the error
-	// of a read or a write matches ErrDenied. The error of a write that was certainly not
-	// applied matches ErrRetry as well, since ErrDenied alone is not of the set.
+	// ErrDenied means the store denies the call to this user, or its present settings forbid the
+	// call. Reasons are a missing right or a read-only server. Rule E5: whenever the store reports
+	// this, the error of a read or a write matches ErrDenied. If a write was certainly not applied,
+	// its error matches ErrRetry as well, because ErrDenied alone is not in the set.
 	ErrDenied = errors.New("denied until a right or a setting of the store is changed")
 
-	// ErrTrimmed is the one error of reads that is not of the set above: the
-	// entry asked for was trimmed. See TrimmedError.
+	// ErrTrimmed is the only error of reads outside the set above: the requested entry was
+	// trimmed. See TrimmedError.
 	ErrTrimmed = errors.New("trimmed: the log no longer holds that entry")
 )
 
@@ -62,8 +64,8 @@ var notApplied = [...]error{
 	ErrUnsupported, ErrStoreChanged, ErrClosed, ErrRetry, ErrDamaged,
 }
 
-// NotApplied reports whether err is of the closed set of rule E1, so that the
-// call or item it belongs to was certainly not applied. It is false for nil.
+// NotApplied reports whether err is of the closed set of rule E1, so that its call or item was
+// certainly not applied. NotApplied returns false for nil.
 func NotApplied(err error) bool {
 	for _, s := range notApplied {
 		if errors.Is(err, s) {
@@ -73,14 +75,14 @@ func NotApplied(err error) bool {
 	return false
 }
 
-// Unknown reports whether the outcome behind err is unknown: neither success nor
-// certainly not applied (rules E1 and S16).
+// Unknown reports whether err leaves the outcome unknown: the call neither succeeded nor certainly
+// failed to apply (rules E1 and S16).
 func Unknown(err error) bool { return err != nil && !NotApplied(err) }
 
-// Ended is the error of a context that is done, with its cause, for backends: client
-// libraries do not always say why a call ended. A cause that matches ErrLost or one of the
-// closed set is told in words only: it is why the caller gave up, and says nothing of what
-// became of the call (rule E1).
+// Ended returns, for backends, the error of a context that is done, with its cause. Client
+// libraries do not always report why a call ended. If the cause matches ErrLost or a sentinel of
+// the closed set, Ended keeps only its text. Such a cause is the reason why the caller gave up, not
+// the outcome of the call (rule E1).
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
@@ -92,19 +94,22 @@ func Ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// Loss is how a session ended, as far as the store still knows.
+// Loss says how a session ended, if the store still knows.
 type Loss string
 
-// How sessions end. The zero value is not known.
+// The ways in which sessions end. The zero value means unknown.
 const (
-	LossEvicted    Loss = "evicted"    // by another member, to which it was silent for its TTL
+	LossEvicted    Loss = "evicted"    // by another member that saw no heartbeat for its TTL
 	LossSuperseded Loss = "superseded" // by a join under its node label
-	LossClosed     Loss = "closed"     // by itself
+	LossClosed     Loss = "closed"     // by its member
 )
 
-// SessionLostError is a session that has no record any more. It matches
-// ErrSessionLost and ErrLost. The call that finds a session lost does not ask why: By and Node
-// are what Explainer tells afterwards.
+// toolPrefix begins the node labels under which operators' tools join: see internal/operator.
+const toolPrefix = "tool."
+
+// SessionLostError is the error of a session that has no record. It matches ErrSessionLost and
+// ErrLost. The call that finds a session lost does not read the reason. Explainer fills in By and
+// Node afterwards.
 type SessionLostError struct {
 	Session SessionID
 	Cause   Loss
@@ -115,6 +120,9 @@ type SessionLostError struct {
 func (e *SessionLostError) Error() string {
 	switch e.Cause {
 	case LossEvicted:
+		if strings.HasPrefix(e.Node, toolPrefix) {
+			return fmt.Sprintf("tenure: session %q was evicted by an operator, from %q: it may have been alive", e.Session, e.Node[len(toolPrefix):])
+		}
 		return fmt.Sprintf("tenure: session %q was evicted by session %q of node %q: it was silent for its TTL", e.Session, e.By, e.Node)
 	case LossSuperseded:
 		return fmt.Sprintf("tenure: session %q was superseded by session %q under node label %q: if both run, give each a label of its own",
@@ -125,45 +133,55 @@ func (e *SessionLostError) Error() string {
 	return fmt.Sprintf("tenure: session %q has no record any more: it was evicted, superseded or closed", e.Session)
 }
 
-// Is makes a SessionLostError match ErrSessionLost and ErrLost.
+// Is matches ErrSessionLost and ErrLost.
 func (e *SessionLostError) Is(target error) bool {
 	return target == ErrSessionLost || target == ErrLost
 }
 
-// Explainer is a Session that can say afterwards how it ended. It is optional.
+// Explainer is an optional interface of a Session that can report afterwards how it ended.
 type Explainer interface {
-	// Explain is called after the session was found lost, and costs one read at
-	// most. What the store does not know, or cannot tell before ctx ends, stays
-	// empty. The answer is for people and decides nothing: evictors leave their
-	// names in a few places, in the step that evicts, and later ones overwrite them.
+	// Explain is called after the session was found lost, and costs at most one read. Fields that
+	// the store does not know, or cannot report before ctx ends, stay empty. The answer is for
+	// people and decides nothing. Evictors leave their names in a few places, in the step that
+	// evicts, and later evictors overwrite these names.
 	Explain(ctx context.Context) *SessionLostError
 }
 
-// LabelLister is a Backend that lists the node labels that have a record, in no
-// order. It is optional, for operators and tests.
+// LabelLister is an optional interface of a Backend that lists the node labels that have a record,
+// in no particular order. It is for operators and tests.
 type LabelLister interface {
 	Labels(ctx context.Context) ([]string, error)
 }
 
-// MissingError is what an opening did not find and was not to make: a database, its tables or
-// the namespace. It matches Err.
+// Historian is an optional interface of a Backend that remembers the last leases of a shard, for
+// people. The command tenure history shows them.
+type Historian interface {
+	// History returns at most the last four leases of a shard, oldest first. For a lock, it returns
+	// none (R3). Each change of owner writes them with the shard's record, in at most 200 bytes,
+	// without another request. No View contains them, and they decide nothing. If a stored lease is
+	// implausible, the error matches ErrDamaged, and History returns only the newer leases.
+	History(ctx context.Context, shard ShardID) ([]Grant, error)
+}
+
+// MissingError reports a database, tables or a namespace that a backend did not find when it was
+// opened, and was not allowed to create. It matches Err.
 type MissingError struct {
-	What string // is missing, such as `namespace "app" has no identity record`
-	Make string // how a program makes it, such as "open it once with Create"
+	What string // the missing thing, such as `namespace "app" has no identity record`
+	Make string // how a program creates it, such as "open it once with Create"; it follows "run tenure init, or"
 	Err  error  // the sentinel that it matches, if any
 }
 
 func (e *MissingError) Error() string {
 	if e.Err == nil {
-		return fmt.Sprintf("tenure: %s: %s", e.What, e.Make)
+		return fmt.Sprintf("tenure: %s: run tenure init, or %s", e.What, e.Make)
 	}
-	return fmt.Sprintf("tenure: %s: %s: %v", e.What, e.Make, e.Err)
+	return fmt.Sprintf("tenure: %s: run tenure init, or %s: %v", e.What, e.Make, e.Err)
 }
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// HeldError is a denied claim, with the shard's record as it is (rule A4), also
-// when only Claim.Seen was stale and nobody holds the shard. It matches ErrHeld.
+// HeldError is the error of a denied claim, with the shard's current record (rule A4). HeldError is
+// also returned if only Claim.Seen was stale and no session holds the shard. It matches ErrHeld.
 type HeldError struct {
 	Shard ShardID
 	Owner Owner
@@ -176,11 +194,11 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("tenure: shard %q is held by session %q with token %d", e.Shard, e.Owner.Session, e.Owner.Token)
 }
 
-// Is makes a HeldError match ErrHeld.
+// Is matches ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// FencedError is a refused write or transfer, with the record that refused it. Current is the zero Owner where the store does not tell. It
-// matches ErrFenced and ErrLost.
+// FencedError is the error of a refused write or transfer, with the record that refused it.
+// Current is the zero Owner if the store does not return it. It matches ErrFenced and ErrLost.
 type FencedError struct {
 	Fence   Fence
 	Current Owner
@@ -191,16 +209,16 @@ func (e *FencedError) Error() string {
 		e.Fence.Shard, e.Fence.Token, e.Fence.Session, e.Current.Session, e.Current.Token)
 }
 
-// Is makes a FencedError match ErrFenced and ErrLost.
+// Is matches ErrFenced and ErrLost.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced || target == ErrLost }
 
-// NumberConflict is ConflictError.Op when not an operation but the write's
-// number was refused: it is not the next one.
+// NumberConflict is the value of ConflictError.Op if the write's number was refused because it is
+// not the next one.
 const NumberConflict = -1
 
-// ConflictError is a write that was refused although its fence is current: Op is
-// the index of the first operation whose precondition failed, or NumberConflict.
-// Head is the shard's head as it is. It matches ErrConflict.
+// ConflictError is the error of a write that was refused although its fence is current. Op is the
+// index of the first operation whose precondition failed, or NumberConflict. Head is the shard's
+// current head. It matches ErrConflict.
 type ConflictError struct {
 	Shard ShardID
 	Op    int
@@ -214,12 +232,11 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the precondition of operation %d does not hold", e.Shard, e.Op)
 }
 
-// Is makes a ConflictError match ErrConflict.
+// Is matches ErrConflict.
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// TrimmedError answers a read of the log below its oldest entry (rule L3).
-// Oldest is the first entry that can be read; Head.Seq+1 when none is left. It
-// matches ErrTrimmed.
+// TrimmedError is the error of a read of the log below its oldest entry (rule L3). Oldest is the
+// first entry that can be read, or Head.Seq+1 if none is left. It matches ErrTrimmed.
 type TrimmedError struct {
 	Shard  ShardID
 	Oldest Seq
@@ -229,5 +246,5 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("tenure: shard %q: the log begins at entry %d; restore a snapshot and read on from there", e.Shard, e.Oldest)
 }
 
-// Is makes a TrimmedError match ErrTrimmed.
+// Is matches ErrTrimmed.
 func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of names and keys. They are the same on every store, so that an
-// application can change its backend without renaming anything.
+// Limits of names and keys. They are the same on every store, so that an application can change
+// its backend without renaming anything.
 const (
 	MaxNameLen        = 128 // bytes of a shard, node or namespace part
 	MaxNamespaceParts = 8   // parts of a namespace, joined by "/"
@@ -17,19 +17,23 @@ const (
 	MaxMetaBytes      = 2048
 )
 
-// MaxIdleLabels is how many node labels under which nobody lives a namespace keeps
-// a record of (rule M3).
+// MaxListBytes limits the total bytes of the values of one List that has a limit and a largest
+// value.
+const MaxListBytes = 16 << 20
+
+// MaxIdleLabels is the number of node labels without a live member whose records a namespace keeps
+// (rule M3).
 const MaxIdleLabels = 64
 
-// Reserved reports whether name is Tenure's own: it starts with "_".
+// Reserved reports whether name is reserved for Tenure: it starts with "_".
 func Reserved(name string) bool { return strings.HasPrefix(name, "_") }
 
-// LockPrefix begins the names of shards that are locks, as package lock makes them: their
-// records go when they are free (rule R2).
+// LockPrefix begins the names of the shards that package lock uses as locks. A lock's record is
+// removed when the lock is free (rule R2).
 const LockPrefix = "_lock."
 
-// MaxFreeLocks bounds the records of free locks without a head that a namespace keeps, for
-// each process that released some (rule R2).
+// MaxFreeLocks limits the records of free locks without a head that a namespace keeps for each
+// process that released locks (rule R2).
 const MaxFreeLocks = 2048
 
 // IsLock reports whether the shard is a lock (rule R2).
@@ -37,13 +41,18 @@ func IsLock(s ShardID) bool { return strings.HasPrefix(string(s), LockPrefix) }
 
 // CheckShard validates a shard's name: [A-Za-z0-9_][A-Za-z0-9._-]{0,127}. The
 // error matches ErrInvalid and says what to change.
-func CheckShard(s ShardID) error { return checkName("shard", string(s), MaxNameLen) }
+func CheckShard(s ShardID) error {
+	if IsLock(s) { // an error counts bytes of the lock's name, as the caller wrote it
+		return checkPart("lock", string(s), len(LockPrefix), MaxNameLen)
+	}
+	return checkName("shard", string(s), MaxNameLen)
+}
 
-// CheckNode validates a node label, by the same grammar as a shard's name.
+// CheckNode validates a node label, which has the same grammar as a shard's name.
 func CheckNode(node string) error { return checkName("node", node, MaxNameLen) }
 
-// CheckSession validates a session id: the grammar of a name, at most
-// MaxSessionLen bytes, not starting with "_".
+// CheckSession validates a session id. It has the grammar of a name and at most MaxSessionLen
+// bytes, and does not start with "_".
 func CheckSession(s SessionID) error {
 	if Reserved(string(s)) {
 		return invalid("session id %s starts with %q: use letters and digits", quote(string(s)), "_")
@@ -51,9 +60,9 @@ func CheckSession(s SessionID) error {
 	return checkName("session id", string(s), MaxSessionLen)
 }
 
-// CheckNamespace validates a namespace: one to MaxNamespaceParts names joined by
-// "/". The fixed parts of stored keys start with a character that names cannot,
-// so that namespaces "a" and "a/b" never overlap.
+// CheckNamespace validates a namespace: one to MaxNamespaceParts names joined by "/". The fixed
+// parts of stored keys start with a character that names cannot have, so that namespaces "a" and
+// "a/b" never overlap.
 func CheckNamespace(ns string) error {
 	parts := strings.SplitN(ns, "/", MaxNamespaceParts+1)
 	if len(parts) > MaxNamespaceParts {
@@ -67,8 +76,8 @@ func CheckNamespace(ns string) error {
 	return nil
 }
 
-// CheckKey validates the key of an item: parts by the grammar of a name, joined
-// by "/", at most MaxKeyLen bytes in all.
+// CheckKey validates the key of an item: parts in the grammar of a name, joined by "/", at most
+// MaxKeyLen bytes in total.
 func CheckKey(key string) error {
 	if len(key) > MaxKeyLen {
 		return invalid("key %s has %d bytes: the limit is %d", quote(key), len(key), MaxKeyLen)
@@ -82,19 +91,22 @@ func CheckKey(key string) error {
 }
 
 // CheckList validates the arguments of Backend.List.
-func CheckList(shard ShardID, prefix string, limit int) error {
+func CheckList(shard ShardID, prefix string, limit, largest int) error {
 	if err := CheckShard(shard); err != nil {
 		return err
 	}
 	if limit < 0 {
 		return fmt.Errorf("tenure: %w: listing %d items: use 0 for all", ErrInvalid, limit)
 	}
+	if largest < 0 {
+		return fmt.Errorf("tenure: %w: listing values of %d bytes: use 0 for any size", ErrInvalid, largest)
+	}
 	return CheckPrefix(prefix)
 }
 
-// CheckPrefix validates the prefix that List takes: empty (all items of the
-// shard), or the beginning of a valid key. It is compared byte by byte: "1" also
-// matches "10"; end it with "/" to name one part exactly.
+// CheckPrefix validates the prefix of a List: empty for all items of the shard, or the beginning
+// of a valid key. List compares it byte by byte, so "1" also matches "10". End it with "/" to
+// match whole parts.
 func CheckPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
@@ -102,12 +114,15 @@ func CheckPrefix(prefix string) error {
 	return CheckKey(strings.TrimSuffix(prefix, "/"))
 }
 
-func checkName(what, s string, limit int) error {
+func checkName(what, s string, limit int) error { return checkPart(what, s, 0, limit) }
+
+// checkPart is like checkName, but its errors leave out the first out bytes of s.
+func checkPart(what, s string, out, limit int) error {
 	if s == "" {
 		return invalid("%s is empty: give it a name of letters, digits, %q, %q and %q", what, "_", "-", ".")
 	}
 	if len(s) > limit {
-		return invalid("%s %s has %d bytes: the limit is %d", what, quote(s), len(s), limit)
+		return invalid("%s %s has %d bytes: the limit is %d", what, quote(s[out:]), len(s)-out, limit-out)
 	}
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -117,13 +132,13 @@ func checkName(what, s string, limit int) error {
 		default:
 			r, _ := utf8.DecodeRuneInString(s[i:])
 			return invalid("%s %s has %q at byte %d: use letters, digits and %q, and after the first character also %q and %q",
-				what, quote(s), r, i, "_", "-", ".")
+				what, quote(s[out:]), r, i-out, "_", "-", ".")
 		}
 	}
 	return nil
 }
 
-// quote shows at most 40 bytes of a name from outside.
+// quote returns at most 40 bytes of an outside name, quoted.
 func quote(s string) string {
 	if len(s) > 40 {
 		return fmt.Sprintf("%q...", s[:40])

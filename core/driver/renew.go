@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// A TLSReader reads the files of TLS as they are now, for one connection.
+// A TLSReader reads the current TLS files, for one connection.
 type TLSReader func() (*tls.Config, error)
 
-// Renewed returns a TLSReader for files that may be replaced, and the first configuration. While the
-// files cannot be read, such as in the middle of a replacement, the reader returns the newest
-// configuration until the client's certificate in it has ended. It notes the end in cert.
+// Renewed returns a TLSReader for files that may be replaced, and the first configuration. While
+// the files cannot be read, for example during a replacement, the reader returns the newest
+// configuration until its client certificate has expired. Renewed records the certificate's end in
+// cert.
 func (read TLSReader) Renewed(cert *Certificate) (TLSReader, *tls.Config, error) {
 	first, err := read()
 	if err != nil {
@@ -35,13 +36,13 @@ func (read TLSReader) Renewed(cert *Certificate) (TLSReader, *tls.Config, error)
 	}, first, nil
 }
 
-// handshakeTimeout bounds the handshake of TLS.
+// handshakeTimeout limits the TLS handshake.
 const handshakeTimeout = 10 * time.Second
 
 // A Dialer connects to an address.
 type Dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Dial returns a Dialer that connects by another one and begins TLS on the connection.
+// Dial returns a Dialer that connects with dial and begins TLS on the connection.
 func (read TLSReader) Dial(dial Dialer) Dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		raw, err := dial(ctx, network, addr)
@@ -65,10 +66,12 @@ func (read TLSReader) Dial(dial Dialer) Dialer {
 	}
 }
 
-// Certificate has the end of a backend's client certificate. Safe for concurrent use; nil has none.
+// Certificate holds the time when a backend's client certificate expires. It is safe for concurrent
+// use. A nil Certificate has no end.
 type Certificate struct{ end atomic.Pointer[time.Time] }
 
-// Note notes and returns the end of the client's certificate; the zero time if there is no certificate.
+// Note records and returns when the client's certificate expires, or the zero time if there is no
+// certificate.
 func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
 	if cfg != nil && len(cfg.Certificates) > 0 && cfg.Certificates[0].Leaf != nil {
 		end = cfg.Certificates[0].Leaf.NotAfter
@@ -79,7 +82,8 @@ func (c *Certificate) Note(cfg *tls.Config) (end time.Time) {
 	return end
 }
 
-// CertificateEnd returns the end that was noted last. Without a certificate it is the zero time.
+// CertificateEnd returns the expiry time that was recorded last, or the zero time if there is no
+// certificate.
 func (c *Certificate) CertificateEnd() (end time.Time) {
 	if c != nil && c.end.Load() != nil {
 		end = *c.end.Load()

@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// Bounds of files, in bytes: with a credential, and with certificates, as a machine's bundle of
-// authorities has some 220 KiB.
+// Size limits of a credential file and of certificate files, in bytes. A machine's bundle of
+// authorities has about 220 KiB.
 const (
 	maxSecret = 64 << 10
 	maxPEM    = 1 << 20
 )
 
-// Secret is a string that prints as xxxxx in every format, for the credentials in
-// a backend's settings. Convert it to string to use it. It does not hide in a field
-// that is not exported, which the fmt package prints without asking.
+// Secret is a string for the credentials in a backend's settings. It prints as xxxxx in every
+// format. To use it, convert it to a string. It is not hidden in an unexported field, because
+// package fmt prints such a field without calling its methods.
 type Secret string
 
-// String is xxxxx, or empty for the empty secret.
+// String returns xxxxx, or the empty string for the empty secret.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -31,30 +31,30 @@ func (s Secret) String() string {
 	return "xxxxx"
 }
 
-// Format prints String whatever the verb.
+// Format writes the result of String for every verb.
 func (s Secret) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, s.String()) }
 
-// MarshalText is String, for JSON, YAML and structured logs.
+// MarshalText returns the result of String, for JSON, YAML and structured logs.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// ReadSecret reads a credential from a regular file of at most 64 KiB, without the line
-// breaks at its end. It refuses a FIFO or a device, which could make it wait. Its errors
-// do not name the file: what was written as its name may be the credential.
+// ReadSecret reads a credential from a regular file of at most 64 KiB, without the line breaks at
+// its end. It refuses a FIFO or a device, which could block it. Its errors do not name the file,
+// because the name in a setting may be the credential itself.
 func ReadSecret(path string) (string, error) {
 	text, err := readRegular(path, maxSecret)
 	return strings.TrimRight(string(text), "\r\n"), err
 }
 
-// TLSFiles are the settings of a backend's connections over TLS: names of files in PEM of at
-// most 1 MiB, which are read as ReadSecret reads a credential.
+// TLSFiles are the settings of a backend's TLS connections. They name PEM files of at most 1 MiB,
+// which Config reads as ReadSecret reads its file.
 type TLSFiles struct {
-	CA         string // the authorities that are trusted; empty: those of the machine
-	Cert, Key  string // the client's certificate; both empty: none
-	ServerName string // expected in the server's certificate; empty: the host's name
+	CA         string // trusted authorities; empty for those of the machine
+	Cert, Key  string // the client's certificate; both empty for none
+	ServerName string // expected in the server's certificate; empty for the host's name
 }
 
-// Config reads the files. An error begins with the setting that is wrong, ca_file, cert_file or
-// key_file, and does not name the file.
+// Config reads the files. An error begins with the name of the wrong setting, ca_file, cert_file or
+// key_file. It does not name the file.
 func (t TLSFiles) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	read := func(setting, path string) ([]byte, error) {
@@ -93,21 +93,21 @@ func (t TLSFiles) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// readRegular reads a regular file of at most so many bytes.
+// readRegular reads a regular file of up to most bytes.
 func readRegular(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
-		return nil, WithoutPath(err)
+		return nil, withoutPath(err)
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	if info, err := f.Stat(); err != nil {
-		return nil, WithoutPath(err)
+		return nil, withoutPath(err)
 	} else if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
-		return nil, WithoutPath(err)
+		return nil, withoutPath(err)
 	}
 	if int64(len(text)) > most {
 		return nil, fmt.Errorf("the file has more than %d bytes", most)
@@ -115,8 +115,8 @@ func readRegular(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// WithoutPath is an error of a file's operation without the file's name.
-func WithoutPath(err error) error {
+// withoutPath returns the error of a file operation without the file's name.
+func withoutPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
 	}

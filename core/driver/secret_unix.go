@@ -4,5 +4,5 @@ package driver
 
 import "syscall"
 
-// withoutWaiting has the opening of a FIFO not wait for its writer.
+// withoutWaiting is the flag with which opening a FIFO does not wait for a writer.
 const withoutWaiting = syscall.O_NONBLOCK

@@ -4,29 +4,30 @@ import (
 	"time"
 )
 
-// PingShard is the shard of a ping. When no heartbeat was answered in time, core reads the
-// item "0" of this shard, which is never written, and sends heartbeats only while such reads
-// are answered. It makes up to nine at a time, and a Get of it waits for no other call (E4).
+// PingShard is the shard of a ping. If no heartbeat is answered in time, core reads item "0" of
+// this shard, which is never written. From then on, core sends heartbeats only while such reads are
+// answered. It makes up to nine of these reads at a time. A Get of the item waits for no other call
+// (E4).
 const PingShard ShardID = "_read"
 
 // ShardID names a shard, the unit of leadership. See CheckShard.
 type ShardID string
 
-// SessionID is the random id of one member's session, chosen by core and used
-// for one attempt to join only (rule C3). The zero value means nobody.
+// SessionID is the random id of one member's session. Core chooses it and uses it for only one
+// attempt to join (rule C3). The zero value means no session.
 type SessionID string
 
-// Token is the fencing token: positive, and greater with every new lease of a
-// shard, for ever (rule A2). Tokens are compared within one shard only, so a
-// token travels together with its shard's name. Zero is never issued.
+// Token is the fencing token. It is positive, and increases with every new lease of a shard (rule
+// A2). Compare tokens only within one shard; a token therefore travels together with its shard's
+// name. Zero is never issued.
 type Token int64
 
-// Version is a version of a stored record, positive for a record that exists. An
-// item's is compared for equality only; a session's record has a greater one after
-// each heartbeat (rule M1).
+// Version is a version of a stored record, positive for a record that exists. Compare an item's
+// versions for equality only. A session's record has a greater version after each heartbeat (rule
+// M1).
 type Version int64
 
-// Values that Op.IfVersion takes beside the version of an item.
+// Values of Op.IfVersion other than the version of an item.
 const (
 	AnyVersion Version = 0  // no precondition
 	Absent     Version = -1 // the key must not exist
@@ -35,33 +36,31 @@ const (
 // Seq numbers the entries of a shard's decision log: 1, 2, 3 ... without gaps.
 type Seq int64
 
-// WriteNo numbers the commits of a shard: 1, 2, 3 ... over all its leases.
+// WriteNo numbers the commits of a shard across all its leases: 1, 2, 3 ...
 type WriteNo int64
 
-// UpdateNo numbers the updates of a session's record in the order in which they are
-// meant. Numbers may be left out.
+// UpdateNo numbers the updates of a session's record in the intended order. Numbers may be skipped.
 type UpdateNo int64
 
-// Nonce is a random number that tells one attempt to commit from another with
-// the same number. Zero is not used.
+// Nonce is a random number that distinguishes attempts to commit with the same number. Zero is
+// not used.
 type Nonce uint64
 
-// Cursor is an opaque position in a stream of changes, made and read by one
-// backend only. Empty means from the start. It holds no credentials, and a
-// backend must accept or refuse any bytes without harm.
+// Cursor is an opaque position in a stream of changes, made and read by one backend only. An empty
+// Cursor means the start. A Cursor holds no credentials. A backend must accept or refuse any bytes
+// without harm.
 type Cursor string
 
-// Fence names one lease exactly: serialisable, and comparable with ==. Every
-// release, transfer and commit carries it.
+// Fence names one lease exactly. It can be serialised and compared with ==. Every release,
+// transfer and commit carries it.
 type Fence struct {
 	Shard   ShardID   `json:"shard"`
 	Session SessionID `json:"session"`
 	Token   Token     `json:"token"`
 }
 
-// Owner is a shard's record: its holder and the token it was granted. A zero
-// Session is held by nobody; the token stays that of the last lease. The zero
-// Owner is a shard without a record.
+// Owner is a shard's record: its holder and the token of the last lease. If Session is empty,
+// no session holds the shard. The zero Owner is a shard without a record.
 type Owner struct {
 	Session SessionID `json:"session,omitempty"`
 	Token   Token     `json:"token,omitempty"`
@@ -69,22 +68,22 @@ type Owner struct {
 
 // Head is the state of a shard's commits and log.
 type Head struct {
-	Number WriteNo `json:"number"`           // commits so far; the next write has Number+1
-	Seq    Seq     `json:"seq"`              // last entry of the log; 0 when there never was one
-	Oldest Seq     `json:"oldest,omitempty"` // first entry that can still be read; Seq+1 when none is left
+	Number WriteNo `json:"number"`           // number of commits; the next write has Number+1
+	Seq    Seq     `json:"seq"`              // last entry of the log; 0 if there never was one
+	Oldest Seq     `json:"oldest,omitempty"` // first entry that can still be read; Seq+1 if none is left
 	Nonce  Nonce   `json:"nonce,omitempty"`  // of the last commit
 	Token  Token   `json:"token,omitempty"`  // of the lease that made the last commit
 }
 
-// Member is what a session tells the others. Only its MemberState changes while the
-// session lives.
+// Member describes a session to the other members. Only its MemberState changes while the session
+// is alive.
 type Member struct {
 	Session SessionID     `json:"session"`
 	Node    string        `json:"node"` // label of the machine or replica; need not be unique
-	TTL     time.Duration `json:"ttl"`  // how long the others wait in silence before they evict
+	TTL     time.Duration `json:"ttl"`  // silence after which other members may evict the session
 	MemberState
-	// Supersede ends the session that joined last under the same node label, in
-	// the same write. For labels that the platform keeps unique.
+	// Supersede makes the join also end the session that joined last under the same node label,
+	// in the same write. It is for labels that the platform keeps unique.
 	Supersede bool `json:"supersede,omitempty"`
 }
 
@@ -92,79 +91,96 @@ type Member struct {
 type MemberState struct {
 	Priority int32             `json:"priority"`           // higher claims first
 	Weight   int32             `json:"weight"`             // capacity; relative, at least 0
-	Meta     map[string]string `json:"meta,omitempty"`     // small, such as an address
-	Draining bool              `json:"draining,omitempty"` // for those who assign work: it is to have none
-	// Update numbers the states of one session. A session may join with any.
+	Meta     map[string]string `json:"meta,omitempty"`     // small values, such as an address
+	Draining bool              `json:"draining,omitempty"` // for assigners: the member should have no work
+	// Update numbers the states of one session. A session may join with any number.
 	Update UpdateNo `json:"update,omitempty"`
 }
 
-// IneligibleKey is the key of MemberState.Meta under which a member that is not eligible
-// says why. Core writes it; a backend stores it as any other.
-const IneligibleKey = "_ineligible"
+// Keys of MemberState.Meta that core writes: see internal/mark.
+const (
+	ineligibleKey = "_ineligible"
+	troubleKey    = "_trouble"
+)
 
-// Ineligible returns why the member is not to own shards, as it says itself; empty if it is
-// eligible.
-func (st *MemberState) Ineligible() (why string) { return st.Meta[IneligibleKey] }
+// Ineligible returns the published reason why the member should not own shards. It is empty if the
+// member is eligible.
+func (st *MemberState) Ineligible() (why string) { return st.Meta[ineligibleKey] }
 
-// TroubleKey is the key of MemberState.Meta under which a member that somebody has to help says
-// why, as under IneligibleKey.
-const TroubleKey = "_trouble"
+// Trouble returns the problems that an operator must fix: calls that the store denies to the
+// member, or a stuck handler. It is empty if there are no problems.
+func (st *MemberState) Trouble() (what string) { return st.Meta[troubleKey] }
 
-// Trouble returns what somebody has to mend about the member: calls that the store denies it,
-// or a handler that is stuck. It is empty if there is nothing.
-func (st *MemberState) Trouble() (what string) { return st.Meta[TroubleKey] }
-
-// Beat is a session and the version of its record that a heartbeat last made.
+// Beat is a session and the version that its last heartbeat gave its record.
 type Beat struct {
 	Session SessionID
 	Version Version
 }
 
-// Claim asks for a lease. Seen must match the shard's record exactly; the zero
-// Owner matches a shard that has none. Preempt takes the shard although its
-// holder lives.
+// Claim requests a lease. Seen must match the shard's record exactly; the zero Owner matches a
+// shard without a record. Preempt takes the shard even if its holder is alive.
 type Claim struct {
 	Shard   ShardID
 	Seen    Owner
 	Preempt bool
 }
 
-// Transfer passes a lease on to session To, which may be the holder itself, in
-// one write and with a new token (rule A5).
+// Transfer passes a lease to session To, which may be the holder itself, in one write and with a
+// new token (rule A5).
 type Transfer struct {
 	Fence Fence
 	To    SessionID
 }
 
-// Suspect is a session to evict, and the version of its record that was last
-// seen: the same Beat that Observe reported.
+// Suspect is a session to evict, with the version of its record that was last seen. It is the same
+// Beat that Observe reported.
 type Suspect = Beat
 
-// AcquireResult is the outcome of one Claim or Transfer. With a nil Err, Fence
-// is the new lease and Head the shard's head as the new owner finds it: no
-// earlier lease can move it any more.
+// AcquireResult is the outcome of one Claim or Transfer. If Err is nil, Fence is the new lease
+// and Head is the shard's head as the new owner finds it. No earlier lease can change it.
 type AcquireResult struct {
 	Fence Fence
 	Head  Head
 	Err   error
 }
 
-// EvictResult is the outcome of one Suspect. Evicted is true if this call
-// removed the record. Otherwise, with a nil Err, Current is the version that the
-// record has now, 0 if there is none.
+// EvictResult is the outcome of one Suspect. Evicted reports whether this call removed the record.
+// If it did not, and Err is nil, Current is the record's present version, or 0 if there is no
+// record.
 type EvictResult struct {
 	Evicted bool
 	Current Version
 	Err     error
 }
 
-// OpKind says what an Op does.
+// Grant is one lease of a shard in the history that the store keeps for people. The times are whole
+// seconds on the writers' wall clocks. They decide nothing, and may be out of order.
+type Grant struct {
+	Node  string    `json:"node"`           // node label; if longer than 23 bytes, "~" and its last 22; empty if unknown
+	Since time.Time `json:"since,omitzero"` // zero if unknown
+	Until time.Time `json:"until,omitzero"` // for EndGone, when the next owner took the shard
+	End   End       `json:"end,omitempty"`  // empty if it has not ended
+}
+
+// End is the reason why a lease ended.
+type End string
+
+// The reasons why leases end. Stores keep the values.
+const (
+	EndReleased  End = "released"  // by its session
+	EndPassed    End = "passed"    // by its session, to another session
+	EndRenewed   End = "renewed"   // by its session, for a lease with a new token
+	EndGone      End = "gone"      // a claim found that its session had no record: see Loss
+	EndPreempted End = "preempted" // by a claim with Preempt
+)
+
+// OpKind is the kind of an Op.
 type OpKind uint8
 
 // The kinds of operations of a Write.
 const (
 	OpPut    OpKind = iota + 1 // sets Key to Value, if IfVersion allows
-	OpDelete                   // removes Key, if IfVersion allows; removing an absent key is no error
+	OpDelete                   // removes Key, if IfVersion allows; not an error if it is absent
 	OpAppend                   // appends Value to the shard's log
 	OpTrim                     // removes the log's entries up to and including Through
 )
@@ -183,19 +199,19 @@ func (k OpKind) String() string {
 	return "invalid"
 }
 
-// Op is one operation of a Write. Keys and entries live under the fence's shard.
-// A key may occur once in a write.
+// Op is one operation of a Write. Keys and entries belong to the fence's shard. A key may occur
+// once in a write.
 type Op struct {
 	Kind      OpKind
 	Key       string  // OpPut, OpDelete
-	Value     []byte  // OpPut, and the payload of OpAppend; nil and empty are the same
+	Value     []byte  // of OpPut, or the payload of OpAppend; nil and empty are equal
 	IfVersion Version // OpPut, OpDelete: AnyVersion, Absent, or the item's version
 	Through   Seq     // OpTrim: at most the head of the log before this write
 }
 
-// Write is one fenced, atomic commit under one shard. Number is the number that
-// the commit will have: the head's plus one. The backend keeps neither Ops nor
-// the byte slices in them after the call returned.
+// Write is one fenced, atomic commit under one shard. Number is the number that the commit will
+// have: the head's plus one. The backend must not keep Ops or its byte slices after the call has
+// returned.
 type Write struct {
 	Fence  Fence
 	Number WriteNo
@@ -203,10 +219,10 @@ type Write struct {
 	Ops    []Op
 }
 
-// CommitResult is the outcome of one Write. With a nil Err, Head is the shard's
-// head after it, and Versions has, for each Op, the version that a Put gave its
-// item (0 for other kinds); Versions is nil when the write has no Put. With
-// entries appended, the last has Head.Seq, and the others precede it.
+// CommitResult is the outcome of one Write. If Err is nil, Head is the shard's head after it.
+// Versions contains, for each Op, the version that a Put gave its item, and 0 for other kinds. It
+// is nil if the write has no Put. If the write appended entries, the last has number Head.Seq, and
+// the others precede it.
 type CommitResult struct {
 	Head     Head
 	Versions []Version
@@ -218,6 +234,7 @@ type Item struct {
 	Key     string
 	Value   []byte
 	Version Version
+	Damaged *DamagedError // not nil for an item of List whose value was too long for the call
 }
 
 // Entry is one entry of a shard's decision log.
@@ -229,9 +246,9 @@ type Entry struct {
 	Payload []byte
 }
 
-// LogPage is a contiguous part of one shard's log, and the shard's head, no
-// older than any commit acknowledged before the call. A shard without a record
-// has an empty page and the zero Head.
+// LogPage is a contiguous part of one shard's log, and the shard's head, no older than any commit
+// acknowledged before the call. For a shard without a record, the page is empty and has the zero
+// Head.
 type LogPage struct {
 	Entries []Entry
 	Head    Head
@@ -243,9 +260,8 @@ type ShardHead struct {
 	Head  Head
 }
 
-// TailPage is what TailLog found since its cursor. With Reset, Heads has the
-// head of every shard that has one, Entries is empty, and the reader catches up
-// with ReadLog.
+// TailPage is the result of TailLog. With Reset, Heads contains the head of every shard that has
+// one, Entries is empty, and the reader catches up with ReadLog.
 type TailPage struct {
 	Cursor  Cursor
 	Reset   bool
@@ -253,82 +269,81 @@ type TailPage struct {
 	Entries []Entry
 }
 
-// ObserveQuery asks for what changed since a cursor. Beats lists the sessions
-// whose heartbeats wake the caller, each with the version it knows (0: none).
+// ObserveQuery asks for the changes since a cursor. Beats lists the sessions whose heartbeats
+// wake the caller, each with the version that the caller knows (0: none).
 type ObserveQuery struct {
 	Since Cursor
 	Beats []Beat
 }
 
-// ShardState is a shard's name and record. Head, if it is not nil, is a head of the shard
-// during the lease that Owner names: that at the grant, or after a later commit under this
-// lease. It is nil where the store does not know it without a read, for a shard that nobody
-// holds, and for one whose head is damaged (O1).
+// ShardState is a shard's name and record. If Head is not nil, it is the shard's head at the grant
+// of the lease that Owner names, or after a later commit under this lease. Head is nil if it would
+// cost the store a read, if no session holds the shard, or if the head is damaged (O1).
 type ShardState struct {
 	Shard ShardID
 	Owner Owner
 	Head  *Head
 }
 
-// View is one page of changes of a namespace. With Reset it is the full state:
-// what it does not list does not exist.
+// View is one page of changes of a namespace. With Reset, it is the full state: anything that it
+// does not list does not exist.
 type View struct {
 	Cursor Cursor
 	Reset  bool
-	// Members that joined or were updated since the cursor (all of them with Reset),
-	// and Gone, the sessions that ended. A session that joined and ended in between
-	// may be in Gone only, or in neither.
+	// Members lists the members that joined or were updated since the cursor (with Reset, all
+	// members). Gone lists the sessions that ended. A session that joined and ended in between may
+	// appear only in Gone, or in neither list.
 	Members []Member
 	Gone    []SessionID
-	// Beats has the sessions asked for whose version is newer than the one given in
-	// the query: an older one is no sign of life. A session that has no record is
-	// not listed.
+	// Beats lists the requested sessions whose version is newer than in the query; an older version
+	// is no sign of life. A session without a record is not listed.
 	Beats []Beat
-	// Shards whose record changed since the cursor (all of them with Reset).
+	// Shards lists the shards whose record changed since the cursor (with Reset, all shards).
 	Shards []ShardState
-	// Damaged names records of shards and members that cannot be read (D1): those that
-	// were met since the cursor, all of them with Reset, up to MaxDamaged.
+	// Damaged names records of shards and members that cannot be read (D1), up to 64:
+	// those found since the cursor, or all with Reset.
 	Damaged []*DamagedError
-	// Floor is set with Reset only. It is the value to which the tokens of the namespace were
-	// last raised, by a failover that may have lost grants, or by an operator. Tokens granted
-	// before are at most Floor, later ones are above it (I2). A shard that is not listed is free:
-	// a claim of it matches with the zero Owner, and with Owner{Token: Floor}. 0 if tokens were
-	// never raised, or if the backend learns of a raise only when it is opened again.
+	// Floor is set with Reset only. It is the value to which the namespace's tokens were last
+	// raised, by a failover that may have lost grants, or by an operator. Tokens granted before are
+	// at most Floor, and later tokens are above it (I2). A shard that is not listed is free: a
+	// claim to it matches with the zero Owner, and with Owner{Token: Floor}. Floor is 0 if tokens
+	// were never raised, or if the backend learns of a raise only when it is opened again.
 	Floor Token
 }
 
-// Limits are a backend's bounds and habits. Constant after opening.
+// Limits are a backend's limits and properties. They are constant after opening.
 type Limits struct {
-	// BatchItems is how many items of Acquire, Transfer, Release, Commit or Evict
-	// one round trip carries. Calls may have more: the backend splits them.
+	// BatchItems is the number of items of Acquire, Transfer, Release, Commit or Evict in one round
+	// trip. Calls may contain more items: the backend splits them.
 	BatchItems int
-	// CommitCalls is the number of calls of Commit at once beyond which the commits of one
-	// process are no faster. Core makes at most so many, unless some take long. 0 counts as 1.
+	// CommitCalls is the number of concurrent calls of Commit beyond which one process's commits
+	// are no faster. Core makes at most this number of calls, unless some take long. 0 counts as 1.
 	CommitCalls int
-	// WriteOps and WriteBytes bound one Write: its operations, and the sum of the
-	// lengths of its keys and values. Above, ErrTooLarge before anything is sent.
+	// WriteOps and WriteBytes limit one Write: its operations, and the sum of the lengths of its
+	// keys and values. A larger Write fails with ErrTooLarge before anything is sent.
 	WriteOps   int
 	WriteBytes int
-	// PollPeriod is how late a change may be reported where the store is polled and
-	// changes are expected; 0 where it pushes.
+	// If the store is polled, PollPeriod is how late a change may be reported while changes are
+	// expected. It is 0 if the store pushes.
 	PollPeriod time.Duration
-	// IdlePollPeriod is how late the first change after a quiet time may be reported,
-	// or one whose notification was lost; 0 where that is PollPeriod.
+	// IdlePollPeriod is how late the first change after a quiet time, or a change whose
+	// notification was lost, may be reported. It is 0 if PollPeriod applies.
 	IdlePollPeriod time.Duration
-	// MinTTL is the least Member.TTL that was measured to work on this store.
+	// MinTTL is the shortest Member.TTL that measurements showed to work on this store.
 	MinTTL time.Duration
-	// RecordsStay says that nothing can remove a record of a shard once it is made, so that
-	// those of free locks stay (an exception from rule R2): one for each name.
+	// RecordsStay reports whether a shard's record can never be removed, so that each name of a
+	// free lock keeps its record. This is an exception to rule R2.
 	RecordsStay bool
 }
 
-// Info describes an open backend. Constant after opening; holds no credentials.
+// Info describes an open backend. It is constant after opening and holds no credentials.
 type Info struct {
 	Backend   string // the Opener's name, such as "sqlite"
 	Namespace string
 	StoreID   string // the namespace's identity (rule I1)
 	Limits    Limits
-	// Rollback says what the store may have lost, if the opening found that its history is
-	// another than on record, and recorded that. Empty: nothing, or the store does not say.
+	// Rollback describes what the store may have lost, if opening it found and recorded that its
+	// history differs from the recorded one. It is empty if nothing was lost, or if the store does
+	// not report a loss.
 	Rollback string
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestMovesOfADeploy(t *testing.T) {
 	t.Parallel()
 	for frozen, want := range map[bool]struct{ all, most int }{false: {18, 2}, true: {12, 1}} {
-		names, err := sharding.Expand(shards)
+		names, err := keyspace.Expand(shards)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
@@ -392,7 +393,7 @@ func (r *rollout) complete() {
 		r.Fatal(err)
 	}
 	defer b.Close()
-	names, err := sharding.Expand(shards)
+	names, err := keyspace.Expand(shards)
 	if err != nil {
 		r.Fatal(err)
 	}

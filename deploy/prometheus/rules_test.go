@@ -96,7 +96,8 @@ func TestAlertsAreTestedAndDocumented(t *testing.T) {
 		}
 	}
 	page := read(t, "../../docs/operations.md")
-	entry := regexp.MustCompile(`(?m)^### (\w+)\n\n\* \*\*Means\*\*: .+\n\* \*\*Look at\*\*: .+\n\* \*\*Do\*\*: .+$`)
+	const text = `.+(?:\n  .+)*` // a line and those that continue it
+	entry := regexp.MustCompile(`(?m)^### (\w+)\n\n\* \*\*Means\*\*: ` + text + `\n\* \*\*Look at\*\*: ` + text + `\n\* \*\*Do\*\*: ` + text + `$`)
 	documented := make(map[string]bool)
 	for _, m := range entry.FindAllStringSubmatch(page, -1) {
 		documented[m[1]] = true

@@ -43,7 +43,7 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 
-// setting is what a child is told.
+// setting is a child's configuration.
 type setting struct {
 	Provider string // its address
 	Mode     mode
@@ -72,8 +72,8 @@ type payer struct {
 }
 
 func (p *payer) options(l *core.Lease) *effect.Options {
-	o := &effect.Options{Concurrent: atOnce, MaxInDoubt: effect.MaxMaxInDoubt, Attempts: 20, BackoffMin: 5 * time.Millisecond,
-		BackoffMax: 200 * time.Millisecond, Deadline: 4 * time.Second, OnError: func(error) {}}
+	o := &effect.Options{Concurrent: atOnce, MaxInDoubt: 10_000, Attempts: 20, BackoffMin: 5 * time.Millisecond,
+		BackoffMax: 200 * time.Millisecond, Deadline: 4 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 	if p.Mode == keyed {
 		o.Repeatable = true
 		return o
@@ -97,7 +97,7 @@ func (p *payer) options(l *core.Lease) *effect.Options {
 	return o
 }
 
-// ask sends a request; the status is 0 where there was no answer.
+// ask sends a request. Without an answer the status is 0.
 func (p *payer) ask(ctx context.Context, path, id string, l *core.Lease) (text string, status int, err error) {
 	q := url.Values{"id": {id}, "token": {fmt.Sprint(l.Token())}, "pid": {strconv.Itoa(os.Getpid())}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.Provider+path+"?"+q.Encode(), nil)
@@ -119,7 +119,7 @@ func (p *payer) ask(ctx context.Context, path, id string, l *core.Lease) (text s
 	return string(body), res.StatusCode, err
 }
 
-// serve makes the effects that are left, and then waits to be asked to stop.
+// serve makes the remaining effects, and then waits until it should stop.
 func (p *payer) serve(ctx context.Context, l *core.Lease) error {
 	ledger, err := effect.Open(ctx, l, p.options(l))
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *payer) serve(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// pay makes one effect; false if the leader is to stop.
+// pay makes one effect. It returns false if the leader must stop.
 func (p *payer) pay(ctx context.Context, ledger *effect.Ledger, l *core.Lease, i int) bool {
 	for {
 		result, err := ledger.Do(ctx, key(i), func(ctx context.Context, id string) ([]byte, error) {
@@ -189,7 +189,7 @@ func (p *payer) pay(ctx context.Context, ledger *effect.Ledger, l *core.Lease, i
 	}
 }
 
-// work is which effects have ended under one lease.
+// work records the effects that have ended under one lease.
 type work struct {
 	mu   sync.Mutex
 	next int
@@ -208,7 +208,7 @@ func (w *work) take(all int) int {
 	return w.next - 1
 }
 
-// end returns where a later leader begins, where it is time to write that; else -1.
+// end returns where a later leader begins if it is time to write that, otherwise -1.
 func (w *work) end(i int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *work) end(i int) int {
 	return w.low
 }
 
-// chaos is the children of one test, and what they pay.
+// chaos is the children of one test, and their payments.
 type chaos struct {
 	*fleet.Fleet
 	effects int
@@ -237,8 +237,8 @@ func (f *chaos) start() {
 }
 
 // TestEffects makes effects while leaders are killed and stopped, and the store is stopped. With
-// idempotency keys, or tokens, each is charged once; with neither none is charged twice or has an
-// unknown outcome without being listed.
+// idempotency keys, or tokens, each is charged once. With neither, every effect that is charged
+// twice or has an unknown outcome is listed.
 func TestEffects(t *testing.T) {
 	for i, at := range fleet.Places() {
 		t.Run(at.Name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// disturb strikes the leader in the midst of its work: the k-th time after k parts of it.
+// disturb strikes the leader during its work: the k-th time after k parts of it.
 func (f *chaos) disturb(b core.Backend, strikes int) {
 	for k := range strikes {
 		part := f.effects / strikes
@@ -305,8 +305,8 @@ func (f *chaos) disturb(b core.Backend, strikes int) {
 	}
 }
 
-// await waits until so many ids were charged, or all were tried, and returns the process that
-// leads: each strike may leave as many uncharged as are under way at once.
+// await waits until n ids were charged, or all were tried, and returns the leading process. Each
+// strike may leave as many uncharged as are in progress at once.
 func (f *chaos) await(b core.Backend, ids int) (leader int) {
 	n, i, before := 0, 0, -1
 	for { // as long as effects are made
@@ -345,7 +345,7 @@ func (f *chaos) finish(b core.Backend) {
 
 // check compares the records with the charges.
 func (f *chaos) check(b core.Backend) {
-	open, err := effect.ReadOpen(f.Context(), b, shard, effect.MaxMaxInDoubt)
+	open, err := effect.ReadOpen(f.Context(), b, shard, 10_000)
 	if err != nil {
 		f.Fatal(err)
 	}

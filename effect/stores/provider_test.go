@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// mode is what the provider offers.
+// mode is the service that the provider offers.
 type mode string
 
 const (
@@ -44,7 +44,7 @@ func newProvider(t *testing.T, m mode, seed uint64) *provider {
 	return p
 }
 
-// admit takes note of a request's token; false if it is to be refused.
+// admit records a request's token. It returns false if the request must be refused.
 func (p *provider) admit(r *http.Request) bool {
 	token, _ := strconv.ParseInt(r.FormValue("token"), 10, 64)
 	pid, _ := strconv.Atoi(r.FormValue("pid"))
@@ -93,7 +93,7 @@ func (p *provider) charge(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "receipt of %s", id)
 }
 
-// find says how often an id was charged.
+// find returns how often an id was charged.
 func (p *provider) find(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func hangUp(w http.ResponseWriter) {
 	}
 }
 
-// seen is how many ids were charged, and which process sent the highest token.
+// seen returns the number of ids that were charged, and the process that sent the highest token.
 func (p *provider) seen() (ids, leader int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

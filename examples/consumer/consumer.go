@@ -24,23 +24,23 @@ const (
 	balanceItem = "balance/"
 )
 
-// shards is how many shards the configuration names. It never changes: the subjects of the
-// messages that were published have the shards' names.
+// shards is the number of shards in the configuration. It never changes, because the subjects of
+// published messages contain the shards' names.
 const shards = 8
 
-// shard is the shard of an account.
+// shard returns the shard of an account.
 func shard(account string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(account)) // never fails
 	return fmt.Sprintf("accounts-%04d", h.Sum64()%shards)
 }
 
-// deposit is the message that books an amount of cents to an account.
+// deposit returns the message that books an amount of cents to an account.
 func deposit(account string, cents int64) (subject string, payload []byte) {
 	return "deposits." + shard(account), []byte(account + " " + strconv.FormatInt(cents, 10))
 }
 
-// handler books the deposits of one shard, for as long as this process owns it.
+// handler books the deposits of one shard while this process owns it.
 func handler(stream jetstream.Stream) tenurefx.ShardHandler {
 	return func(ctx context.Context, lease *core.Lease) error {
 		last, err := number(ctx, lease, lastItem)
@@ -97,7 +97,7 @@ func book(lease *core.Lease, msg jetstream.Msg) error {
 	return err
 }
 
-// number reads an item that is a number, 0 if it is not there.
+// number reads an item that is a number, or returns 0 if the item is missing.
 func number(ctx context.Context, lease *core.Lease, key string) (int64, error) {
 	item, err := lease.Get(ctx, key)
 	if err != nil || item == nil {

@@ -20,9 +20,9 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
-	"github.com/tenure-go/tenure/tenurefx"
 )
 
 func broker(t *testing.T) jetstream.JetStream {
@@ -180,11 +180,11 @@ func TestShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s tenurefx.ShardingSettings
+	var s sharding.Options
 	if err := c.Section("sharding", &s); err != nil {
 		t.Fatal(err)
 	}
-	configured, err := sharding.Expand(s.Shards...)
+	configured, err := keyspace.Expand(s.Shards...)
 	if err != nil {
 		t.Fatal(err)
 	}

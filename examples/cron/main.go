@@ -32,7 +32,7 @@ func main() {
 	fx.New(app(c, time.Second, job), fx.StopTimeout(c.StopTimeout())).Run()
 }
 
-// app is the whole application: one value of its configuration chooses the backend.
+// app returns the whole application. One value of its configuration chooses the backend.
 func app(c *config.Config, every time.Duration, job func(context.Context) (string, error)) fx.Option {
 	return fx.Options(
 		fx.Supply(c),
@@ -49,11 +49,11 @@ func app(c *config.Config, every time.Duration, job func(context.Context) (strin
 	)
 }
 
-// lastRun is the item that says when the job began last, by the clock of the process that
-// ran it.
+// lastRun is the item with the time when the job last began, by the clock of the process that ran
+// it.
 const lastRun = "last"
 
-// lead runs the job whenever the interval has passed since it began last, whoever ran it.
+// lead runs the job whenever the interval has passed since it last began, in any process.
 func lead(
 	ctx context.Context, lease *core.Lease, every time.Duration, job func(context.Context) (string, error),
 ) error {
@@ -61,7 +61,7 @@ func lead(
 	if err != nil {
 		return err
 	}
-	var wait time.Duration // none, if it never ran
+	var wait time.Duration // 0 if it never ran
 	if item != nil {
 		last, err := time.Parse(time.RFC3339Nano, string(item.Value))
 		if err != nil {

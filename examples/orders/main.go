@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// run is one member, until ctx ends.
+// run runs one member until ctx ends.
 func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath string) (err error) {
 	c, err := config.Load(o)
 	if err != nil {
@@ -77,7 +77,7 @@ func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath stri
 	return errors.Join(failed, a.Stop(stopping))
 }
 
-// listeners are the port of requests, and that of operators, which shows too much for others.
+// listeners are the port of requests, and the port of operators, which shows too much for others.
 type listeners struct{ requests, ops net.Listener }
 
 func listenOn(ctx context.Context, requests, ops string) (l listeners, err error) {
@@ -93,7 +93,7 @@ func listenOn(ctx context.Context, requests, ops string) (l listeners, err error
 func app(c *config.Config, l listeners, m *model) fx.Option {
 	return fx.Options(
 		fx.Supply(c, m, l),
-		// The servers start first and stop last: they serve while its shards leave.
+		// The servers start first and stop last: they serve while the member's shards move away.
 		fx.Provide(newGateways),
 		fx.Invoke(func(*gateways) {}),
 		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),
@@ -111,7 +111,7 @@ func app(c *config.Config, l listeners, m *model) fx.Option {
 	)
 }
 
-// options are those of the configuration, and the address that others forward to.
+// options returns the configured options, with the address that other members forward to.
 func options(c *config.Config, l listeners) *core.Options {
 	o := c.Options()
 	o.Meta = maps.Clone(o.Meta)
@@ -122,15 +122,15 @@ func options(c *config.Config, l listeners) *core.Options {
 	return o
 }
 
-// near says that requests, with their credentials, may go to this machine, where the example
-// is tried, and to private networks, where members are. By default they go to other addresses
-// than this machine's.
+// near allows members to forward requests, with their credentials, to this machine, where the
+// example is tried, and to private networks, where members are. By default only addresses other
+// than this machine's are allowed.
 func near(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	return err == nil && (ip.IsLoopback() || ip.IsPrivate())
 }
 
-// routes has the gateways serve everything. It is called before the Manager runs, whose handler
+// routes sets the handlers of the gateways. It is called before the Manager runs, whose handler
 // needs the Manager.
 func routes(g *gateways, s *service, m *model, e *core.Elector, sm *sharding.Manager, r *sharding.Router, t *follower.Tailer) error {
 	s.manager = sm
@@ -152,19 +152,17 @@ func routes(g *gateways, s *service, m *model, e *core.Elector, sm *sharding.Man
 	return nil
 }
 
-// gateways are the servers of both ports.
 type gateways struct{ requests, ops *gateway }
 
 func newGateways(lc fx.Lifecycle, sd fx.Shutdowner, l listeners) *gateways {
 	return &gateways{newGateway(lc, sd, l.requests), newGateway(lc, sd, l.ops)}
 }
 
-// gateway is an HTTP server.
 type gateway struct {
 	handler atomic.Pointer[http.Handler]
 }
 
-// Bounds of one request.
+// Limits of one request.
 const (
 	readLimit  = 10 * time.Second
 	writeLimit = 30 * time.Second

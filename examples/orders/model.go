@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// model is a member's read model: a database of its own, in which each order of each log
-// is once. The SQLite driver comes with the backend.
+// model is a member's read model: its own database, which has each order of each log once. The
+// SQLite driver comes with the backend.
 type model struct {
 	db      *sql.DB
 	applier *follower.SQL
@@ -23,7 +23,7 @@ const (
 	insertModel = "INSERT INTO orders (id, customer, cents) VALUES (?, ?, ?)"
 )
 
-// Bounds of how old a read may be.
+// Limits of how old a read may be.
 const (
 	defaultWithin = 2 * time.Second
 	mostWithin    = time.Hour
@@ -36,7 +36,7 @@ func openModel(ctx context.Context, path string) (*model, error) {
 	}
 	db.SetMaxOpenConns(1) // one file, one writer
 	m := &model{db: db}
-	m.applier, err = follower.NewSQL(db, follower.SQLite, "model", apply, nil)
+	m.applier, err = follower.NewSQL(db, "sqlite", "model", apply, nil)
 	if err == nil {
 		err = m.applier.Create(ctx)
 	}
@@ -63,7 +63,7 @@ func apply(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
 	return nil
 }
 
-// reads answers a read that may be as old as the request says, and no older.
+// reads answers a read if the model is fresh enough for the request.
 func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, within := r.PathValue("id"), defaultWithin
@@ -102,9 +102,9 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 	})
 }
 
-// fresh is nil if the model has the orders of a shard, as of within ago or later. An order stays
-// in the log of the shard that took it, which may have given its range away since, or have
-// ended. So all logs count, and the shard itself, whose log may be too new to be known.
+// fresh returns nil if the model has the orders of a shard as of within ago or later. An order
+// stays in the log of the shard that took it, which may since have given its range away or ended.
+// So all logs count, and also the shard itself, whose log may be too new to be known.
 func fresh(t *follower.Tailer, shard string, within time.Duration) error {
 	if err := t.Fresh(shard, within); err != nil {
 		return err

@@ -34,9 +34,9 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
-	"github.com/tenure-go/tenure/tenurefx"
 )
 
 // pool holds the servers that the tests share.
@@ -485,7 +485,7 @@ func (o *ranges) await(begins bool, hashes ...uint64) {
 	o.t.Helper()
 	wrong := 0
 	if !ample.Soon(o.t.Context(), func() bool {
-		m, err := sharding.ReadMap(o.t.Context(), o.b)
+		m, _, err := sharding.ReadPlans(o.t.Context(), o.b, seam.Key{})
 		if err != nil {
 			o.t.Fatal(err)
 		}
@@ -529,7 +529,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s tenurefx.ShardingSettings
+	var s sharding.Options
 	if err := errors.Join(c.Section("sharding", &s), s.Keyspace.Validate()); err != nil {
 		t.Errorf("%+v, %v", s, err)
 	}

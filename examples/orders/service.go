@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// order is what a client sends, and an entry of the log.
+// order is a client's order, and an entry of the log.
 type order struct {
 	ID       string `json:"id"`
 	Customer string `json:"customer"`
@@ -33,7 +33,7 @@ var validID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 // service writes the orders of the shards that this process owns.
 type service struct {
 	backend core.Backend
-	manager *sharding.Manager // set before the application starts: it has the method serve
+	manager *sharding.Manager // set before the application starts, because its handler is the method serve
 
 	mu    sync.Mutex
 	owned map[*core.Lease]*owned
@@ -49,10 +49,10 @@ func newService(b core.Backend) *service {
 	return &service{backend: b, owned: map[*core.Lease]*owned{}}
 }
 
-// errStarting: this process does not know the map of ranges yet.
+// errStarting means that this process does not know the map of ranges yet.
 var errStarting = errors.New("this member does not know the shards yet")
 
-// shard is the shard of an order, by the map of ranges that this process knows.
+// shard returns the shard of an order, by the map of ranges that this process knows.
 func (s *service) shard(id string) (string, error) {
 	if !validID.MatchString(id) {
 		return "", errors.New("an order's id has 1 to 64 of a-z, 0-9 and -")
@@ -75,7 +75,8 @@ func (s *service) started(next http.Handler) http.Handler {
 	})
 }
 
-// serve has a shard: requests for the orders in its range are taken until ctx ends.
+// serve is the handler of a shard: it takes requests for the orders in the shard's range until ctx
+// ends.
 func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 	slice, err := s.manager.OpenSlice(ctx, lease, s.take)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 	s.mu.Lock()
 	s.owned[lease] = o
 	s.mu.Unlock()
-	defer o.requests.Wait() // each is bounded by its commit
+	defer o.requests.Wait() // each is limited by its commit
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -96,10 +97,10 @@ func (s *service) serve(ctx context.Context, lease *core.Lease) error {
 	return nil
 }
 
-// take copies the orders of a range from the shard that had them.
-// Orders are never removed, so older copies, of a range that was here before, are replaced.
+// take copies the orders of a range from the shard that had them. Orders are never removed, so it
+// replaces older copies from a time when the range was here before.
 func (s *service) take(ctx context.Context, from string, r sharding.Range) (ops []core.Op, err error) {
-	items, err := s.backend.List(ctx, core.ShardID(from), itemPrefix, 0)
+	items, err := s.backend.List(ctx, core.ShardID(from), itemPrefix, 0, maxBody)
 	keys := s.manager.Map().Keyspace
 	for _, item := range items {
 		if r.Has(keys.Of(strings.TrimPrefix(item.Key, itemPrefix))) {
@@ -109,7 +110,7 @@ func (s *service) take(ctx context.Context, from string, r sharding.Range) (ops 
 	return ops, err
 }
 
-// enter returns the slice of a shard that is served under the lease; leave ends the use.
+// enter returns the slice of a shard that is served under the lease. leave ends the use.
 func (s *service) enter(lease *core.Lease) (slice *sharding.Slice, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +149,8 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	err = slice.Do(o.ID, func() error {
-		slice.Add(o.ID, 1) // load of this shard, unless it refuses the order
-		// A commit that has begun is not given up with the request.
+		slice.Add(o.ID, 1) // counts as load of this shard, unless it refuses the order
+		// A commit that has begun outlasts its request.
 		_, err := lease.Commit(lease.Context(), core.PutIf(itemPrefix+o.ID, value, core.Absent), core.Append(value))
 		if errors.Is(err, core.ErrConflict) {
 			err = s.repeated(lease, o.ID, string(value))
@@ -163,7 +164,7 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, errOther):
 		refuse(w, http.StatusConflict, err.Error())
 	default:
-		// Moved, lost, or not known: the same request settles it.
+		// The order moved, or was lost, or its outcome is unknown: the same request settles it.
 		slog.Debug("order not placed", "order", o.ID, "error", err)
 		refuse(w, http.StatusServiceUnavailable, "the order was not placed, or that is not known: try again")
 	}
@@ -171,7 +172,7 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 
 var errOther = errors.New("there is another order with this id")
 
-// repeated says what became of an order that is there: nil if it is the same.
+// repeated returns nil if an order that exists is the same.
 func (s *service) repeated(lease *core.Lease, id, value string) error {
 	item, err := lease.Get(lease.Context(), itemPrefix+id)
 	switch {

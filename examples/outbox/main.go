@@ -76,7 +76,7 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	if err := e.Contend(decide, shard); err != nil {
 		return err
 	}
-	// One that fails for good ends the other.
+	// If one of them fails permanently, it ends the other.
 	both, cancel := context.WithCancel(ctx)
 	defer cancel()
 	relayed := make(chan error, 1)
@@ -89,7 +89,7 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	return errors.Join(err, <-relayed)
 }
 
-// decide is the owner: it decides something every second.
+// decide is the owner's handler: it decides something every second.
 func decide(ctx context.Context, lease *core.Lease) error {
 	for {
 		if _, err := lease.Append(ctx, []byte(time.Now().Format(time.TimeOnly))); err != nil && ctx.Err() == nil {

@@ -23,14 +23,14 @@ const (
 	headerPosition = "Tenure-Position" // shard:seq:token
 )
 
-// subject of a shard. Dots part a subject's tokens, and would not do at the end of
-// one; a shard's name has no "~".
+// subject returns the subject of a shard. Dots separate a subject's tokens, and a subject must not
+// end with one. A shard's name has no "~".
 func subject(shard string) string {
 	return "decisions." + strings.ReplaceAll(shard, ".", "~")
 }
 
-// relay publishes decisions. It is a follower.Applier whose positions are in the
-// broker. Safe for concurrent use.
+// relay publishes decisions. It is a follower.Applier whose positions are in the broker. It is safe
+// for concurrent use.
 type relay struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -39,7 +39,7 @@ type relay struct {
 	last map[string]message // of each shard
 }
 
-// message is a decision in the stream, by the stream's number and the log's.
+// message is a decision in the stream, with the stream's number and the log's.
 type message struct {
 	number uint64
 	at     follower.Position
@@ -47,7 +47,7 @@ type message struct {
 
 var _ follower.Applier = (*relay)(nil)
 
-// newRelay makes the stream unless it is there.
+// newRelay makes the stream unless it exists.
 func newRelay(ctx context.Context, nc *nats.Conn) (*relay, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -89,16 +89,16 @@ func (r *relay) Load(ctx context.Context) (follower.Checkpoint, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for shard, m := range last {
-		if m.number > r.last[shard].number { // else Apply has been there meanwhile
+		if m.number > r.last[shard].number { // otherwise Apply has moved it since
 			r.last[shard] = m
 		}
 	}
 	return cp, nil
 }
 
-// Apply publishes the entries one after the other, each on the condition that it
-// follows the one before. Where the stream is not where the batch begins, because
-// a reply was lost or another relay was faster, the Tailer asks Load where it is.
+// Apply publishes the entries in order, each on the condition that it follows the one before. If
+// the stream is not where the batch begins, because a reply was lost or another relay was faster,
+// the Tailer calls Load.
 func (r *relay) Apply(ctx context.Context, b follower.Batch) error {
 	shard := b.Shard()
 	r.mu.Lock()

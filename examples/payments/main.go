@@ -36,7 +36,7 @@ func run(ctx context.Context, due []payment) (report string, err error) {
 	defer func() { _ = server.Close() }()
 	go func() { _ = server.Serve(ln) }()
 
-	store := memory.New() // a real application has one that outlives it
+	store := memory.New() // a real application's store outlives it
 	first, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {

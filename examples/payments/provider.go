@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A provider stands for one of payments. It charges once for each idempotency key, and hangs
-// up instead of every third answer. Safe for concurrent use.
+// A provider stands for a payment provider. It charges once for each idempotency key, and hangs up
+// instead of every third answer. It is safe for concurrent use.
 type provider struct {
 	half chan struct{} // closed when half of the payments are charged
 
@@ -41,7 +41,7 @@ func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, p.receipts[id])
 }
 
-// check says what happened, and finds payments that were not charged exactly once.
+// check reports the charges, and returns an error if a payment was not charged exactly once.
 func (p *provider) check() (report string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,8 +21,8 @@ type table struct {
 	Rates map[string]float64 `json:"rates"`
 }
 
-// set sets rates, if the lease is still the shard's current one and nobody else
-// wrote since they were read.
+// set sets rates, if the lease is still the shard's current one and the table has not been written
+// since it was read.
 func set(ctx context.Context, lease *core.Lease, rates map[string]float64) error {
 	item, err := lease.Get(ctx, key)
 	if err != nil {
@@ -59,13 +59,13 @@ func decode(item *core.Item) (*table, core.Version, error) {
 	return t, version, nil
 }
 
-// board is a copy of the table. Safe for concurrent use.
+// board is a copy of the table. It is safe for concurrent use.
 type board struct {
 	b core.Backend
 
 	mu   sync.RWMutex
 	t    *table
-	asOf time.Time // every rate set before is in t
+	asOf time.Time // t has every rate set before
 }
 
 func (d *board) refresh(ctx context.Context) error {
@@ -90,7 +90,7 @@ func (d *board) refresh(ctx context.Context) error {
 	return nil
 }
 
-// follow refreshes the copy until ctx ends. A failure is reported and tried again.
+// follow refreshes the copy until ctx ends. It reports each failure and tries again.
 func (d *board) follow(ctx context.Context, every time.Duration, failed func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -109,7 +109,7 @@ func (d *board) follow(ctx context.Context, every time.Duration, failed func(err
 	}
 }
 
-// rate serves a rate from the copy, if that is not older than bound.
+// rate returns a rate from the copy, if the copy is not older than bound.
 func (d *board) rate(name string, bound time.Duration) (float64, error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()

@@ -48,7 +48,7 @@ func run(ctx context.Context, path, node string) (err error) {
 	return e.Run(ctx)
 }
 
-// lead is the handler of the leader's lease: it sets a rate every second.
+// lead is the leader's handler: it sets a rate every second.
 func lead(ctx context.Context, lease *core.Lease) error {
 	log.Printf("leading with token %d", lease.Token())
 	for {

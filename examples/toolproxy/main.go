@@ -41,7 +41,7 @@ func run(ctx context.Context, path, listen string, tools map[string]string) (err
 	if err != nil {
 		return err
 	}
-	p := &proxy{tools: tools, view: e.View}
+	p := &proxy{tools: tools}
 	if err := e.Contend(p.lead, "tools"); err != nil {
 		return err
 	}

@@ -7,26 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync/atomic"
 
 	"github.com/tenure-go/tenure/core"
-	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/effect"
 )
 
 // A proxy makes the calls of tools while it leads.
 type proxy struct {
-	tools  map[string]string // their URLs
-	view   func() *core.View
+	tools  map[string]string             // their URLs
 	ledger atomic.Pointer[effect.Ledger] // nil while another member leads
 }
 
-// lead is the handler of the leader's lease.
+// lead is the leader's handler.
 func (p *proxy) lead(ctx context.Context, lease *core.Lease) error {
-	ledger, err := effect.Open(ctx, lease, &effect.Options{MaxResult: effect.MaxMaxResult, Attempts: 2,
-		Rules: func() []control.Rule { return p.view().Rules }})
+	ledger, err := effect.Open(ctx, lease, &effect.Options{MaxResult: effect.MaxMaxResult, Attempts: 2})
 	if err != nil {
 		return err
 	}
@@ -54,7 +50,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another member leads", http.StatusServiceUnavailable)
 		return
 	}
-	// A hash, since an agent's key may have any characters.
+	// The key is hashed, because an agent's key may have any characters.
 	answer, err := ledger.Do(r.Context(), fmt.Sprintf("%s/%x", tool, sha256.Sum256([]byte(key))),
 		func(ctx context.Context, id string) ([]byte, error) { return use(ctx, p.tools[tool], id, arguments) })
 	switch {
@@ -71,22 +67,19 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// client does not repeat a call elsewhere.
+// client follows no redirects, which would repeat a call elsewhere.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// use calls a tool, and says what is known after it.
+// use calls a tool, and returns what is known of the effect.
 func use(ctx context.Context, url, id string, arguments []byte) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(arguments))
 	if err != nil {
 		return nil, effect.Refused(err)
 	}
-	r.Header.Set("Tenure-Effect", id) // with an Idempotency-Key the transport would repeat the request by itself
+	r.Header.Set("Tenure-Effect", id) // with an Idempotency-Key the transport would repeat the request
 	resp, err := client.Do(r)
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return nil, effect.NotDone(err) // nothing was sent
-	}
 	if err != nil {
-		return nil, err
+		return nil, effect.NotSent(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, effect.MaxMaxResult+1))

@@ -26,7 +26,7 @@ func member(t *testing.T, store *memory.Store, tools map[string]string) (url str
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{tools: tools, view: e.View}
+	p := &proxy{tools: tools}
 	server := httptest.NewServer(p.routes())
 	if status, _ := send(t, server.URL, "count", "k", ""); status != http.StatusServiceUnavailable {
 		t.Errorf("before it leads: got %d", status)

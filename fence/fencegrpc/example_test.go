@@ -22,7 +22,7 @@ type ledger struct {
 	grpc_health_v1.UnimplementedHealthServer
 }
 
-// Check is called for admitted calls only.
+// Check is called only for admitted calls.
 func (ledger) Check(ctx context.Context, _ *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	f, _ := fence.FromContext(ctx)
 	fmt.Println("booked under", fence.Format(f))

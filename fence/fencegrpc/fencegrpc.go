@@ -1,6 +1,6 @@
-// Package fencegrpc carries fences through gRPC: a client's interceptors send the
-// fence of the call's context (fence.NewContext) as metadata, and a server's let a
-// call pass only if its Mark admits it.
+// Package fencegrpc carries fences through gRPC. The client's interceptors send the fence in the
+// call's context (fence.NewContext) as metadata. The server's interceptors let a call pass only if
+// the server's Mark admits the fence.
 //
 //	conn, err := grpc.NewClient(addr,
 //		grpc.WithUnaryInterceptor(fencegrpc.UnaryClient()),
@@ -9,26 +9,28 @@
 //	in := fencegrpc.NewServer(mark, nil)
 //	grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 //
-// A refused call ends with FailedPrecondition and the details of the refusal, which
-// [Error] turns back into a *fence.RefusedError; one under the lease of a shard that may
-// not write to the resource with PermissionDenied and a *fence.ForeignError; one without
-// a fence with InvalidArgument; one whose mark could not be checked with Unavailable.
+// A refused call ends with FailedPrecondition and the details of the refusal, which [Error] turns
+// back into a *fence.RefusedError. Other calls end with:
 //
-// A stream is checked again with each message that it receives: the effect of a
-// message lasts from its receipt until the handler asks for the next one or
-// returns. Messages that the handler sends meanwhile pass, since the effect was
-// admitted. At other times they are checked too, and end the stream with Aborted if
-// the lease was superseded. A refusal is of one message: it says nothing about
-// those before, which may have been applied, so a handler acknowledges each one.
+//   - PermissionDenied and a *fence.ForeignError, if leases of the shard may not write to the
+//     resource
+//   - InvalidArgument, if the call has no fence
+//   - Unavailable, if the mark could not be checked
 //
-// A call that a higher token supersedes is ended: its context ends, and, of a stream, a
-// SendMsg that has waited for a second for its client fails. A handler that waits for
-// neither keeps the higher token waiting for up to fence.Options.Wait.
+// The server checks a stream's fence again with each message that it receives. The effect of a
+// message lasts from its receipt until the handler asks for the next message or returns. Messages
+// that the handler sends during an effect pass, since the effect was admitted. Messages that it
+// sends at other times are checked too; if the lease was superseded, the stream ends with Aborted.
+// A refusal covers one message only. Earlier messages may have been applied, so a handler
+// acknowledges each one.
 //
-// A fence is a claim, and no credential. Whoever may call the server can raise a
-// mark to any token, for good, and so lock out the rightful owner: authenticate
-// callers before these interceptors run, and name the resource on the server's side
-// ([Options].Resource).
+// If a higher token supersedes a call, the call's context ends. On a stream, a SendMsg that has
+// waited a second for its client fails. A handler that waits for neither delays the higher token
+// for up to fence.Options.Wait.
+//
+// A fence is a claim, not a credential. Any caller of the server can permanently raise a mark to
+// any token, and so lock out the rightful owner. Authenticate callers before these interceptors
+// run, and name the resource on the server's side ([Options].Resource).
 package fencegrpc
 
 import (
@@ -48,20 +50,21 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// Key is the metadata that carries a fence, in the form of fence.Format.
+// Key is the metadata key that carries a fence, in the form of fence.Format.
 const Key = "tenure-fence"
 
-// Domain and reasons of the ErrorInfo that a refused call's status carries.
+// The domain and reasons of the ErrorInfo in a refused call's status.
 const (
 	Domain        = "tenure.fence"
 	Reason        = "FENCE_REFUSED"
 	ReasonForeign = "FENCE_FOREIGN" // another shard's resource
 )
 
-// sendTime is the time that a superseded stream has to send the replies of its last effect.
+// sendTime limits how long a superseded stream may take to send the replies of its last effect.
 const sendTime = time.Second
 
-// UnaryClient sends the fence of the context; a call without one passes unchanged.
+// UnaryClient returns an interceptor that sends the fence in the call's context. A call without a
+// fence passes unchanged.
 func UnaryClient() grpc.UnaryClientInterceptor {
 	return func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
@@ -71,7 +74,7 @@ func UnaryClient() grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient is UnaryClient for streams.
+// StreamClient returns an interceptor that does the same for streams as UnaryClient.
 func StreamClient() grpc.StreamClientInterceptor {
 	return func(
 		ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
@@ -92,29 +95,28 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Options of a Server. Nil works.
+// Options configure a Server. A nil Options works.
 type Options struct {
-	// Resource names the resource that a call writes to. Default: the shard of its
-	// fence, which the caller chooses: set it unless every caller may write to
-	// every shard.
+	// Resource returns the resource that a call writes to. Default: the shard of its fence, which
+	// the caller chooses. Set Resource, unless every caller may write to every shard.
 	Resource func(ctx context.Context, method string, f driver.Fence) string
-	// Unfenced, if not nil, lets a call without a fence pass to whose full method it
-	// answers true, such as a read. Default: none passes.
+	// Unfenced, if not nil, reports whether a call to a method, given by its full name, may pass
+	// without a fence. An example is a read. Default: no call passes.
 	Unfenced func(method string) bool
-	// MayWrite, if not nil, has to allow a call beside the Mark's own: for instance by
-	// whom the caller was authenticated as. Others end with PermissionDenied.
+	// MayWrite, if not nil, must also allow each call that the Mark's own MayWrite allows. It can
+	// check the authenticated caller, for example. Other calls end with PermissionDenied.
 	MayWrite func(ctx context.Context, method string, f driver.Fence, resource string) bool
 }
 
-// Server has the interceptors of a server. Safe for concurrent use.
+// Server provides the interceptors of a server. It is safe for concurrent use.
 type Server struct {
 	mark *fence.Mark
 	opts Options
 }
 
-// NewServer returns interceptors over a Mark, which stays the caller's. They do not
-// authenticate, and a caller can raise a mark for good: put an authenticating
-// interceptor before them, and set Options.Resource.
+// NewServer returns a Server that checks calls with a Mark, which the caller still owns. Its
+// interceptors do not authenticate, and a caller can raise a mark permanently. Put an
+// authenticating interceptor before them, and set Options.Resource.
 func NewServer(m *fence.Mark, o *Options) *Server {
 	s := &Server{mark: m}
 	if o != nil {
@@ -123,7 +125,7 @@ func NewServer(m *fence.Mark, o *Options) *Server {
 	return s
 }
 
-// Unary is a grpc.UnaryServerInterceptor. The handler runs in Mark.Do.
+// Unary is a grpc.UnaryServerInterceptor that runs the handler in Mark.Do.
 func (s *Server) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
@@ -193,8 +195,8 @@ func (s *Server) incoming(
 	return f, resource, true, nil
 }
 
-// stream is used by its handler as gRPC demands: one goroutine receives, and one
-// sends, which may be another.
+// A stream's handler uses it as gRPC demands: one goroutine receives, and one goroutine, the same
+// or another, sends.
 type stream struct {
 	grpc.ServerStream
 	ctx      context.Context
@@ -202,24 +204,23 @@ type stream struct {
 	mark     *fence.Mark
 	resource string
 	fence    driver.Fence
-	end      func() // leaves the effect of the last message; nil outside of one
-	// inside is the context of the effect that is under way, nil outside of one.
+	end      func() // leaves the effect of the last message; nil outside an effect
+	// inside is the context of the current effect, nil outside an effect.
 	inside atomic.Pointer[context.Context]
-	stuck  atomic.Bool // a SendMsg was given up
+	stuck  atomic.Bool // a SendMsg was abandoned
 }
 
-// Context carries the fence, and ends when a higher token is admitted while a
-// message has its effect.
+// Context returns the context that carries the fence. It ends when a higher token is admitted
+// during the effect of a message.
 func (s *stream) Context() context.Context { return s.ctx }
 
-// RecvMsg ends the effect of the last message, and admits the next one's.
+// RecvMsg ends the effect of the last message, and admits that of the next.
 func (s *stream) RecvMsg(m any) error {
 	s.leave()
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	// Not with s.ctx, which a higher token has ended: it would be the storage's
-	// failure then.
+	// s.ctx is not passed: if a higher token has ended it, Enter reports a failure of the storage.
 	inside, end, err := s.mark.Enter(s.ServerStream.Context(), s.resource, s.fence)
 	if err != nil {
 		return toStatus(err)
@@ -233,9 +234,9 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// SendMsg sends the messages of an admitted effect: without its acknowledgement the
-// caller would repeat it. At other times it refuses to send under a superseded
-// lease, and says nothing about earlier effects.
+// SendMsg sends the messages of an admitted effect, because the caller would repeat an effect
+// without an acknowledgement. At other times, it refuses to send under a superseded lease. Its
+// error does not say whether earlier effects happened.
 func (s *stream) SendMsg(m any) error {
 	inside := s.inside.Load()
 	if s.stuck.Load() {
@@ -258,9 +259,9 @@ func (s *stream) SendMsg(m any) error {
 	return s.sendInside(*inside, m)
 }
 
-// sendInside does not wait for a client that does not read for longer than sendTime
-// after the effect was superseded. gRPC offers no deadline for that: the goroutine that
-// is left ends with the stream, as soon as the handler has returned.
+// sendInside abandons a client that does not read within sendTime after the effect is superseded.
+// gRPC has no deadline for this. The remaining goroutine ends with the stream, as soon as the
+// handler has returned.
 func (s *stream) sendInside(inside context.Context, m any) error {
 	sent := make(chan error, 1)
 	go func() { sent <- s.ServerStream.SendMsg(m) }()
@@ -301,7 +302,7 @@ func toStatus(err error) error {
 	}
 	e, ok := errors.AsType[*fence.RefusedError](err)
 	if !ok {
-		// A storage's error may name hosts and users: it is not for clients.
+		// A storage's error may name hosts and users, so clients do not get it.
 		return status.Error(codes.Unavailable, "the fence could not be checked; its message was not applied; try again")
 	}
 	return withDetails(codes.FailedPrecondition, e, Reason, map[string]string{
@@ -320,8 +321,9 @@ func withDetails(code codes.Code, err error, reason string, metadata map[string]
 	return st.Err()
 }
 
-// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error carries, or
-// else err. On a stream it is about the message that was refused, and not about those before.
+// Error returns the *fence.RefusedError or *fence.ForeignError that a call's error carries, or err
+// itself if it carries neither. On a stream, the error concerns the refused message, not earlier
+// ones.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

@@ -71,9 +71,8 @@ func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientCon
 	return conn
 }
 
-// echo answers "superseded" once more when a higher token is kept waiting by it, and
-// "last" once more when there is no next message, after its effect, and "flood" until
-// it cannot.
+// echo answers "superseded" once more when it keeps a higher token waiting. After its effect it
+// answers "last" once more when there is no next message, and "flood" until it cannot.
 func echo(_ any, s grpc.ServerStream) error {
 	for {
 		m := &wrapperspb.StringValue{}
@@ -190,8 +189,8 @@ func TestStorageFails(t *testing.T) {
 	}
 }
 
-// TestStream: an open stream is refused from the message on that follows a higher
-// token, and one in the middle of an effect has its context ended.
+// TestStream: an open stream is refused from the message on that follows a higher token. In the
+// middle of an effect its context ends.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	mark := fence.NewMark(&fence.Memory{}, nil)
@@ -273,8 +272,8 @@ func TestStalledStream(t *testing.T) {
 	}
 }
 
-// TestAcknowledged: an applied message is never answered by an error that says it
-// was not, with a storage that looks at its context.
+// TestAcknowledged: the error for an applied message never says that it was not applied, with a
+// storage that checks its context.
 func TestAcknowledged(t *testing.T) {
 	t.Parallel()
 	marks, err := fence.OpenFile(filepath.Join(t.TempDir(), "marks"))

@@ -24,9 +24,8 @@ const (
 	freshBound = 50 * time.Millisecond
 )
 
-// askFresh follows shard a and asks every millisecond whether a read may be served. It
-// prints for each answer the time of the question, the entry applied after the answer, and
-// 1 for fresh.
+// askFresh follows shard a and asks every millisecond whether a read may be served. It prints for
+// each answer the time of the question, the entry applied after the answer, and 1 for fresh.
 func askFresh(ctx context.Context, folder string) error {
 	b, err := sqlite.Open(ctx, filepath.Join(folder, "log.db"), "app", nil)
 	if err != nil {
@@ -56,9 +55,8 @@ func askFresh(ctx context.Context, folder string) error {
 	return <-done
 }
 
-// TestFreshStopped stops a follower with SIGSTOP again and again while entries are made.
-// Whenever it says fresh, everything is applied that was acknowledged two pulses and the bound
-// before.
+// TestFreshStopped stops a follower with SIGSTOP again and again while entries are made. Whenever
+// it reports fresh, every entry is applied that was acknowledged two pulses and the bound before.
 func TestFreshStopped(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -25,8 +25,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// childEnv makes this binary a follower: how it keeps its positions, or "fresh", and
-// the folder of everything.
+// childEnv makes this binary a follower. It has the way the follower keeps its positions, or
+// "fresh", and the folder of everything.
 const childEnv = "TENURE_FOLLOWER_CHILD"
 
 // child follows until it is interrupted, or killed.
@@ -60,15 +60,15 @@ func child() (err error) {
 	return tailer.Run(ctx)
 }
 
-// keep opens the follower's own storage: a database with effects and positions, or
-// a file of effects and a file of positions.
+// keep opens the follower's storage: a database with effects and positions, or a file of effects
+// and a file of positions.
 func keep(ctx context.Context, way, folder string) (follower.Applier, func() error, error) {
 	if way == "sql" {
 		db, err := sql.Open("sqlite", dsn(filepath.Join(folder, "app.db")))
 		if err != nil {
 			return nil, nil, err
 		}
-		s, err := follower.NewSQL(db, follower.SQLite, "test", insertEffects, nil)
+		s, err := follower.NewSQL(db, driver.SQLite, "test", insertEffects, nil)
 		return s, db.Close, err
 	}
 	path := filepath.Join(folder, "effects")
@@ -105,9 +105,8 @@ func wholeLines(path string) error {
 	return os.Truncate(path, int64(strings.LastIndexByte(string(text), '\n')+1))
 }
 
-// TestKilled kills a follower again and again while entries are made: each effect
-// is there exactly once where it commits with the position, and at least once, in
-// order, otherwise.
+// TestKilled kills a follower again and again while entries are made. If effects commit with the
+// position, each is there exactly once. Otherwise each is there at least once, in order.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: processes that are killed run in .ci/run")
@@ -167,8 +166,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// waitEffects waits until everything is applied, checks it, and returns how many
-// effects were there before.
+// waitEffects waits until everything is applied, checks it, and returns the number of effects that
+// were there before.
 func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, want core.Seq) (doubled int) {
 	t.Helper()
 	var last core.Seq
@@ -191,8 +190,8 @@ func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, wan
 	return doubled
 }
 
-// readEffects reads a file of effects: a line is of the entry after the former
-// ones, or of an entry that came again.
+// readEffects reads a file of effects. A line is of the entry after the former ones, or of an entry
+// that came again.
 func readEffects(t *testing.T, path, shard string) (last core.Seq, doubled int) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
-// TestNoGaps follows many entries while they are being made, and again from the
-// first one, and wants each, in order, with its own payload.
+// TestNoGaps follows many entries while they are being made, and again from the first one. It
+// expects each, in order, with its own payload.
 func TestNoGaps(t *testing.T) {
 	on(t, func(t *testing.T, p place) {
 		n := share.Of(t, "entries", *entries, *entries/10)
@@ -63,8 +63,7 @@ func TestNoGaps(t *testing.T) {
 	})
 }
 
-// contiguous is an Applier that wants entries in order and without gaps, and
-// counts them.
+// contiguous is an Applier that expects entries in order and without gaps, and counts them.
 func contiguous(t testing.TB) (follower.Applier, *atomic.Int64) {
 	var mu sync.Mutex
 	last := make(map[core.ShardID]core.Seq)
@@ -84,8 +83,8 @@ func contiguous(t testing.TB) (follower.Applier, *atomic.Int64) {
 	}, nil), count
 }
 
-// TestLag measures how long after its commit was sent an entry is applied by
-// another process's backend, at 1,000 entries per second.
+// TestLag measures the time from sending the commit of an entry until another process's backend
+// applies it, at 1,000 entries per second.
 func TestLag(t *testing.T) {
 	on(t, func(t *testing.T, p place) {
 		open := p.open(t)
@@ -144,7 +143,7 @@ func TestLag(t *testing.T) {
 	})
 }
 
-// TestBoundedMemory makes far more than the bound for an applier that is blocked.
+// TestBoundedMemory makes far more entries than the limit for a blocked applier.
 func TestBoundedMemory(t *testing.T) {
 	p := places()[1]
 	open := p.open(t)

@@ -72,7 +72,7 @@ func (o *owner) appendSized(shard driver.ShardID, n, size int) driver.Seq {
 	}
 }
 
-// follow is a Tailer whose Run is under way.
+// follow is a Tailer whose Run is in progress.
 type follow struct {
 	*follower.Tailer
 	t    testing.TB

@@ -61,13 +61,13 @@ func places() []place {
 		{name: "etcd", server: true, pushed: true, open: func(t testing.TB) func() driver.Backend {
 			c := clientv3.Config{Endpoints: []string{pool.Get(t, servers.Etcd, nil).Addr()}, Logger: zap.NewNop()}
 			return opens(t, func(ctx context.Context) (driver.Backend, error) {
-				return etcd.OpenConfig(ctx, c, t.Name(), &etcd.Options{Create: true})
+				return etcd.Open(ctx, c, t.Name(), &etcd.Options{Create: true})
 			})
 		}},
 		{name: "consul", server: true, open: func(t testing.TB) func() driver.Backend {
 			c := consul.Config{Address: pool.Get(t, servers.Consul, nil).Addr()}
 			return opens(t, func(ctx context.Context) (driver.Backend, error) {
-				return consul.OpenConfig(ctx, c, t.Name(), &consul.Options{Create: true})
+				return consul.Open(ctx, c, t.Name(), &consul.Options{Create: true})
 			})
 		}},
 		{name: "zookeeper", server: true, open: func(t testing.TB) func() driver.Backend {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
@@ -44,7 +46,7 @@ func insertEffects(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
 
 func newSQL(t testing.TB, db *sql.DB, apply follower.SQLApplyFunc) *follower.SQL {
 	t.Helper()
-	s, err := follower.NewSQL(db, follower.SQLite, "test", apply,
+	s, err := follower.NewSQL(db, driver.SQLite, "test", apply,
 		&follower.SQLOptions{Restore: func(ctx context.Context, tx *sql.Tx, s *follower.Snapshot) error {
 			_, err := tx.ExecContext(ctx, "DELETE FROM effects WHERE shard = ?", s.Shard)
 			return err
@@ -61,7 +63,7 @@ func newSQL(t testing.TB, db *sql.DB, apply follower.SQLApplyFunc) *follower.SQL
 	return s
 }
 
-// checkEffects wants each entry's effect exactly once.
+// checkEffects expects each entry's effect exactly once.
 func checkEffects(t testing.TB, db *sql.DB, shard string, want core.Seq) {
 	t.Helper()
 	var n, distinct, last int64
@@ -72,8 +74,8 @@ func checkEffects(t testing.TB, db *sql.DB, shard string, want core.Seq) {
 	}
 }
 
-// TestSQLTwice: two processes that follow under one name by mistake apply each
-// entry once between them.
+// TestSQLTwice: two processes that follow under one name by mistake apply each entry once between
+// them.
 func TestSQLTwice(t *testing.T) {
 	t.Parallel()
 	store := memory.New()
@@ -105,8 +107,8 @@ func TestSQLTwice(t *testing.T) {
 	checkEffects(t, db, "b", 200)
 }
 
-// TestSQLLostReply: a commit that is reported as failed although it was applied is
-// found so; one whose effect fails leaves nothing.
+// TestSQLLostReply: a commit that was applied and reported as failed is recognised. A commit whose
+// effect fails leaves nothing.
 func TestSQLLostReply(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "app", nil)
@@ -151,8 +153,7 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestSQLRestore: a snapshot and its position are one step, from the position that
-// was there.
+// TestSQLRestore: a snapshot and its position are one step, from the former position.
 func TestSQLRestore(t *testing.T) {
 	t.Parallel()
 	db := openDB(t, filepath.Join(t.TempDir(), "app.db"))
@@ -185,7 +186,7 @@ func TestSQLRestore(t *testing.T) {
 	}
 }
 
-// TestSQLDialects follows into a server's database, with replies that get lost.
+// TestSQLDialects follows into a server's database, with lost replies.
 func TestSQLDialects(t *testing.T) {
 	if !*all {
 		t.Skip("needs servers: make follower-long, or -args -all")
@@ -193,11 +194,11 @@ func TestSQLDialects(t *testing.T) {
 	for _, c := range []struct {
 		kind    servers.Kind
 		driver  string
-		dialect follower.Dialect
+		dialect driver.Dialect
 		insert  string
 	}{
-		{servers.Postgres, "pgx", follower.Postgres, "INSERT INTO effects VALUES ($1, $2, $3)"},
-		{servers.MariaDB, "mysql", follower.MySQL, "INSERT INTO effects VALUES (?, ?, ?)"},
+		{servers.Postgres, "pgx", driver.Postgres, "INSERT INTO effects VALUES ($1, $2, $3)"},
+		{servers.MariaDB, "mysql", driver.MySQL, "INSERT INTO effects VALUES (?, ?, ?)"},
 	} {
 		t.Run(string(c.kind), func(t *testing.T) {
 			t.Parallel()
@@ -247,5 +248,31 @@ func TestSQLDialects(t *testing.T) {
 				t.Errorf("%d effects of %d entries, %v, with %d replies lost", n, distinct, err, lost)
 			}
 		})
+	}
+}
+
+// A function that ends its goroutine in the transaction leaves no transaction open, and no effect.
+func TestSQLGoexit(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, filepath.Join(t.TempDir(), "app.db"))
+	db.SetMaxOpenConns(1)
+	calls := 0
+	s := newSQL(t, db, func(ctx context.Context, tx *sql.Tx, b follower.Batch) error {
+		err := insertEffects(ctx, tx, b)
+		if calls++; calls == 1 {
+			runtime.Goexit()
+		}
+		return err
+	})
+	b := follower.Batch{Store: "x", From: follower.Position{Shard: "s"}, Entries: []core.Entry{{Shard: "s", Seq: 1, Token: 1}}}
+	if err := s.Apply(t.Context(), b); err == nil {
+		t.Error("the first call has no error")
+	}
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Error(err)
+	}
+	var n int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effects").Scan(&n); err != nil || n != 1 {
+		t.Errorf("%d effects, %v", n, err)
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// writers are this process's change logs of one kind. One transaction at a time carries
-// a change log, since each compares the one before; a caller blocks while all are in
-// use.
+// writers are this process's change logs of one kind. One transaction at a time carries a change
+// log, because each compares the one before. A caller blocks while all are in use.
 type writers struct {
 	kind     kind
 	instance string
@@ -24,19 +23,18 @@ type writers struct {
 
 	mu    sync.Mutex
 	all   []*writer
-	named int // names given so far
+	named int // number of names given so far
 }
 
-// writer is one change log of this process. Only the call that has taken it may touch
-// it.
+// writer is one change log of this process. Only the call that has taken it may use it.
 type writer struct {
 	name  string
 	taken bool // guarded by writers.mu
-	// Its record, as far as known: after an unknown outcome or a refusal it is read
-	// before it is used again. A request that is still on its way cannot be applied
-	// after the next one, which moves the record.
+	// The log's record, if known: after an unknown outcome or a refusal it is read before its next
+	// use. A request that is still on its way cannot be applied after the next one, which changes
+	// the record.
 	known bool
-	rev   kv.Rev // 0: there is no record
+	rev   kv.Rev // 0: no record
 	log   changeLog
 }
 
@@ -50,8 +48,8 @@ func (w *writers) init(k kind, instance string, n int) {
 	}
 }
 
-// rename gives a change log a name that none has had: a record that somebody removed,
-// or damaged, is not written again, so that nobody takes its end for a new beginning.
+// rename gives a change log a new name. A record that was removed or damaged is not written again,
+// so that no reader takes its restart for a continuation.
 func (w *writers) rename(l *writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,8 +58,8 @@ func (w *writers) rename(l *writer) {
 	l.known, l.rev, l.log = true, 0, changeLog{}
 }
 
-// take waits for a change log that is free. The first ones are preferred, so that a
-// process has as many records as it has transactions under way.
+// take waits for a free change log. It prefers the first ones, so that a process has as many
+// records as concurrent transactions.
 func (w *writers) take(ctx context.Context) (*writer, error) {
 	select {
 	case w.slots <- struct{}{}:
@@ -82,20 +80,19 @@ func (w *writers) give(l *writer) {
 	<-w.slots
 }
 
-// mine reports whether a change log is one that this process may still write.
+// mine reports whether this process may still write a change log.
 func (w *writers) mine(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.all, func(l *writer) bool { return l.name == name })
 }
 
-// maxRefusals is how often a batch is sent again because its piggybacked transaction
-// was refused. Each time something that was late, or a process that removes change
-// logs, came between.
+// maxRefusals is how many times a batch is sent again after its piggybacked transaction was
+// refused. A late request, or a process that removes change logs, may cause each refusal.
 const maxRefusals = 8
 
-// Apply adds the entries of the batch's changes. Heartbeats change nothing that has
-// entries, so they never wait for a change log (rule E4).
+// Apply adds the entries of the batch's changes. Heartbeats have no entries, so they never wait for
+// a change log (rule E4).
 func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	names := changed(s.keys, b)
 	var taken [kinds]*writer
@@ -120,7 +117,7 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	}
 	send.Txns, send.Head = withoutHeads(s.keys, b.Txns)
 	for refused := range maxRefusals {
-		// A removal may have been why the last try was refused.
+		// The removal of a change log may have caused the last refusal.
 		next, err := s.piggyback(ctx, b, names, taken, refused == 0)
 		if err != nil {
 			return nil, err
@@ -145,11 +142,11 @@ func (s *store) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 // next is the next write of some change logs.
 type next struct {
 	txn  *kv.Txn
-	logs [kinds]changeLog // as they are then
+	logs [kinds]changeLog // their contents after it
 }
 
-// piggyback makes the next write of the change logs taken for a batch. With clean it
-// removes a change log that nobody writes any more.
+// piggyback makes the next write of the change logs taken for a batch. If clean is set, it also
+// removes a change log that no process writes any longer.
 func (s *store) piggyback(ctx context.Context, b *kv.Batch, names [kinds][]string, taken [kinds]*writer,
 	clean bool) (*next, error) {
 	t := &kv.Txn{}
@@ -179,7 +176,7 @@ func (s *store) piggyback(ctx context.Context, b *kv.Batch, names [kinds][]strin
 	return n, nil
 }
 
-// settle takes over the state of a change log after a batch that carried it.
+// settle updates a change log after a batch that carried its write.
 func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	switch {
 	case err != nil:
@@ -195,8 +192,8 @@ func (w *writer) settle(next changeLog, out *Outcome, err error) {
 	}
 }
 
-// unlogged is an error if something was applied without its entry: by a store that does
-// not keep to its contract, so that no observer would learn of it.
+// unlogged returns an error if something was applied without its entry. Observers would miss
+// such a change, which only a store that breaks its contract makes.
 func unlogged(out *Outcome) error {
 	if !out.Refused && !out.Piggyback.OK && slices.ContainsFunc(out.Results, func(r kv.Result) bool { return r.OK }) {
 		return errors.New("tenure: the store applied a write without the change log that has to go with it")
@@ -204,7 +201,7 @@ func unlogged(out *Outcome) error {
 	return nil
 }
 
-// recall reads a change log whose record is not known, and leaves one that was removed.
+// recall reads a change log whose record is unknown, and gives up one that was removed.
 func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	f := &s.feeds[k]
 	if w.known {
@@ -224,7 +221,7 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 		return fmt.Errorf("tenure: the store answered %d of 1 keys", len(page.Pairs))
 	}
 	l, err := decode(page.Pairs[0])
-	if err != nil { // which a missing record is as well
+	if err != nil { // a missing record is also damaged
 		f.writers.rename(w)
 		return nil
 	}
@@ -232,7 +229,7 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	return nil
 }
 
-// stale picks a change log that nobody has written for as long as they are kept.
+// stale picks a change log that no process has written for the retention time.
 func (s *store) stale(k kind) (string, position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,8 +247,8 @@ func (s *store) stale(k kind) (string, position, bool) {
 	return name, at, ok
 }
 
-// sweep is what reads of the change logs of a kind have shown to a process that writes
-// some and follows none.
+// sweep holds what a process that writes change logs of a kind, and follows none, has read of
+// them.
 type sweep struct {
 	next time.Time
 	logs map[string]position
@@ -269,7 +266,7 @@ func (s *store) sweep(k kind, now time.Time) {
 		defer cancel()
 		page, err := s.below.Range(ctx, kv.Range{Prefix: s.key(k.prefix())})
 		if err != nil {
-			return // it is tried again
+			return // the next sweep tries again
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -278,7 +275,7 @@ func (s *store) sweep(k kind, now time.Time) {
 			name := strings.TrimPrefix(p.Key, s.keys.ChangeLogs())
 			at := sw.logs[name]
 			if at.rev != p.Rev {
-				l, _ := decode(p) // a damaged one's entries are missed by all who have not read them
+				l, _ := decode(p) // the entries of a damaged log are lost for readers that are behind
 				at = position{seq: l.seq, rev: p.Rev, size: len(p.Value), since: time.Now()}
 			}
 			seen[name] = at
@@ -287,7 +284,7 @@ func (s *store) sweep(k kind, now time.Time) {
 	})
 }
 
-// notSent is a write that failed before anything of it was sent.
+// notSent returns the error of a write that failed before it was sent.
 func notSent(err error) error {
 	return fmt.Errorf("tenure: %w: nothing was sent: %w", driver.ErrRetry, err)
 }

@@ -1,6 +1,6 @@
-// Package changelog gives a watch to a store that has none, as Consul and ZooKeeper
-// are: the processes write change logs beside their records, and read each other's.
-// [New] makes a kv.Store of a [Store]; to its callers it is like one with a watch.
+// Package changelog gives a watch to a store without one, such as Consul or ZooKeeper. The
+// processes write change logs beside their records, and read each other's. [New] turns a
+// [Store] into a kv.Store. To its callers, it is like one with a watch.
 //
 //	process A                          the store                        process B
 //
@@ -20,45 +20,42 @@
 //
 // # The words
 //
-// A change log is one record of at most about 3 KiB. One process writes it. Its
-// [Batch.Piggyback] goes with every batch that writes a member's record, a shard's
-// record or a chunk of a log, so no change is without an entry.
+// A change log is one record of at most about 3 KiB. One process writes it. Every batch that
+// writes a member's record, a shard's record or a chunk of a log carries the change log's write
+// as its [Batch.Piggyback]. So every change has an entry.
 //
-// An entry is the name of a record that a write may have changed. A write of one
-// shard's record, or of one short chunk, has the record in the entry, its inline value,
-// and with a hand-over the head, so that the successor's first commit needs no read;
-// the commit compares both like any other. Readers never believe an entry to be more
-// than that.
+// An entry is the name of a record that a write may have changed. If a write changes only one
+// shard's record, or one short chunk, the entry contains the record as its inline value. At a
+// hand-over, it also contains the head, so that the successor's first commit needs no read. The
+// commit compares both like any other. Readers rely on nothing else in an entry.
 //
-// Writes of a change log are numbered. Its floor is the write up to which entries are
-// no longer in it. A reader that has read up to the floor has missed nothing; another
-// one reads the records in full.
+// Writes of a change log are numbered. Its floor is the number of the write up to which its entries
+// are gone. A reader that has read up to the floor has missed nothing. Other readers read the
+// records in full.
 //
 // # How it works
 //
-//   - A write of a change log compares the one before, so one transaction at a time
-//     carries a change log. After an outcome that is unknown it is read before its next
+//   - A write of a change log compares the previous write, so only one transaction at a time
+//     carries a change log. After an unknown outcome, the change log is read before its next
 //     use, and the compare refuses writes still under way.
-//   - Ownership and logs have separate change logs, and heartbeats need none (rule
-//     E4).
-//   - All processes follow the change logs of ownership with one blocked call each, and
-//     those that tail the logs theirs with another. A change costs each of them one
-//     return of that call and at most one Get, for a namespace of any size; a commit
-//     costs nobody anything who does not tail.
-//   - Readers that missed entries read in full: all of them after a change of hundreds
-//     of records, as often as one read takes a third of the time.
-//   - Of one shard's chunks a change log keeps eight. A tail that missed more, up to
-//     hundreds, reads that shard's log, and no reader is reset: see kv.Store.Watch.
-//   - A change log that nobody writes, for a minute or, if it is long, ten seconds, is
-//     removed by the next write of another process, which leaves a tombstone: the number
-//     of the last write. Readers that had read so far have missed nothing. A process that
-//     writes change logs and follows none reads them every ten seconds for this, beside a
-//     write. So change logs need no timers and no sessions, and an idle namespace stays
-//     idle.
+//   - Ownership and logs have separate change logs, and heartbeats need none (rule E4).
+//   - All processes follow the change logs of ownership with one blocked call each. Processes that
+//     tail logs follow the change logs of logs with another. In a namespace of any size, a change
+//     costs each of them one return of that call and at most one Get. A process that does not tail
+//     pays nothing for a commit.
+//   - Readers that missed entries read in full. After a change of hundreds of records, all
+//     readers do so, and spend a third of the time on it.
+//   - A change log keeps eight chunks of one shard. If a tail missed more, up to hundreds, it
+//     reads the log of that shard, and no reader is reset (see kv.Store.Watch).
+//   - If no process has written a change log for a minute, or a long one for ten seconds, the
+//     next write of another process removes it. The write leaves a tombstone: the number of the
+//     last write. Readers that had read up to it have missed nothing. For this purpose, a
+//     process that writes change logs and follows none reads them every ten seconds, along with
+//     a write. So change logs need no timers and no sessions, and an idle namespace stays idle.
 //
 // # What it does not do
 //
-// It decides nothing: it names records that may have changed, and a lost or false
-// entry costs a read. It stores only change logs. The head that a hand-over has behind
-// the shard's record goes into the entry, and not into the record.
+// A change log decides nothing. It names records that may have changed, and a lost or false
+// entry only costs a read. It stores only change logs. The head that a hand-over writes behind
+// the shard's record goes into the entry, and not into the stored record.
 package changelog

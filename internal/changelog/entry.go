@@ -12,9 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// kind is the kind of records whose changes a change log has. Each kind has its own
-// change logs, so that claims do not queue behind commits, nor push their entries
-// out.
+// kind is the kind of records whose changes a change log lists. Each kind has its own change
+// logs, so that claims neither queue behind commits nor push their entries out.
 type kind int
 
 const (
@@ -23,10 +22,10 @@ const (
 	kinds
 )
 
-// prefix begins the names of a kind's change logs.
+// prefix returns the beginning of the names of a kind's change logs.
 func (k kind) prefix() string { return [kinds]string{"state-", "log-"}[k] }
 
-// kindOf is the kind of the change log under a key, and its name.
+// kindOf returns the kind and the name of the change log under a key.
 func kindOf(keys kvkeys.Keys, key string) (k kind, name string, ok bool) {
 	name, ok = strings.CutPrefix(key, keys.ChangeLogs())
 	if !ok {
@@ -46,11 +45,11 @@ func kindOf(keys kvkeys.Keys, key string) (k kind, name string, ok bool) {
 //	<shard>/<seq>                     a chunk, by its last entry's number in hexadecimal
 //	!<change log>/<seq>               a tombstone: a change log that was removed after its write seq
 //
-// A word that begins with "=" is the inline value of the entry before it. Other words
-// are of a later version, and ignored.
+// A word that begins with "=" is the inline value of the entry before it. Other words are from a
+// later version, and are ignored.
 
-// changed names the records that a batch may change, by kind. Chunks that are deleted
-// need no entry: the head showed it first.
+// changed returns the names of the records that a batch may change, by kind. Deleted chunks need no
+// entry, because the head has already shown it.
 func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	for i := range b.Txns {
 		for _, op := range b.Txns[i].Ops {
@@ -64,7 +63,7 @@ func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	return names
 }
 
-// chunkName is the name of the chunk under a key, if it is one.
+// chunkName returns the name of the chunk under a key, if the key is a chunk's.
 func chunkName(keys kvkeys.Keys, key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, keys.Logs())
 	if !ok {
@@ -77,7 +76,7 @@ func chunkName(keys kvkeys.Keys, key string) (name string, ok bool) {
 	return name, err == nil && ok && named == key
 }
 
-// keyOf is the key of the record that an entry names, if it names one.
+// keyOf returns the key of the record that an entry names, if it names one.
 func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 	first, rest, ok := strings.Cut(name, "/")
 	if !ok {
@@ -95,14 +94,14 @@ func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 		shard := driver.ShardID(first)
 		last, err := strconv.ParseInt(rest, 16, 64)
 		return keys.Chunk(shard, driver.Seq(last)), err == nil && last > 0 && driver.CheckShard(shard) == nil
-	default: // no other kind has entries
+	default: // other kinds have no entries
 	}
 	return "", false
 }
 
-// group is the group of an entry, in which a later entry replaces earlier ones, and
-// the number of a group's entries worth keeping: for a record its own name, and one.
-// From the latest chunk of a shard a reader finds those before it, with one more read.
+// group returns the group of an entry, and the number of a group's entries to keep. A later
+// entry of a group replaces earlier ones. A record has its own group, of one entry. With the
+// latest chunk of a shard, a reader finds the chunks before it in one more read.
 func (k kind) group(name string) (string, int) {
 	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstonePrefix) {
 		return shard, maxChunks
@@ -110,10 +109,10 @@ func (k kind) group(name string) (string, int) {
 	return name, 1
 }
 
-// inlineValue is the value of the one record that a batch changes, as its entry has it,
-// so that a reader need not read it: a short chunk, or a shard's record and the head
-// behind it. Only a batch of one transaction has one: of others a part may be refused,
-// and the change log is written none the less. Empty for none.
+// inlineValue returns the value of the one record that a batch changes, as its entry has it, or
+// "". It is a short chunk, or a shard's record and the head behind it. Readers need not read
+// such a record. A batch of several transactions has none, because some of them may be refused
+// although the change log is written.
 func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	if len(b.Txns) != 1 {
 		return ""
@@ -137,8 +136,8 @@ func inlineValue(keys kvkeys.Keys, k kind, b *kv.Batch) (text string) {
 	return text
 }
 
-// changedKey is a record that may have changed, at revision rev at the latest; with an
-// inline value it did change at rev, to that value.
+// changedKey is a record that may have changed, at the latest at revision rev. If it has an inline
+// value, it changed to that value at rev.
 type changedKey struct {
 	key    string
 	rev    kv.Rev
@@ -146,7 +145,7 @@ type changedKey struct {
 	seq    int64 // its number in the observer
 }
 
-// change is the change that the inline value is, if there is one that makes sense.
+// change returns the change that the inline value stands for, if it is valid.
 func (c changedKey) change(keys kvkeys.Keys) (kv.Change, bool) {
 	change := kv.Change{Key: c.key, Rev: c.rev}
 	if c.inline == "" {
@@ -169,13 +168,13 @@ func (c changedKey) change(keys kvkeys.Keys) (kv.Change, bool) {
 	return change, true
 }
 
-// escape leaves no space, which separates the words of a change log.
+// escape replaces spaces, which separate the words of a change log.
 func escape(text []byte) string { return strings.ReplaceAll(string(text), " ", ";") }
 
 func unescape(text string) []byte { return []byte(strings.ReplaceAll(text, ";", " ")) }
 
-// withoutHeads takes the heads off the shards' records, which are stored without them.
-// Of a single transaction it also returns the head.
+// withoutHeads removes the heads from the shards' records, which are stored without them. If there
+// is only one transaction, it also returns the head.
 func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Compare) {
 	stored = txns
 	for i := range txns {
@@ -188,7 +187,7 @@ func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Com
 			if !ok {
 				continue
 			}
-			if &stored[0] == &txns[0] { // the caller's are not changed
+			if &stored[0] == &txns[0] { // the caller's slice must not change
 				stored = slices.Clone(txns)
 			}
 			if &stored[i].Ops[0] == &txns[i].Ops[0] {
@@ -204,8 +203,8 @@ func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Com
 	return stored, head
 }
 
-// tombstonePrefix begins the name of a tombstone. A reader that had read the change log
-// up to its last write has missed nothing.
+// tombstonePrefix begins the name of a tombstone. A reader that had read the change log up to its
+// last write has missed nothing.
 const tombstonePrefix = "!"
 
 func tombstone(name string, seq int64) string {

@@ -9,27 +9,27 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// maxChanged is how many changed keys an observer remembers. A watch that is further
-// behind has to read all, as one that missed so many would rather do.
+// maxChanged is the number of changed keys that an observer remembers. A watch that is further
+// behind reads everything, which is cheaper for it.
 const maxChanged = 1024
 
-// observer is the state of this process's reading of the change logs of one kind: the
-// last write read of each, and the keys that their entries named. It does no I/O. Not
-// safe for concurrent use.
+// observer holds what this process has read of the change logs of one kind. This is the last
+// write read of each, and the keys that their entries named. It does no I/O. It is not safe for
+// concurrent use.
 type observer struct {
 	kind  kind
 	keys  kvkeys.Keys
 	begun bool // a page was read
 	logs  map[string]position
 
-	// order has the changed keys in the order of their numbers, each once, with the
-	// revision of the change log that named it last, and the inline value if that had one.
+	// order holds the changed keys in the order of their numbers, each once. With each is the
+	// revision of the last change log that named it, and that log's inline value, if any.
 	order   list.List                // of changedKey
 	changed map[string]*list.Element // by key
 	seq     int64                    // the number of the latest changed key
-	lost    int64                    // a watch that has read up to a number below this one has missed some
-	// floor is the revision up to which changed keys may be missing: for a state read
-	// at this revision or later they are not needed.
+	lost    int64                    // a watch that has read up to a smaller number has missed some
+	// floor is the revision up to which changed keys may be missing. A state read at this
+	// revision or later does not need those keys.
 	floor kv.Rev
 }
 
@@ -38,8 +38,8 @@ type position struct {
 	seq     int64
 	rev     kv.Rev    // of its record
 	size    int       // of its record, in bytes
-	since   time.Time // when it was first seen like this, on this process's clock
-	removed int64     // the number of writes in its tombstone, 0 without one
+	since   time.Time // when it was first seen like this, by this process's clock
+	removed int64     // the number of writes in its tombstone, or 0
 }
 
 func (o *observer) init(keys kvkeys.Keys, k kind) {
@@ -48,9 +48,9 @@ func (o *observer) init(keys kvkeys.Keys, k kind) {
 	o.changed = make(map[string]*list.Element)
 }
 
-// look reads a page of change logs, of a store that has shown revision latest. It
-// reports false if change logs went back, or are gone without a tombstone: then the
-// store itself may have gone back.
+// look reads a page of change logs from a store that has shown revision latest. It returns
+// false if change logs went back, or are gone without a tombstone, because then the store
+// itself may have gone back.
 func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool) {
 	sane = true
 	whole := true   // nothing was missed
@@ -68,7 +68,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 		}
 		l, err := decode(p)
 		if err != nil {
-			// Its entries cannot be known. Its writer will leave it for another.
+			// Its entries cannot be known. Its writer will replace it by another.
 			l = changeLog{seq: at.seq, floor: at.seq + 1, lost: p.Rev}
 		}
 		if p.Rev < at.rev || l.seq < at.seq {
@@ -80,7 +80,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 			lost = max(lost, l.lost)
 		}
 		if tombstones && !o.begun {
-			// The entries of the change log that is gone cannot be known.
+			// The entries of the missing change log cannot be known.
 			whole = false
 			lost = max(lost, p.Rev)
 		}
@@ -103,7 +103,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 	}
 	switch {
 	case !o.begun:
-		// A reader that has read the state after the lost entries can go on from there.
+		// A reader that has read the state after the lost entries can continue from there.
 		o.begun = true
 		o.floor = max(o.floor, lost)
 	case !whole || !sane:
@@ -112,8 +112,8 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 	return sane
 }
 
-// read takes over the entries of a change log behind its write number seq, and reports
-// whether there was a tombstone among them.
+// read adds the entries of a change log after its write number seq, and reports whether a tombstone
+// was among them.
 func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 	for _, e := range slices.Backward(l.entries) {
 		if e.seq <= seq {
@@ -133,7 +133,7 @@ func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 		o.seq++
 		c := changedKey{key: key, rev: rev, inline: e.inline, seq: o.seq}
 		if is, ok := o.changed[key]; ok {
-			// An entry that is read late is of an older write.
+			// An entry that is read late belongs to an older write.
 			if before := is.Value.(changedKey); before.rev >= rev {
 				c.rev, c.inline = before.rev, before.inline
 			}
@@ -149,8 +149,8 @@ func (o *observer) read(l changeLog, rev kv.Rev, seq int64) (tombstones bool) {
 	return tombstones
 }
 
-// forget makes every watch read all, because something was missed that was written at
-// revision rev at the latest.
+// forget makes every watch read everything, because a change written at revision rev or earlier
+// was missed.
 func (o *observer) forget(rev kv.Rev) {
 	o.seq++
 	o.lost, o.floor = o.seq, rev
@@ -158,8 +158,8 @@ func (o *observer) forget(rev kv.Rev) {
 	clear(o.changed)
 }
 
-// since returns the changed keys behind number seq, in their order, and those only that
-// a state read at revision after may not have. ok is false if some were missed.
+// since returns the changed keys after number seq, in their order, except those that a state read
+// at revision after must have. ok is false if some were missed.
 func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 	if seq < o.lost {
 		return nil, false
@@ -177,9 +177,9 @@ func (o *observer) since(seq int64, after kv.Rev) (keys []changedKey, ok bool) {
 	return keys, true
 }
 
-// stale picks a change log that was not written for a while and is not one of mine. One
-// that is long is not kept as long: all who follow read it at every change, and its
-// entries are of no use any more.
+// stale picks a change log of another process that was not written for a while. A long change
+// log is kept for less time, because all followers read it at every change and its entries are
+// no longer useful.
 func stale(logs map[string]position, now time.Time, retention time.Duration, mine func(name string) bool) (string, position, bool) {
 	for name, at := range logs {
 		keep := retention
@@ -193,8 +193,8 @@ func stale(logs map[string]position, now time.Time, retention time.Duration, min
 	return "", position{}, false
 }
 
-// gone reports whether a change log that was written at revision rev is gone, as far as
-// a page shows that has everything up to revision complete.
+// gone reports whether a change log that was written at revision rev is gone, if a page with
+// everything up to revision complete shows it.
 func (o *observer) gone(name string, rev, complete kv.Rev) bool {
 	_, here := o.logs[name]
 	return o.begun && rev != 0 && rev <= complete && !here

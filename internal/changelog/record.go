@@ -10,22 +10,22 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// Bounds of a change log. A reader reads all change logs whenever one of them changes,
-// so a change costs each process their bytes.
+// Limits of a change log. Readers read all change logs whenever one of them changes, so a change
+// costs each process their bytes.
 const (
 	maxBytes  = 2 << 10
-	maxIdle   = 512              // bytes of one that may stay when nobody writes it
+	maxIdle   = 512              // bytes of a log that may stay while it is not written
 	maxChunks = 8                // entries of one shard's log; readers that are further behind read the log itself
-	maxAge    = 10 * time.Second // of an entry, on the writer's clock, at the next write of the change log
-	maxInline = 768              // bytes of an inline value, beside maxBytes
+	maxAge    = 10 * time.Second // of an entry, by the writer's clock, at the next write of the change log
+	maxInline = 768              // bytes of an inline value, besides maxBytes
 )
 
-// changeLog is the content of a change log's record: the number of its writes, and the
-// names of the records that the latest of them may have changed. The entries are
-// complete behind write number floor: a reader that has read the change log up to
-// there, or the whole state at that write's revision, has missed nothing; any other
-// must read all. Entries are hints, never facts (rule S13). An inline value was written
-// in the same transaction, and equals a read at that revision.
+// changeLog is the content of a change log's record: the number of its writes, and the names of the
+// records that the latest writes may have changed. The entries are complete after write number
+// floor. A reader that has read the change log up to there, or the whole state at that write's
+// revision, has missed nothing. Other readers must read everything. Entries are hints, never facts
+// (rule S13). An inline value was written in the same transaction, and equals a read at that
+// revision.
 type changeLog struct {
 	seq     int64 // of the latest write
 	floor   int64
@@ -37,13 +37,13 @@ type changeLog struct {
 type entry struct {
 	seq    int64 // of the write
 	name   string
-	inline string // only of the latest write; see inlineValue
-	// Of the write, as far as this process knows.
+	inline string // only in entries of the latest write; see inlineValue
+	// The write's revision and time, if this process knows them.
 	rev kv.Rev    // at the latest; 0 before it was written
 	at  time.Time // at the earliest; zero if it was read
 }
 
-// with is the change log after one more write.
+// with returns the change log after one more write.
 func (l changeLog) with(k kind, names []string, now time.Time) changeLog {
 	next := changeLog{seq: l.seq + 1, floor: l.floor, lost: l.lost}
 	all := make([]entry, 0, len(names)+len(l.entries))
@@ -63,7 +63,7 @@ func (l changeLog) with(k kind, names []string, now time.Time) changeLog {
 		full := size > maxBytes || now.Sub(e.at) > maxAge
 		if n := later[group]; n > 0 && (full || n >= most) {
 			size -= len(" 65535:") + len(e.name)
-			continue // a later one stands in for it
+			continue // a later one replaces it
 		}
 		if full {
 			next.floor, next.lost = e.seq, e.rev
@@ -72,14 +72,14 @@ func (l changeLog) with(k kind, names []string, now time.Time) changeLog {
 		later[group]++
 		next.entries = append(next.entries, e)
 	}
-	// A write of which some entries are gone has none.
+	// If some entries of a write are gone, the others are useless.
 	for n := len(next.entries); n > 0 && next.entries[n-1].seq <= next.floor; n-- {
 		next.entries = next.entries[:n-1]
 	}
 	return next
 }
 
-// withInline gives the entry of the latest write for name its inline value.
+// withInline adds the inline value to the latest write's entry for name.
 func (l changeLog) withInline(name, value string) changeLog {
 	for i, e := range l.entries {
 		if e.seq == l.seq && e.name == name {
@@ -89,8 +89,8 @@ func (l changeLog) withInline(name, value string) changeLog {
 	return l
 }
 
-// written is the change log once its latest write has been applied at a revision. Its
-// earlier writes, unknown because the record was read, happened before.
+// written returns the change log after its latest write has been applied at a revision. Earlier
+// writes whose revision is unknown happened before.
 func (l changeLog) written(rev kv.Rev) changeLog {
 	if l.floor == l.seq {
 		l.lost = rev
@@ -103,10 +103,9 @@ func (l changeLog) written(rev kv.Rev) changeLog {
 	return l
 }
 
-// encode writes one line: format, number of writes, floor, lost (0 if it is the
-// revision of this very write), and the entries, each name behind a colon and, unless
-// it is of the same write as the one before, the number of writes since; and behind it
-// its inline value.
+// encode writes one line: format, number of writes, floor, lost (0 for the revision of this very
+// write), and the entries. Each entry is the name after a colon. If it is not of the same write as
+// the entry before, the number of writes since precedes it. Its inline value follows it.
 func (l changeLog) encode() []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, kvrecord.Format+" "...)
@@ -132,8 +131,8 @@ func (l changeLog) encode() []byte {
 	return b
 }
 
-// decode reads a change log's record. Its names are copies of the record's bytes, of
-// which keyOf has to make sense.
+// decode reads a change log's record. Its names are copies of the record's bytes; keyOf checks
+// them.
 func decode(p kv.Pair) (changeLog, error) {
 	text := kvrecord.Line{Rest: p.Value}
 	text.Format(MaxPiggybackBytes)
@@ -149,7 +148,7 @@ func decode(p kv.Pair) (changeLog, error) {
 			if n := len(l.entries); is && n > 0 && l.entries[n-1].seq == l.seq {
 				l.entries[n-1].inline = value
 			}
-			continue // else of a later version
+			continue // otherwise from a later version
 		}
 		if ago != "" {
 			n, err := strconv.ParseInt(ago, 10, 64)

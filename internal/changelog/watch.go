@@ -15,14 +15,14 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// New makes a Store a kv.Store for the namespace of keys: it keeps change logs, and
-// serves Watch from them. The kv.Store owns s.
+// New makes a kv.Store of a Store for the namespace of keys. It keeps change logs, and serves Watch
+// from them. The kv.Store owns s.
 //
-// Its Watch is of prefixes that are below Keys.State of internal/kvkeys, below Keys.Logs, or all
-// elsewhere, such as heartbeats, which are followed as they are; others are refused
-// with errors.ErrUnsupported. It answers a reader that missed entries with
-// kv.ErrCompacted: soon after a change of hundreds of records, as rarely as a read in
-// full takes long.
+// The prefixes of one Watch must all be below Keys.State of internal/kvkeys, all below
+// Keys.Logs, or all elsewhere, such as heartbeats, which it follows directly. For other
+// combinations, Watch returns errors.ErrUnsupported. If a reader missed entries, it returns
+// kv.ErrCompacted. After a change of hundreds of records, it does so soon. The longer a full
+// read takes, the more rarely it does so.
 func New(s Store, namespace string, o Options) kv.Store {
 	keys := kvkeys.Keys(namespace)
 	l := &store{
@@ -57,14 +57,14 @@ type store struct {
 	feeds  [kinds]feed
 }
 
-// feed is the change logs of one kind, this process's and all others'. All of it but the
-// writers is guarded by store.mu.
+// feed holds the change logs of one kind, from this and all other processes. store.mu guards
+// all fields except writers.
 type feed struct {
 	writers  writers
 	observer observer
 	complete kv.Rev        // the observer has everything up to here
 	latest   kv.Rev        // the latest revision that a page has shown
-	wake     chan struct{} // closed when the observer moves; nil if nobody waits
+	wake     chan struct{} // closed when the observer moves; nil if no watch waits
 	reader   *reader       // nil until the first watch
 	sweep    sweep
 	full     fullRead // the latest
@@ -78,26 +78,23 @@ type reader struct {
 	err   error // after done
 }
 
-// fullRead is when a read of everything ended, and how long it took.
+// fullRead is when a full read ended, and how long it took.
 type fullRead struct {
 	end  time.Time
 	took time.Duration
 }
 
-// key is the key of a change log.
 func (s *store) key(name string) string { return s.keys.ChangeLogs() + name }
 
 var errClosed = errors.New("tenure: the store was closed")
 
-// Get is that of the Store.
 func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.below.Get(ctx, keys...)
 }
 
-// Range is that of the Store. It sees every change that the change logs showed before
-// it began, so its revision is at least that of the change logs: a watch that needs
-// everything read again can begin there. The first read of everything reads the
-// change logs before it, so that such a watch learns their state.
+// Range reads from the Store. It sees every change that the change logs showed before it began,
+// so its revision is at least theirs. A watch that needs to read everything can begin there.
+// The first full read first reads the change logs, so that such a watch knows their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	whole := kinds // the kind that is read in full
 	switch q.Prefix {
@@ -133,7 +130,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return page, nil
 }
 
-// Close joins the readers.
+// Close waits for the readers.
 func (s *store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -144,8 +141,7 @@ func (s *store) Close() error {
 	return err
 }
 
-// logged is the kind of the change logs that have the changes of keys with a prefix, if
-// any have.
+// logged returns the kind of change logs that list the changes of keys with a prefix, if any.
 func (s *store) logged(prefix string) (kind, bool) {
 	switch {
 	case strings.HasPrefix(prefix, s.keys.State()):
@@ -178,17 +174,17 @@ func (s *store) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn f
 	return fmt.Errorf("tenure: a watch of state or logs and of other records at once: %w", errors.ErrUnsupported)
 }
 
-// watchFunc is the function that a watch calls with changes. See kv.Store.
+// watchFunc is the function that a watch calls with changes (see kv.Store).
 type watchFunc = func(rev kv.Rev, changes []kv.Change) error
 
-// watch delivers the changes that are in the change logs of a kind.
+// watch delivers the changes in the change logs of a kind.
 func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after kv.Rev, fn watchFunc) error {
 	r, err := s.read(ctx, kind)
 	if err != nil {
 		return err
 	}
 	f := &s.feeds[kind]
-	rev := after // up to which fn was called last
+	rev := after // revision of the last call of fn
 	at := int64(-1)
 	for {
 		s.mu.Lock()
@@ -229,16 +225,16 @@ func (s *store) watch(ctx context.Context, kind kind, prefixes []string, after k
 	}
 }
 
-// maxReadChunks is how many chunks are read, and kept in memory, at once.
+// maxReadChunks is the number of chunks that are read, and kept in memory, together.
 const maxReadChunks = 16
 
-// deliver reads the changed keys that have no inline value, and calls fn with those that
-// are newer than revision after; everything up to rev is delivered then.
+// deliver reads the changed keys without an inline value, and calls fn with the changes that
+// are newer than revision after. After that, everything up to rev is delivered.
 func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, after, rev kv.Rev, fn watchFunc) error {
 	atOnce := s.readKeys
 	if kind == logKind {
 		atOnce = min(atOnce, maxReadChunks)
-		// Each shard's in order, over all that is read at once.
+		// The chunks of each shard must be in order over all reads.
 		slices.SortFunc(changed, func(a, b changedKey) int { return strings.Compare(a.key, b.key) })
 	}
 	var changes []kv.Change
@@ -253,7 +249,7 @@ func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, af
 		if len(changed) > 0 && kind == stateKind {
 			continue
 		}
-		upTo := after // nothing, until all was read
+		upTo := after // nothing is complete until all was read
 		if len(changed) == 0 {
 			upTo = rev
 		}
@@ -266,7 +262,7 @@ func (s *store) deliver(ctx context.Context, kind kind, changed []changedKey, af
 	return nil
 }
 
-// changes are those of some changed keys, read where they have no inline value.
+// changes returns the changes of some keys. It reads those without an inline value.
 func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev) (changes []kv.Change, err error) {
 	var read []changedKey
 	var keys []string
@@ -289,7 +285,7 @@ func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev)
 	}
 	for i, p := range page.Pairs {
 		switch {
-		case p.Rev == 0: // it was deleted at that revision at the latest
+		case p.Rev == 0: // deleted, at that revision at the latest
 			changes = append(changes, kv.Change{Key: read[i].key, Rev: read[i].rev, Deleted: true})
 		case p.Rev > after:
 			changes = append(changes, kv.Change{Key: read[i].key, Value: p.Value, Rev: p.Rev})
@@ -298,9 +294,8 @@ func (s *store) changes(ctx context.Context, changed []changedKey, after kv.Rev)
 	return changes, nil
 }
 
-// missed requests a read of everything, but leaves time between two of them: while
-// thousands of records change, each process reads them a few times and not thousands of
-// times.
+// missed requests a full read, but leaves time between two of them. While thousands of records
+// change, each process reads them a few times rather than thousands of times.
 func (s *store) missed(ctx context.Context, kind kind) error {
 	s.mu.Lock()
 	last := s.feeds[kind].full
@@ -321,7 +316,7 @@ func (s *store) missed(ctx context.Context, kind kind) error {
 	}
 }
 
-// read makes sure that the change logs of a kind are followed, and were read once.
+// read starts to follow the change logs of a kind, if necessary, and waits for the first page.
 func (s *store) read(ctx context.Context, k kind) (*reader, error) {
 	s.mu.Lock()
 	if s.closed {
@@ -362,7 +357,7 @@ func (s *store) read(ctx context.Context, k kind) (*reader, error) {
 	}
 }
 
-// baseline reads the change logs of a kind unless they were read before.
+// baseline reads the change logs of a kind, unless they have been read.
 func (s *store) baseline(ctx context.Context, k kind) error {
 	s.mu.Lock()
 	begun := s.feeds[k].observer.begun
@@ -376,13 +371,13 @@ func (s *store) baseline(ctx context.Context, k kind) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.feeds[k].observer.begun { // else another page was faster, and may be later
+	if !s.feeds[k].observer.begun { // otherwise another page was faster, and may be later
 		s.look(k, page)
 	}
 	return nil
 }
 
-// look takes over a page of the change logs of a kind. The caller holds the lock.
+// look applies a page of the change logs of a kind. The caller holds the lock.
 func (s *store) look(k kind, p *kv.Page) {
 	f := &s.feeds[k]
 	here := p.Rev
@@ -392,7 +387,7 @@ func (s *store) look(k kind, p *kv.Page) {
 	f.complete, f.latest = max(f.complete, p.Rev), max(f.latest, here)
 	before := f.observer.seq
 	if !f.observer.look(p.Pairs, f.latest, time.Now()) {
-		// Earlier pages, of both kinds, say nothing about the store's present state.
+		// Earlier pages, of both kinds, prove nothing about the store's present state.
 		for k := range s.feeds {
 			f := &s.feeds[k]
 			f.complete, f.latest = 0, 0
@@ -414,7 +409,7 @@ func (f *feed) moved() {
 	}
 }
 
-// follow watches a few records as they are.
+// follow watches a few records directly.
 func (s *store) follow(ctx context.Context, prefixes []string, after kv.Rev, fn func(kv.Rev, []kv.Change) error) error {
 	known := make(map[string]kv.Rev)
 	rev := after

@@ -11,8 +11,8 @@ import (
 
 const prefix = "tenure: "
 
-// Errorf is fmt.Errorf, but its text has the module's prefix only once: that of a
-// wrapped error is left out.
+// Errorf is like fmt.Errorf, except that it drops the module's prefix from a wrapped error, so
+// that its text has the prefix only once.
 func Errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	text := strings.ReplaceAll(err.Error(), ": "+prefix, ": ")
@@ -30,14 +30,21 @@ type wrapped struct {
 func (e *wrapped) Error() string { return e.text }
 func (e *wrapped) Unwrap() error { return e.err }
 
-// goName is a word that may name a field of Go code, and what before it says that it does.
-var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+)\b`)
+// NotApplied is a sentinel for errors after which nothing was written, nor will be. See
+// core.NotApplied.
+type NotApplied string
 
-// InKeys is err with the fields of settings, a struct, named by their yaml keys: what a backend
-// tells programmers to set, its configuration file has under another name.
+func (e NotApplied) Error() string    { return string(e) }
+func (e NotApplied) NotApplied() bool { return true }
+
+// goName matches a word that may name a field of Go code, and the words before it that suggest so.
+var goName = regexp.MustCompile(`\b((?:set|into|lower|raise|options:|or|and) )?(Options\.)?([A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)*)\b`)
+
+// InKeys returns err with the fields of settings, a struct, replaced by their yaml keys. A
+// backend's error names the fields, while a configuration file uses the keys.
 func InKeys(err error, settings any) error {
 	keys := make(map[string]string)
-	collect(reflect.TypeOf(settings), keys)
+	collect(reflect.TypeOf(settings), "", "", keys)
 	text := goName.ReplaceAllStringFunc(err.Error(), func(found string) string {
 		m := goName.FindStringSubmatch(found)
 		key, camel := keys[m[3]], strings.IndexFunc(m[3][1:], unicode.IsUpper) >= 0
@@ -52,15 +59,19 @@ func InKeys(err error, settings any) error {
 	return &wrapped{text, err}
 }
 
-func collect(t reflect.Type, keys map[string]string) {
+// collect adds the keys of t and of its parts, each below the names of the parts around it.
+func collect(t reflect.Type, names, above string, keys map[string]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		switch {
 		case f.Anonymous && options == "inline":
-			collect(f.Type, keys)
+			collect(f.Type, names, above, keys)
 		case name != "" && name != "-":
-			keys[f.Name] = name
+			keys[names+f.Name] = above + name
+			if f.Type.Kind() == reflect.Struct {
+				collect(f.Type, names+f.Name+".", above+name+".", keys)
+			}
 		}
 	}
 }

@@ -31,10 +31,14 @@ func TestInKeys(t *testing.T) {
 		User      int  `yaml:"user"`
 		TLS       bool `yaml:"tls"`
 		Hidden    bool `yaml:"-"`
+		Limits    struct {
+			Deaths int `yaml:"deaths"`
+		} `yaml:"limits"`
 	}
 	for text, want := range map[string]string{
 		"set Options.TLS, or Options.Insecure":                     "set tls, or insecure",
 		"lower Options.MaxTxnOps, or raise max-txn-ops":            "lower max_txn_ops, or raise max-txn-ops",
+		"Limits.Deaths 101 is above 100, not Limits.Hidden":        "limits.deaths 101 is above 100, not Limits.Hidden",
 		"raise x or lower MaxTxnOps":                               "raise x or lower max_txn_ops",
 		"check the certificate, or set Insecure":                   "check the certificate, or set insecure",
 		"invalid sharding options: Interval 1ns is below 1ms":      "invalid sharding options: interval 1ns is below 1ms",

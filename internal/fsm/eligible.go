@@ -7,22 +7,22 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A gift is a shard that this process gave to a member that was to have it rather than
-// this one (C15, C16).
+// A gift is a shard that this process gave to a member that should have it instead (C15, C16).
 type gift struct {
 	at Instant // when the shard was given
-	n  uint8   // how often in a row nobody took it, up to maxGifts
+	n  uint8   // how many times in a row no member took it, up to maxGifts
 }
 
-// maxGifts bounds the wait before a shard that nobody took is given again: BackoffMax times
-// two to the power of n.
+// maxGifts limits the wait before an untaken shard is given again: BackoffMax times two to the
+// power of n.
 const maxGifts = 10
 
-// giftTTLs is for how many TTLs after it was given a shard may come back as one that nobody
-// took: of its new owner, which may have died, and of the wait until it is claimed again.
+// giftTTLs is the number of TTLs after a gift within which a returned shard counts as untaken. It
+// covers the TTL of a new owner, which may have died, and the wait until the shard is claimed
+// again.
 const giftTTLs = 3
 
-// setEligible takes in that this process is not eligible, and why, or that it is.
+// setEligible makes this process ineligible for a reason, or eligible if why is empty.
 func (m *Machine) setEligible(why string) {
 	if why == m.cfg.Ineligible {
 		return
@@ -31,7 +31,7 @@ func (m *Machine) setEligible(why string) {
 	m.cfg.Member.Update++
 	m.yieldAt = m.now
 	for i := range m.shards {
-		if s := &m.shards[i]; s.waiting { // for a turn that is over
+		if s := &m.shards[i]; s.waiting { // for a turn that no longer applies
 			s.waiting, s.notBefore = false, m.now
 		}
 	}
@@ -43,7 +43,7 @@ func (m *Machine) setEligible(why string) {
 	m.dueFree()
 }
 
-// bar takes in whether a peer says that it is eligible.
+// bar reads from a peer's state whether the peer is eligible.
 func (m *Machine) bar(p *peer) {
 	was := p.barred
 	p.barred = p.member.Ineligible() != ""
@@ -53,8 +53,8 @@ func (m *Machine) bar(p *peer) {
 	m.yieldAt = m.now
 }
 
-// precedes reports whether a peer is to have what this process holds, at the latest when
-// it has lived for Failback.
+// precedes reports whether a peer should get what this process holds, either now or once it has
+// lived for Failback.
 func (m *Machine) precedes(p *peer) bool {
 	switch {
 	case p.silent || p.barred || p.member.Draining:
@@ -65,7 +65,8 @@ func (m *Machine) precedes(p *peer) bool {
 	return m.cfg.Failback > 0 && p.member.Priority > m.cfg.Member.Priority
 }
 
-// patience is how long a member has to live before it precedes this one, and why it does.
+// patience returns how long a preceding member must live before it gets what this one holds. It
+// also returns the cause.
 func (m *Machine) patience() (time.Duration, Cause) {
 	if m.cfg.Ineligible != "" {
 		return 0, CauseIneligible
@@ -73,8 +74,9 @@ func (m *Machine) patience() (time.Duration, Cause) {
 	return m.cfg.Failback, CauseFailback
 }
 
-// successor returns the first in the order of C9 of the members that are to have a thing
-// rather than this one, nil if there is none; and when the newest of them came to be one.
+// successor returns the first member, in the order of C9, that should have a thing instead of
+// this one. Without such a member, it returns nil. newest is when the newest of these members
+// qualified.
 func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	wait, _ := m.patience()
 	for _, p := range m.peers {
@@ -89,8 +91,8 @@ func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	return first, newest
 }
 
-// lookForSuccessors has each held shard settled if some other member is to have it, and
-// finds out when that may change by time alone.
+// lookForSuccessors schedules each held shard if another member should have it. It also
+// determines when time alone may change that.
 func (m *Machine) lookForSuccessors() {
 	m.yieldAt = Never
 	wait, _ := m.patience()
@@ -114,9 +116,9 @@ func (m *Machine) lookForSuccessors() {
 	}
 }
 
-// yieldsTo returns who is to have a shard that this process wants and has, nil for nobody,
-// and from when on. A shard of which somebody said who claims it first is an assigner's
-// to move.
+// yieldsTo returns the member, if any, that should have a shard that this process wants and
+// has. It also returns from when on. If an assigner named members for the shard, the assigner
+// moves it.
 func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	s := &m.shards[i]
 	if wait, _ := m.patience(); wait == 0 && m.cfg.Ineligible == "" || m.lapsed || s.heirs != (Heirs{}) || driver.IsLock(s.name) {
@@ -125,7 +127,7 @@ func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	p, newest := m.successor(hash(string(s.name)))
 	if g := m.gifts[i]; p != nil && g != nil {
 		wait := m.cfg.BackoffMax
-		if newest <= g.at { // nobody whom it was not given to
+		if newest <= g.at { // only members that it was given to before
 			wait <<= g.n
 		}
 		from = g.at.Add(wait)
@@ -133,8 +135,7 @@ func (m *Machine) yieldsTo(i int32) (p *peer, from Instant) {
 	return p, from
 }
 
-// settleHeld asks the handler of a lease that is held to stop, if another member is to have
-// the shard.
+// If another member should have the shard, settleHeld asks the handler of a held lease to stop.
 func (m *Machine) settleHeld(i int32) {
 	p, from := m.yieldsTo(i)
 	switch {
@@ -150,9 +151,9 @@ func (m *Machine) settleHeld(i int32) {
 	}
 }
 
-// reconsider decides who gets a shard that this process wants, whose record names it, and
-// of which no lease is held: another member, or itself, as where the one that was to have
-// it has gone while the handler returned.
+// reconsider decides who gets a wanted shard whose record names this process but that has no
+// held lease. It may be another member, or this process, for example if the other member has
+// gone while the handler returned.
 func (m *Machine) reconsider(i int32) {
 	o := m.shards[i].own
 	p, from := m.yieldsTo(i)
@@ -164,7 +165,7 @@ func (m *Machine) reconsider(i int32) {
 	o.yield, o.to, o.chosen = true, p.member.Session, true
 }
 
-// given notes that a shard is sent to the member that is to have it.
+// given notes that a shard is sent to the member that should have it.
 func (m *Machine) given(i int32) {
 	if m.gifts[i] == nil {
 		m.gifts[i] = &gift{}
@@ -172,19 +173,19 @@ func (m *Machine) given(i int32) {
 	m.gifts[i].at = m.now
 }
 
-// cameBack counts how often a shard that was given came back, as nobody took it.
+// cameBack counts how many times a given shard returned because no member took it.
 func (m *Machine) cameBack(i int32) {
 	switch g := m.gifts[i]; {
 	case g == nil:
-	case m.now > g.at.Add(giftTTLs*m.cfg.Member.TTL): // somebody else had it meanwhile
+	case m.now > g.at.Add(giftTTLs*m.cfg.Member.TTL): // another member has had it since
 		g.n = 0
 	default:
 		g.n = min(g.n+1, maxGifts)
 	}
 }
 
-// takeBack: the shard is wanted and free, and this process is not eligible. It claims what
-// it gave away not long ago and nobody took within half a TTL, and nothing else.
+// takeBack handles a wanted, free shard while this process is not eligible. It claims the shard
+// only if this process gave it away recently and no member took it within half a TTL.
 func (m *Machine) takeBack(i int32) {
 	s, g := &m.shards[i], m.gifts[i]
 	ttl := m.cfg.Member.TTL

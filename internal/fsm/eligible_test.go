@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/internal/proof/share"
 )
 
@@ -224,7 +225,7 @@ func TestIneligibleHaveNoTurn(t *testing.T) {
 	m.sess = "me"
 	for i := range 3 {
 		p := driver.Member{Session: driver.SessionID(fmt.Sprintf("s%d", i)), Node: fmt.Sprintf("n%d", i), TTL: time.Second,
-			MemberState: driver.MemberState{Priority: 1, Meta: map[string]string{driver.IneligibleKey: "ill"}}}
+			MemberState: driver.MemberState{Priority: 1, Meta: map[string]string{mark.IneligibleKey: "ill"}}}
 		m.addPeer(&p)
 	}
 	for _, heirs := range []Heirs{{}, {"s0", "s1"}} {

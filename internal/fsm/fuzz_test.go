@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // fuzzed drives one machine with inputs made of bytes, nonsense included: replies
@@ -79,7 +80,7 @@ func (f *fuzzed) view() *driver.View {
 		v.Members = append(v.Members, driver.Member{Session: f.session(), Node: "n", TTL: time.Duration(f.pick(3)) * 400 * time.Millisecond,
 			MemberState: driver.MemberState{Update: driver.UpdateNo(f.pick(4)), Priority: int32(f.pick(3))}})
 		if f.pick(3) == 0 {
-			v.Members[len(v.Members)-1].Meta = map[string]string{driver.IneligibleKey: "ill"}
+			v.Members[len(v.Members)-1].Meta = map[string]string{mark.IneligibleKey: "ill"}
 		}
 	}
 	for range f.pick(3) {

@@ -6,9 +6,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// An Instant is a duration since the process started, by a clock that never
-// steps and that counts the time the machine was suspended. Wall time cannot
-// enter the machine.
+// An Instant is a duration since the process started. Its clock never steps, and counts the
+// time for which the machine was suspended. Wall time cannot enter the machine.
 type Instant time.Duration
 
 // Never is later than every instant.
@@ -20,73 +19,72 @@ func (t Instant) Add(d time.Duration) Instant { return t + Instant(d) }
 // Sub returns the time from u to t.
 func (t Instant) Sub(u Instant) time.Duration { return time.Duration(t - u) }
 
-// Config is what the machine is made with. All durations must be positive
-// unless a zero is given a meaning; core.Options has the defaults and checks how
-// they relate.
+// Config configures a machine. All durations must be positive unless zero has a documented
+// meaning. core.Options sets the defaults and checks how they relate.
 type Config struct {
-	// Member is what this process tells the others, until InUpdate; its Session is filled
-	// in anew at each attempt to join, from NewSession.
+	// Member is this process's description of itself until InUpdate. NewSession sets its Session
+	// at each attempt to join.
 	Member     driver.Member
 	NewSession func() driver.SessionID // an id never used before; C3
 
 	Interval     time.Duration // between two heartbeats, TTL/3
-	Jitter       float64       // share of Interval taken off at random, 0 to 0.5
-	Margin       time.Duration // taken off the TTL to give the trust window
-	DrainBudget  time.Duration // for a handler to return, then the lease is revoked
-	AbandonAfter time.Duration // after a revocation, release although the handler runs; 0: never
+	Jitter       float64       // share of Interval subtracted at random, 0 to 0.5
+	Margin       time.Duration // subtracted from the TTL to give the time of trust
+	DrainBudget  time.Duration // for a handler to return before the lease is revoked
+	AbandonAfter time.Duration // after a revocation, release even if the handler still runs; 0: never
 	Resync       time.Duration // between two full reads of the namespace (C2, S13)
-	CallTimeout  time.Duration // of every call but heartbeats
+	CallTimeout  time.Duration // of every call except heartbeats
 	RankDelay    time.Duration // between the candidates for one shard or eviction (C9)
 	BackoffMin   time.Duration // first wait after a failed join or a lease given back
 	BackoffMax   time.Duration // longest such wait; they double
-	WatchAll     int           // up to so many other members, all are watched
-	WatchFew     int           // above, this many predecessors by session id
+	WatchAll     int           // with up to this many other members, watch all
+	WatchFew     int           // with more, watch this many predecessors by session id
 	Seed         uint64        // of jitter and back-off
 
-	// HostLock is the identity of the lock that this process holds, which ends with it;
-	// empty if it holds none (C14).
+	// HostLock is the identity of the lock that this process holds and that ends with the
+	// process. It is empty if the process holds none (C14).
 	HostLock string
 
-	// Ineligible is why this process is not eligible, until InEligible; empty: it is (C15).
+	// Ineligible is the reason why this process is not eligible, until InEligible. It is empty
+	// if the process is eligible (C15).
 	Ineligible string
-	// Failback is how long a member with a higher priority has to live, and to be eligible,
-	// until it is given what this process holds (C16). 0: never.
+	// Failback is how long a member with a higher priority must live and be eligible before it
+	// gets the shards that this process holds (C16). 0: never.
 	Failback time.Duration
 }
 
-// HostLockKey is the key of MemberState.Meta under which the others learn HostLock.
+// HostLockKey is the key of MemberState.Meta under which the other members see HostLock.
 const HostLockKey = "_lock"
 
-// CallID names one outstanding call. Its reply carries it; replies to a call
-// that is not outstanding any more, duplicates included, are ignored.
+// CallID names one outstanding call. Its reply has the same id. The machine ignores replies to
+// calls that are no longer outstanding, including duplicates.
 type CallID uint64
 
-// InputKind says what an Input is.
+// InputKind is the kind of an Input.
 type InputKind uint8
 
 // The inputs, and which fields of Input they use.
 const (
-	// InWake: only time has passed. Expected at or after Machine.WakeAt.
+	// InWake: only time has passed. It is expected at or after Machine.WakeAt.
 	InWake InputKind = iota
-	// InWant: this process wants Shard, or all of Shards. What is free it claims after
-	// Wait at the earliest.
+	// InWant: this process wants Shard, or all of Shards. It claims free shards no earlier than
+	// after Wait.
 	InWant
-	// InUnwant: it does not want Shard, or Shards, any more. A held lease drains, and
-	// is then handed to session To if that is not empty and alive, else released.
+	// InUnwant: this process no longer wants Shard, or Shards. A held lease drains. The shard is
+	// then handed to session To if that is not empty and lives, and otherwise released.
 	InUnwant
-	// InDrained: the handler that was started for the Grant of Shard and Token has
-	// returned and been joined.
+	// InDrained: the handler that was started for the grant of Shard and Token has returned.
 	InDrained
-	// InStalled: the handler of Shard and Token makes no progress; the lease is
-	// revoked as if its drain budget were spent.
+	// InStalled: the handler of Shard and Token makes no progress. The lease is revoked as if
+	// its drain budget were spent.
 	InStalled
-	// InFenced: a commit under Shard and Token was refused; Owner is the record
-	// that refused it, zero if unknown.
+	// InFenced: a commit under Shard and Token was refused. Owner is the record that refused
+	// it, or zero if that is unknown.
 	InFenced
-	// InObserved: a page of changes, View, asked for at instant SentAt.
+	// InObserved: View, a page of changes, was requested at instant SentAt.
 	InObserved
-	// InJoined to InClosed answer the effect with the same Call. Err is the
-	// call-level error.
+	// InJoined to InClosed are replies to the effect with the same Call. Err is the call-level
+	// error.
 	InJoined
 	InBeaten
 	InAcquired    // Results, one per claim
@@ -96,29 +94,28 @@ const (
 	InUpdated
 	InRead
 	InClosed
-	// InLeave: this process gives up its session for good. What is still held is
-	// revoked; the record is removed if no handler runs, else left to be evicted.
+	// InLeave: this process permanently gives up its session. All leases still held are
+	// revoked. If no handler runs, the record is removed. Otherwise, it is left to be evicted.
 	InLeave
-	// InStoreChanged: a call that is not the machine's own was answered with Err,
-	// which matches driver.ErrStoreChanged (I1).
+	// InStoreChanged: a call that the machine did not make returned Err, which matches
+	// driver.ErrStoreChanged (I1).
 	InStoreChanged
-	// InPrefer: Heirs says, for each of Shards, who claims it first when it is free
-	// (C9), wanted here or not. Advice: a heir that does not live, or does not act,
-	// is passed over.
+	// InPrefer: for each of Shards, wanted here or not, Heirs names the sessions that claim it
+	// first when it is free (C9). This is only advice. An heir that does not live, or does not
+	// act, is passed over.
 	InPrefer
-	// InUpdate: this process tells the others State from now on. Its number is the
-	// machine's to give.
+	// InUpdate: this process publishes State from now on. The machine numbers it.
 	InUpdate
-	// InEligible: from now on this process is not eligible, because of Reason; it is if
-	// that is empty (C15).
+	// InEligible: from now on this process is not eligible, because of Reason. If Reason is
+	// empty, it is eligible (C15).
 	InEligible
 )
 
-// Heirs are the sessions that claim a shard before all others, in this order.
-// Empty ones, and those that do not live, are passed over.
+// Heirs are the sessions that claim a shard before all others, in this order. Empty sessions, and
+// those that do not live, are passed over.
 type Heirs [2]driver.SessionID
 
-// Input is one thing that happened. Which fields count depends on Kind.
+// Input is one thing that happened. Its Kind determines which fields are used.
 type Input struct {
 	Kind      InputKind
 	Shard     driver.ShardID
@@ -138,13 +135,13 @@ type Input struct {
 	Reason    string
 }
 
-// EffectKind says what an Effect asks for or reports.
+// EffectKind is the kind of an Effect.
 type EffectKind uint8
 
 // The effects, and which fields of Effect they use.
 const (
-	// EffJoin to EffClose ask for one call each, in the name of Session, with
-	// Timeout. The runner answers every one of them exactly once, and judges no reply.
+	// EffJoin to EffClose request one call each, in the name of Session, with Timeout. The runner
+	// answers each exactly once, and judges no reply.
 	EffJoin EffectKind = iota + 1 // Member
 	EffBeat
 	EffAcquire  // Claims
@@ -152,35 +149,34 @@ const (
 	EffRelease  // Fences
 	EffEvict    // Suspects
 	EffUpdate   // State
-	// EffRead asks for one small linearizable read, of anything: that it is answered
-	// is all that counts (C6).
+	// EffRead requests one small linearizable read of anything. Only whether it is answered
+	// matters (C6).
 	EffRead
-	// EffClose asks to close Session.
+	// EffClose requests the closing of Session.
 	EffClose
-	// EffResync asks to read the whole namespace anew: to end the Observe call
-	// under way and to start one with an empty cursor. A call with an empty cursor
-	// that is under way is left to end, and another follows it.
+	// EffResync requests another full read of the namespace. The runner ends the Observe call
+	// in progress and starts one with an empty cursor. If the call in progress has an empty
+	// cursor, it continues, and another follows.
 	EffResync
 	// EffGrant: Fence is granted until Until. Head is the shard's head if HeadKnown.
 	EffGrant
 	// EffExtend: all leases of Session are trusted until Until.
 	EffExtend
-	// EffRevoke: Fence may not be used any more, because of Cause.
+	// EffRevoke: Fence may no longer be used, because of Cause.
 	EffRevoke
-	// EffSettled: the lease of Fence is over, as Outcome says. It comes exactly once for
-	// each EffGrant: after the EffRevoke, after the handler was joined, and before the
-	// next EffGrant of the shard. It fixes what callers that wait for the lease are
-	// answered, whether a reply, a view or the end of the session decided it.
+	// EffSettled: the lease of Fence is over, with Outcome. It comes exactly once for each
+	// EffGrant: after the EffRevoke, after the handler was joined, and before the next EffGrant
+	// of the shard. It is the answer to callers that wait for the lease, whether a reply, a view
+	// or the end of the session decided it.
 	EffSettled
-	// EffYield: the handler of Fence is to be asked to stop, because of Cause: the shard
+	// EffYield: the runner should ask the handler of Fence to stop, because of Cause. The shard
 	// goes to another member, although this process still wants it.
 	EffYield
-	// EffEvent: something an operator wants to see: Event, Peer, Err, Cause.
+	// EffEvent: an event for operators: Event, Peer, Err, Cause.
 	EffEvent
 )
 
-// Effect is one thing that the runner has to do. The slices belong to the
-// receiver.
+// Effect is one thing that the runner must do. Its slices belong to the receiver.
 type Effect struct {
 	Kind      EffectKind
 	Call      CallID
@@ -204,13 +200,13 @@ type Effect struct {
 	Err       error
 }
 
-// Cause says why a lease ended.
+// Cause is the reason why a lease ended.
 type Cause uint8
 
 // The causes of a Revoke.
 const (
 	CauseReleased     Cause = iota + 1 // its handler was asked to stop, and returned
-	CauseReturned                      // its handler returned though it was wanted
+	CauseReturned                      // its handler returned while the shard was wanted
 	CauseLapsed                        // no heartbeat succeeded in time: trust ended
 	CauseFenced                        // the store refused a write under it
 	CausePreempted                     // the record names another lease
@@ -218,9 +214,9 @@ const (
 	CauseDrainBudget                   // its handler did not return in time
 	CauseStalled                       // its handler made no progress
 	CauseLeft                          // the process left before its handler returned
-	CauseStoreChanged                  // the store is not the one it was
-	CauseIneligible                    // its handler returned, and an eligible member is to have the shard
-	CauseFailback                      // its handler returned, and one with a higher priority is
+	CauseStoreChanged                  // the store was replaced
+	CauseIneligible                    // its handler returned, and an eligible member gets the shard
+	CauseFailback                      // its handler returned, and a member with a higher priority gets the shard
 )
 
 var causeNames = [...]string{
@@ -237,28 +233,28 @@ func (c Cause) String() string {
 	return "unknown"
 }
 
-// Outcome says how a lease was settled.
+// Outcome is the way in which a lease was settled.
 type Outcome uint8
 
 // The outcomes of an EffSettled, and which of its fields they use.
 const (
 	// OutcomeReleased: the shard was released.
 	OutcomeReleased Outcome = iota + 1
-	// OutcomeTransferred: the shard was transferred to the session in Owner, which is
-	// this process's own where the shard was wanted here again.
+	// OutcomeTransferred: the shard was transferred to the session in Owner. If the shard was
+	// wanted here again, this is the process's own session.
 	OutcomeTransferred
-	// OutcomeUnknown: the record is Owner, of a later lease, and no reply says what
-	// became of the shard before that.
+	// OutcomeUnknown: the record is Owner, of a later lease. No reply shows how the shard left
+	// this lease.
 	OutcomeUnknown
-	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries
-	// again, but nobody waits for that.
+	// OutcomeRefused: the store refused the transfer, because of Err. The machine tries again,
+	// and no caller waits for that.
 	OutcomeRefused
 	// OutcomeLost: the lease was revoked before its handler returned, or the session
 	// ended before the shard was given back, because of Cause.
 	OutcomeLost
 )
 
-// Event says what an EffEvent reports.
+// Event is the kind of an EffEvent.
 type Event uint8
 
 // The events.
@@ -266,20 +262,20 @@ const (
 	EventJoined      Event = iota + 1 // Session joined
 	EventJoinFailed                   // Err; tried again after a back-off
 	EventBeatFailed                   // Err
-	EventLapsed                       // trust ended; the session may still exist. Err says why, if that is known
+	EventLapsed                       // trust ended; the session may still exist; Err is the reason, if known
 	EventRegained                     // trust is back; shards get new tokens
 	EventSessionLost                  // Session is gone
 	EventPeerJoined                   // Peer
-	EventPeerUpdated                  // Peer tells something else about itself
-	EventPeerGone                     // Peer left or was evicted by somebody
+	EventPeerUpdated                  // Peer changed its state
+	EventPeerGone                     // Peer left or was evicted by any member
 	EventPeerSilent                   // Peer was silent for its TTL
 	EventPeerDead                     // Peer's process has ended, as its lock is held here (C14)
 	EventPeerEvicted                  // this process evicted Peer
 	EventCallFailed                   // a claim, transfer, release, eviction or update: Err
-	EventHalted                       // Err; nothing is granted any more
+	EventHalted                       // Err; nothing more is granted
 	EventCloseFailed                  // Err; Session is left to be evicted
 	EventIneligible                   // this process is not eligible: Err
-	EventEligible                     // it is again
+	EventEligible                     // this process is eligible again
 )
 
 var eventNames = [...]string{

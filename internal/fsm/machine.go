@@ -7,10 +7,10 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// How many calls may be outstanding at once: heartbeats, of which the first manyBeats
-// may be as close as a twelfth of the smallest TTL watched, and the others are a
-// twelfth of the own TTL apart, so that there is always room for one (C10); heartbeats
-// sent after a lapse; and reads after a lapse, each for half a TTL (C6).
+// Limits of outstanding calls. The first manyBeats heartbeats may be as close as a twelfth of
+// the smallest TTL watched. The others, up to maxBeats, are a twelfth of the member's own TTL
+// apart, so that there is always room for one (C10). After a lapse, there are at most
+// lapsedBeats heartbeats, and lapsedReads reads, each for half a TTL (C6).
 const (
 	manyBeats   = 12
 	maxBeats    = 24
@@ -25,11 +25,11 @@ const (
 	joining              // a join is outstanding
 	waiting              // backing off before the next join
 	live                 // joined; trusted unless lapsed
-	left                 // gave up the session for good
+	left                 // gave up the session permanently
 	halted               // the store changed (I1)
 )
 
-// callKind indexes the batches of which one each may be outstanding.
+// callKind indexes the batches. One call of each kind may be outstanding.
 type callKind uint8
 
 const (
@@ -43,9 +43,9 @@ const (
 	callKinds
 )
 
-// itemTime is what one item adds to the time-out of a batch, and maxItems is how many a
-// batch has at most: leases start as the replies come, batch by batch, and each batch has
-// a time-out that it can meet.
+// itemTime is the time that one item adds to the time-out of a batch. maxItems is the largest
+// number of items in a batch. Leases start as the replies come, batch by batch, and each batch
+// has a time-out that it can meet.
 const (
 	itemTime = 2 * time.Millisecond
 	maxItems = 4096
@@ -53,7 +53,7 @@ const (
 
 type call struct {
 	id       CallID  // 0: none outstanding
-	until    Instant // when the time of the newest one is up
+	until    Instant // when the time of the newest call is up
 	failed   uint8   // calls in a row without an answer, up to 8
 	shards   []int32
 	tokens   []driver.Token // released, one per shard
@@ -66,11 +66,11 @@ type beat struct {
 	call   CallID
 	sentAt Instant
 	other  bool // of a heartbeat: the read sent with it was answered; of a read: that heartbeat failed
-	long   bool // a read that has all of CallTimeout
+	long   bool // a read that may take all of CallTimeout
 }
 
-// Machine is one member's side of the lease protocol: a pure state machine
-// without I/O, clock or goroutine. Not safe for concurrent use.
+// Machine is one member's side of the lease protocol. It is a pure state machine without I/O,
+// clock or goroutine. It is not safe for concurrent use.
 type Machine struct {
 	cfg  Config
 	rng  rng
@@ -92,21 +92,21 @@ type Machine struct {
 	lapsedAt Instant
 	reads    []beat  // outstanding, since the lapse
 	readAt   Instant // when to send the next
-	heardAt  Instant // when the newest read that was answered had been asked for; C6
+	heardAt  Instant // when the newest answered read was requested; C6
 	answered Instant // when that answer came
 	beats    []beat  // outstanding
 	beatAt   Instant // when to send the next
 	beatSent Instant // when the last was sent
-	beatErr  error   // of the last one that failed since a success
+	beatErr  error   // of the last heartbeat that failed since a success
 	deaf     int     // heartbeats since the lapse whose outcome is unknown; C6
 	deafAt   Instant // when the last of them was sent
-	quietTo  Instant // none is sent before
+	quietTo  Instant // no heartbeat is sent before
 	okSentAt Instant // the latest send instant among the successes; C5
-	slow     Instant // the longest time that a heartbeat took of late
+	slow     Instant // the longest recent time of a heartbeat
 
 	stored    driver.UpdateNo // the newest state that the store has of this session
 	updateAt  Instant         // when to send the next
-	updateErr error           // of the last one that failed since a success
+	updateErr error           // of the last update that failed since a success
 	updates   int             // that failed in a row
 
 	viewed   bool // the full state was seen
@@ -116,15 +116,15 @@ type Machine struct {
 	alive   map[driver.SessionID]*peer
 	watched []*peer
 	minTTL  Instant // smallest TTL watched, or 0
-	wideTo  Instant // until then everybody is watched, since most of those watched fell silent
+	wideTo  Instant // until then all members are watched, because most watched members fell silent
 
-	// buried has the suspects of the evictions that have no answer yet, those of a session
-	// included that has ended: who ended them is only reported.
+	// buried holds the suspects of evictions without an answer, including evictions sent under
+	// an earlier session. It serves only to report the evictor.
 	buried map[CallID][]driver.Member
 
 	shards []shard
 	unused []int32      // places in shards, of locks that were forgotten
-	forgot driver.Token // the greatest of theirs: tokens up to it may be burnt (C1)
+	forgot driver.Token // the largest token of forgotten locks: tokens up to it may be burnt (C1)
 	index  map[driver.ShardID]int32
 	queue  queue // shards with something to do, by due instant
 	wants  int
@@ -132,12 +132,11 @@ type Machine struct {
 	batch  [callKinds][]int32 // decided in this step
 	kept   [callKinds][]int32 // waiting for the call of that kind to end
 
-	yieldAt Instant         // when to look for members that are to have what is held: C15, C16
+	yieldAt Instant         // when to look for members that should get held shards: C15, C16
 	gifts   map[int32]*gift // shards that were given to such members
 }
 
-// New returns a machine that has not joined. It joins when it first wants a
-// shard.
+// New returns a machine that has not joined. It joins when it first wants a shard.
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, rng: rng(cfg.Seed),
@@ -149,15 +148,14 @@ func New(cfg Config) *Machine {
 	}
 }
 
-// Config is what the machine was made with, as it is now.
+// Config returns the machine's current configuration.
 func (m *Machine) Config() Config { return m.cfg }
 
-// keptEffects is for how many effects room is kept from one Step to the next.
+// keptEffects is the largest capacity for effects that is kept from one Step to the next.
 const keptEffects = 1024
 
-// Step tells the machine that at instant now in happened, and returns what to
-// do, in order. Instants never decrease. The returned slice is valid until the
-// next Step.
+// Step applies the input in at instant now, and returns the effects to carry out,
+// in order. Instants never decrease. The returned slice is valid until the next Step.
 func (m *Machine) Step(now Instant, in Input) []Effect {
 	late := now.Sub(m.WakeAt())
 	m.now = max(m.now, now)
@@ -235,7 +233,7 @@ func (m *Machine) apply(in *Input) {
 	}
 }
 
-// advance does what is due now.
+// advance does everything that is due now.
 func (m *Machine) advance() {
 	switch m.phase {
 	case idle, waiting:
@@ -271,8 +269,8 @@ func (m *Machine) advance() {
 	}
 }
 
-// WakeAt is the instant at which the machine wants its next Step if nothing
-// happens before; Never if there is none.
+// WakeAt returns the instant at which the machine needs its next Step if no input comes before,
+// or Never.
 func (m *Machine) WakeAt() Instant {
 	switch m.phase {
 	case idle, waiting:
@@ -302,7 +300,8 @@ func (m *Machine) WakeAt() Instant {
 	return Never
 }
 
-// Session is the session joined as, empty when there is none.
+// Session returns the session under which the machine has joined, or the empty session if it has
+// not.
 func (m *Machine) Session() driver.SessionID {
 	if m.phase != live {
 		return ""
@@ -315,9 +314,8 @@ func (m *Machine) Trusted(now Instant) bool {
 	return m.phase == live && !m.lapsed && now < m.until
 }
 
-// Settled reports whether nothing is left that names this session: no handler
-// runs, no record is this session's, nothing is in flight. Then leaving loses
-// nothing. It looks at every shard.
+// Settled reports whether leaving loses nothing, because no handler runs, no record names this
+// session, and nothing is in flight. It checks every shard.
 func (m *Machine) Settled() bool {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -328,8 +326,8 @@ func (m *Machine) Settled() bool {
 	return true
 }
 
-// AppendMembers appends the members known to live, this one included, in the
-// order of their sessions, this one first.
+// AppendMembers appends the members known to live: this one first, then the others in the order
+// of their sessions.
 func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	if m.phase == live {
 		self := m.cfg.Member
@@ -342,20 +340,21 @@ func (m *Machine) AppendMembers(b []driver.Member) []driver.Member {
 	return b
 }
 
-// Preferred reports whether somebody said who claims a shard first: then its owner is an
-// assigner's to decide.
+// Preferred reports whether an assigner named the members that claim the shard first. That
+// assigner then decides its owner.
 func (m *Machine) Preferred(name driver.ShardID) bool {
 	i, ok := m.index[name]
 	return ok && !driver.IsLock(name) && m.shards[i].heirs != Heirs{}
 }
 
-// Owner is the session that the newest known record of a shard names, if it lives.
-func (m *Machine) Owner(name driver.ShardID) driver.SessionID {
+// Owner returns the newest known record of a shard if the session that it names lives, and
+// otherwise the zero Owner.
+func (m *Machine) Owner(name driver.ShardID) driver.Owner {
 	i, ok := m.index[name]
 	if !ok || m.free(&m.shards[i]) {
-		return ""
+		return driver.Owner{}
 	}
-	return m.shards[i].owner.Session
+	return m.shards[i].owner
 }
 
 // AppendShards appends the newest known record of every shard seen or wanted.
@@ -368,7 +367,7 @@ func (m *Machine) AppendShards(b []driver.ShardState) []driver.ShardState {
 	return b
 }
 
-// fatal handles the errors that end more than one call: true if err did.
+// fatal handles the errors that end more than one call, and reports whether err did.
 func (m *Machine) fatal(err error) bool {
 	switch {
 	case err == nil:
@@ -383,9 +382,9 @@ func (m *Machine) fatal(err error) bool {
 	return true
 }
 
-// ended counts the calls of a kind in a row without an answer: those whose outcome is unknown,
-// and those whose time was up, since a backend that was still connecting then knows that nothing
-// was applied.
+// ended counts a kind's consecutive calls without an answer. These are calls whose outcome is
+// unknown, and calls whose time was up. A backend that was still connecting reports a call of
+// the second kind as not applied.
 func (c *call) ended(err error, now Instant) {
 	if err == nil || !driver.Unknown(err) && now < c.until {
 		c.failed = 0
@@ -394,9 +393,9 @@ func (c *call) ended(err error, now Instant) {
 	c.failed = min(c.failed+1, 8)
 }
 
-// callTimeout bounds a call about n items, which begins now: less than the TTL on a store that
-// answers, so that a server that hangs delays no takeover, and up to CallTimeout
-// where such calls have failed before.
+// callTimeout returns the time-out of a call about n items that begins now. On a store that
+// answers, it is less than the TTL, so that a server that hangs delays no takeover. If such
+// calls have failed before, it is up to CallTimeout.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
 	c := &m.calls[k]
 	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
 // A member is one process: a machine, and as much of the runner and of the
@@ -520,7 +521,7 @@ func (p *member) public() driver.MemberState {
 func (p *member) shown() driver.MemberState {
 	st := p.says
 	if p.barred != "" {
-		st.Meta = map[string]string{driver.IneligibleKey: p.barred}
+		st.Meta = map[string]string{mark.IneligibleKey: p.barred}
 	}
 	return st
 }

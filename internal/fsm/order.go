@@ -6,12 +6,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// turn is how long this member waits before it acts on something that any of
-// several may act on: none for the first in order, the k-th k delays and some
-// jitter, at most three (C9). First come the heirs, then the order is by priority,
-// then by rendezvous hash of the thing and the node (Thaler and Ravishankar), then
-// by session. The session last comes after all others that live (C13). Members that are
-// not eligible are passed over (C15).
+// turn returns how long this member waits before it acts on something that several members may act
+// on. The first in order does not wait. The k-th waits k delays, at most three, and some jitter
+// (C9). Heirs come first. The others are in the order of priority, then of the rendezvous hash of
+// the thing and the node (Thaler and Ravishankar), then of the session. The session last comes
+// after all other living ones (C13). Members that are not eligible are passed over (C15).
 func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Duration {
 	const most = 3
 	if last != "" && last == m.sess {
@@ -51,8 +50,8 @@ func (m *Machine) turn(thing uint64, heirs Heirs, last driver.SessionID) time.Du
 	return m.delay(rank)
 }
 
-// turnOf is the turn at a shard. At a lock that was released only the members that are known
-// to want it have one: its rivals (C17).
+// turnOf returns the turn at a shard. At a released lock, only its rivals have one, which are
+// the members that are known to want it (C17).
 func (m *Machine) turnOf(s *shard, thing uint64) time.Duration {
 	switch {
 	case !driver.IsLock(s.name):
@@ -71,8 +70,8 @@ func (m *Machine) turnOf(s *shard, thing uint64) time.Duration {
 	return m.delay(rank)
 }
 
-// rival notes that a session holds a lock, which was somebody else's before: the last two that
-// took it while this member waits for it want it again, perhaps.
+// rival notes that a session took a lock from another holder. The last two sessions that took the
+// lock while this member waits may want it again.
 func (m *Machine) rival(s *shard, id driver.SessionID) {
 	switch {
 	case !s.want || id == m.sess:
@@ -82,9 +81,9 @@ func (m *Machine) rival(s *shard, id driver.SessionID) {
 	}
 }
 
-// standby returns the session that a shard given up here goes to at once, empty if
-// none is known that is likely to act (C13): of the heirs, or the only other member,
-// the first that beat within half its TTL, is eligible and is not to be emptied.
+// standby returns the session that immediately gets a shard given up here, or "" if none is
+// known that is likely to act (C13). It is the first such heir, or else the only other member.
+// Such a member has sent a heartbeat within half its TTL, is eligible and does not drain.
 func (m *Machine) standby(s *shard) driver.SessionID {
 	for _, h := range s.heirs {
 		if m.acts(m.alive[h]) {
@@ -101,7 +100,7 @@ func (m *Machine) acts(p *peer) bool {
 	return p != nil && p.watched && m.now < p.quietAt() && !p.barred && !p.member.Draining
 }
 
-// before reports whether p comes before q in the order of C9, heirs left aside.
+// before reports whether p comes before q in the order of C9 without heirs.
 func before(thing uint64, p, q *peer) bool {
 	if p.member.Priority != q.member.Priority {
 		return p.member.Priority > q.member.Priority
@@ -110,7 +109,7 @@ func before(thing uint64, p, q *peer) bool {
 	return ps > qs || ps == qs && p.member.Session < q.member.Session
 }
 
-// delay is what the member with so many before it waits.
+// delay returns the wait of a member with rank members before it.
 func (m *Machine) delay(rank int) time.Duration {
 	if rank == 0 {
 		return 0
@@ -142,15 +141,15 @@ func (r *rng) next() uint64 {
 	return mix(uint64(*r))
 }
 
-// float is uniform in [0, 1).
+// float returns a uniform value in [0, 1).
 func (r *rng) float() float64 { return float64(r.next()>>11) / (1 << 53) }
 
-// upTo is uniform in [0, d).
+// upTo returns a uniform duration in [0, d).
 func (r *rng) upTo(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * r.float())
 }
 
-// backoff is least doubled n times, at most most, less up to half of it.
+// backoff returns least, doubled n times up to most, less a random part of up to half.
 func (r *rng) backoff(least, most time.Duration, n int) time.Duration {
 	d := least
 	for ; n > 0 && d < most; n-- {

@@ -17,23 +17,23 @@ type peer struct {
 	seenAt   Instant        // the same, or a later restart of the silence clock
 	watched  bool
 	silent   bool    // for its TTL
-	evictAt  Instant // when it is this process's turn, once silent
+	evictAt  Instant // when it is this process's turn, once it is silent
 	evicting bool
-	beat     bool   // after it was first seen; C14
-	lock     string // that its record names; C14
+	beat     bool   // it has sent a heartbeat after it was first seen; C14
+	lock     string // the lock that its record names; C14
 	listed   bool   // in the page being read
 
 	barred bool    // it is not eligible: C15
-	since  Instant // from when on it has lived and was eligible, as seen here: C16
-	first  Instant // when it was first seen eligible; Never: it was not
+	since  Instant // since when it has lived and been eligible, as seen here: C16
+	first  Instant // when it was first seen eligible, or Never
 }
 
 func (p *peer) silentAt() Instant { return p.seenAt.Add(p.member.TTL) }
 
-// quietAt is from when on the silence of p is worth proving: C5.
+// quietAt returns when the silence of p becomes worth proving (C5).
 func (p *peer) quietAt() Instant { return p.changed.Add(p.member.TTL / 2) }
 
-// restart starts the silence of a peer anew.
+// restart makes the silence of a peer count from now.
 func (m *Machine) restart(p *peer) {
 	if p.silent {
 		m.yieldAt = m.now // it counts again: C15, C16
@@ -46,7 +46,7 @@ func (m *Machine) heardOf(p *peer) {
 	m.restart(p)
 }
 
-// observed takes in a page of changes.
+// observed reads a page of changes.
 func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	if v == nil {
 		return
@@ -99,7 +99,7 @@ func (m *Machine) observed(v *driver.View, sentAt Instant) {
 	}
 }
 
-// beatOf takes in a heartbeat of a peer.
+// beatOf notes a heartbeat of a peer.
 func (m *Machine) beatOf(p *peer, v driver.Version) {
 	p.beat = p.beat || p.version != 0
 	if p.version != 0 && m.now >= p.changed.Add(p.member.TTL) {
@@ -109,7 +109,7 @@ func (m *Machine) beatOf(p *peer, v driver.Version) {
 	m.heardOf(p)
 }
 
-// addPeer reports whether the member is new.
+// addPeer adds or updates a member, and reports whether it is new.
 func (m *Machine) addPeer(member *driver.Member) bool {
 	id := member.Session
 	if id == m.sess || id == m.former && m.phase != live || id == "" {
@@ -134,8 +134,8 @@ func (m *Machine) addPeer(member *driver.Member) bool {
 	return true
 }
 
-// removePeer reports whether the member was known. What it held may be claimed:
-// the caller calls watch and dueFree.
+// removePeer removes a member, and reports whether it was known. Its shards may now be claimed,
+// so the caller calls watch and dueFree.
 func (m *Machine) removePeer(id driver.SessionID) bool {
 	p := m.alive[id]
 	if p == nil {
@@ -154,8 +154,8 @@ func (m *Machine) findPeer(id driver.SessionID) (int, bool) {
 	})
 }
 
-// watch chooses whose heartbeats to see: everybody's in a small cluster, those
-// of the few predecessors on the ring of sessions in a large one (O3).
+// watch chooses the members whose heartbeats to see. In a small cluster, these are all members.
+// In a large one, they are a few predecessors on the ring of sessions (O3).
 func (m *Machine) watch() {
 	m.watched, m.minTTL = m.watched[:0], 0
 	if m.phase != live {
@@ -191,12 +191,13 @@ func (m *Machine) watch() {
 		}
 		p.watched, p.listed = p.listed, false
 	}
-	// A member beats at a third of the smallest TTL that it watches: C5.
+	// A member sends heartbeats at intervals of a third of the smallest TTL that it watches
+	// (C5).
 	m.beatAt = min(m.beatAt, m.now.Add(m.interval()))
 }
 
-// AppendWatch appends the sessions whose heartbeats the machine wants to see,
-// with the versions it knows: ObserveQuery.Beats of the next Observe.
+// AppendWatch appends the sessions whose heartbeats the machine needs, with the versions that it
+// knows. They are ObserveQuery.Beats of the next Observe.
 func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	if m.phase != live {
 		return b
@@ -207,11 +208,10 @@ func (m *Machine) AppendWatch(b []driver.Beat) []driver.Beat {
 	return b
 }
 
-// covered is one half of C5. A success proves that the store was reached at some
-// moment between its sending and its arrival. One that arrives long after the
-// sending of the one before restarts every silence clock: in between this
-// process, or the store, may have been away, and nobody's silence means anything.
-// Counting from arrival to arrival would let late replies bridge an outage.
+// covered is one half of C5. A success proves that the store was reached between its sending
+// and its arrival. If it arrives long after the previous one was sent, every silence clock
+// restarts. In between, this process or the store may have been away, so silence means nothing.
+// If the gap were measured from arrival to arrival, late replies would hide an outage.
 func (m *Machine) covered(sentAt Instant) {
 	if m.minTTL > 0 && m.now-m.okSentAt > m.minTTL/2 {
 		for _, p := range m.watched {
@@ -221,16 +221,16 @@ func (m *Machine) covered(sentAt Instant) {
 	m.okSentAt = max(m.okSentAt, sentAt)
 }
 
-// proven is the other half: the newest success was sent so lately that silence is
-// covered up to now. The pipeline (quiet) brings one every TTL/12 after the round
-// trip; an older one may come from before an outage that lasts.
+// proven is the other half of C5. It reports whether the newest success was sent so recently
+// that silence is covered up to now. Quiet heartbeats (quiet) bring one every TTL/12 after the
+// round trip. An older success may be from before an outage that lasts.
 func (m *Machine) proven() bool {
 	ttl := Instant(m.base())
 	return m.now-m.okSentAt <= min(ttl/2, ttl/6+m.slow)
 }
 
-// watchSilence finds members that were silent for their TTL and evicts those whose
-// turn is this process's (C9), if that silence is proven (C5).
+// watchSilence finds members that were silent for their TTL. It evicts those whose turn is this
+// process's (C9), if their silence is proven (C5).
 func (m *Machine) watchSilence() {
 	var suspects []driver.Suspect
 	var members []driver.Member
@@ -271,15 +271,15 @@ func (m *Machine) watchSilence() {
 		Timeout: m.callTimeout(evict, len(suspects))})
 }
 
-// dead is C14: the lock of this member's process is held by this one.
+// dead is C14: this process holds the lock of the peer's process.
 func (m *Machine) dead(p *peer) bool {
 	return m.cfg.HostLock != "" && !p.beat &&
 		p.member.Node == m.cfg.Member.Node && p.lock == m.cfg.HostLock
 }
 
-// quiet reports whether some watched member has been quiet for half its TTL. Then
-// heartbeats go out every TTL/12, so that a slow answer, or none, leaves no gap in
-// the proof that the store served this process meanwhile (C5).
+// quiet reports whether a watched member has been quiet for half its TTL. Heartbeats are then sent
+// every TTL/12, so that a slow or missing answer leaves no gap in the proof that the store serves
+// (C5).
 func (m *Machine) quiet() bool {
 	for _, p := range m.watched {
 		if m.now >= p.quietAt() {
@@ -289,9 +289,8 @@ func (m *Machine) quiet() bool {
 	return false
 }
 
-// widen watches everybody for a while when most of the few that are watched are
-// silent: after the death of many, their heirs would else be found a few at a time,
-// a TTL each.
+// widen watches all members for a while if most of the watched few are silent. Otherwise, after
+// many members die, the members that they had watched would be found dead only a few per TTL.
 func (m *Machine) widen() {
 	if m.wideTo != 0 {
 		if m.now >= m.wideTo {
@@ -315,9 +314,9 @@ func (m *Machine) widen() {
 	m.resync()
 }
 
-// AppendSilent appends the sessions of members that are watched, and of which no
-// heartbeat was seen for their TTL although this session is trusted at now. Unlike
-// the silence that leads to an eviction (C5) it needs no proof: it is for operators.
+// AppendSilent appends the sessions of watched members of which no heartbeat was seen for their
+// TTL, if this session is trusted at now. Unlike the silence that leads to an eviction (C5), it
+// needs no proof, because it is for operators.
 func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.SessionID {
 	if !m.Trusted(now) {
 		return b
@@ -330,8 +329,8 @@ func (m *Machine) AppendSilent(b []driver.SessionID, now Instant) []driver.Sessi
 	return b
 }
 
-// AppendHeard appends, for each member that is watched, when its last heartbeat was
-// seen. It is for operators, as AppendSilent is.
+// AppendHeard appends, for each watched member, the instant at which its last heartbeat was seen.
+// It is for operators.
 func (m *Machine) AppendHeard(b []Heard) []Heard {
 	for _, p := range m.watched {
 		b = append(b, Heard{Session: p.member.Session, At: p.changed})
@@ -339,7 +338,7 @@ func (m *Machine) AppendHeard(b []Heard) []Heard {
 	return b
 }
 
-// Heard is when a member's last heartbeat was seen.
+// Heard is the instant at which a member's last heartbeat was seen.
 type Heard struct {
 	Session driver.SessionID
 	At      Instant
@@ -361,8 +360,8 @@ func (m *Machine) nextSilence() Instant {
 	return at
 }
 
-// bury reports the members that a call has evicted, whether a view said before that they
-// are gone, or this session is.
+// bury reports the members that a call has evicted, even if a view already showed that they, or
+// this session, are gone.
 func (m *Machine) bury(in *Input) {
 	members := m.buried[in.Call]
 	delete(m.buried, in.Call)
@@ -405,7 +404,7 @@ func (m *Machine) evicted(in *Input) {
 		case in.Evictions[k].Evicted || in.Evictions[k].Current == 0:
 			gone = m.removePeer(suspect.Session) || gone
 		case p.version == suspect.Version:
-			// It did beat, and the stream of changes has not said so.
+			// The member did send a heartbeat, which the stream of changes has not shown.
 			p.version, p.beat = in.Evictions[k].Current, true
 			m.heardOf(p)
 			m.resync()

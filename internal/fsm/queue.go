@@ -1,11 +1,11 @@
 package fsm
 
-// queue is a binary heap of the shards that have something to do, by due
-// instant, then by index, so that a run is the same for the same inputs. A shard
-// that waits for nothing is not in it.
+// queue is a binary heap of the shards with something to do. It is ordered by due instant and
+// then by index, so that the same inputs give the same run. A shard that waits for nothing is
+// not in the queue.
 type queue []int32
 
-// schedule has shard i settled at the given instant; Never takes it out.
+// schedule makes shard i due at an instant. The instant Never removes it from the queue.
 func (m *Machine) schedule(i int32, at Instant) {
 	s := &m.shards[i]
 	s.due = at

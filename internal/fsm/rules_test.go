@@ -8,7 +8,7 @@ import (
 
 var ignoreFlag = flag.String("ignore", "", "comma-separated rules that are not checked, so that a mutant has to break another")
 
-// A violation is a broken rule: its id in core/driver or docs/conformance.md, or of the
+// A violation is a broken rule: its id in core/driver or docs/internals/conformance.md, or of the
 // machine's own invariants, and one line that explains it. The checks panic with it, and
 // the driver of the run (simulation, exploration, fuzzing) adds how to replay.
 type violation struct {

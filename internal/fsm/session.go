@@ -66,8 +66,8 @@ func (m *Machine) backOff() {
 	m.joins++
 }
 
-// lapse revokes everything when trust has ended. This step is late by so much: a process
-// that did not run sent no heartbeat, whatever the store would have answered.
+// lapse revokes all leases when trust has ended. late is how late this step is. If the process
+// did not run, it sent no heartbeat, so the store is not the reason.
 func (m *Machine) lapse(late time.Duration) {
 	if m.phase != live || m.lapsed || m.now < m.until {
 		return
@@ -83,17 +83,16 @@ func (m *Machine) lapse(late time.Duration) {
 	m.resync()
 }
 
-// resync asks for a full read, and for the next one in time.
+// resync requests a full read and schedules the next.
 func (m *Machine) resync() {
 	m.emit(Effect{Kind: EffResync})
 	m.resyncAt = m.now.Add(m.cfg.Resync)
 }
 
-// mayBeat is C10 and C6: after a lapse a member may keep its record alive only if
-// it asked for a read since then and was answered not long ago, and only until a
-// few heartbeats went without an answer; then it stays silent long enough to be
-// evicted, before it tries again. Otherwise a member whose requests arrive but
-// whose replies do not would hold its shards for ever.
+// mayBeat is C10 and C6. After a lapse, a member sends heartbeats only if a read since the
+// lapse was answered recently. If a few heartbeats get no answer, it stays silent long enough
+// to be evicted, and then tries again. Otherwise, a member whose requests arrive but whose
+// replies are lost would hold its shards forever.
 func (m *Machine) mayBeat() bool {
 	if !m.lapsed {
 		return len(m.beats) < maxBeats
@@ -108,11 +107,10 @@ func (m *Machine) mayBeat() bool {
 		m.heardAt >= m.lapsedAt && m.now < m.answered.Add(m.cfg.Member.TTL/2)
 }
 
-// mayRead reports whether reads are asked for: while trust has lapsed, one every
-// TTL/12 until one is answered, then one every TTL/4. Each is small and bounded, so
-// that one which hangs delays no other, unlike a read of the whole namespace. One of
-// those under way has all of CallTimeout: where connecting takes longer than half a TTL,
-// that one connects.
+// mayRead reports whether reads are sent. While trust has lapsed, one is sent every TTL/12
+// until one is answered, then every TTL/4. Each is small and limited, so, unlike a read of the
+// whole namespace, a slow one delays no other. One read at a time may take all of CallTimeout,
+// so that it can connect even if connecting takes longer than half a TTL.
 func (m *Machine) mayRead() bool { return m.lapsed && len(m.reads) < lapsedReads }
 
 func (m *Machine) sendRead(long bool) {
@@ -142,14 +140,14 @@ func (m *Machine) read(id CallID, err error) {
 	together(m.beats, r.sentAt)
 }
 
-// heard notes that a read asked for at sentAt was answered.
+// heard notes that a read requested at sentAt was answered.
 func (m *Machine) heard(sentAt Instant) {
 	if sentAt >= m.heardAt {
 		m.heardAt, m.answered = sentAt, m.now
 	}
 }
 
-// take removes a call from those outstanding.
+// take removes a call from calls.
 func take(calls *[]beat, id CallID) (b beat, ok bool) {
 	for i, b := range *calls {
 		if b.call == id {
@@ -160,7 +158,8 @@ func take(calls *[]beat, id CallID) (b beat, ok bool) {
 	return beat{}, false
 }
 
-// together notes in the call that was sent with another at sentAt what became of that.
+// together finds the call that was sent with another at sentAt, and notes in it that the other
+// has ended.
 func together(calls []beat, sentAt Instant) {
 	for i := range calls {
 		if calls[i].sentAt == sentAt {
@@ -169,9 +168,9 @@ func together(calls []beat, sentAt Instant) {
 	}
 }
 
-// unheard counts a heartbeat after a lapse whose outcome is unknown although the read
-// that was sent with it was answered: neither was, in an outage. Of several that were
-// sent at about the same time one counts. A refusal is an answer.
+// unheard counts a heartbeat after a lapse whose outcome is unknown although the read sent with
+// it was answered. In an outage, neither gets an answer. Of several heartbeats sent at about
+// the same time, unheard counts one. A refusal is an answer.
 func (m *Machine) unheard(sentAt Instant) {
 	ttl := m.cfg.Member.TTL
 	switch since := sentAt.Sub(m.deafAt); {
@@ -186,8 +185,8 @@ func (m *Machine) unheard(sentAt Instant) {
 	}
 }
 
-// base is the time by which heartbeats are paced: the own TTL, or the smallest one
-// watched if that is less (C5).
+// base returns the TTL that sets the pace of heartbeats. This is the member's own or, if that
+// is less, the smallest one watched (C5).
 func (m *Machine) base() time.Duration {
 	ttl := m.cfg.Member.TTL
 	if m.minTTL > 0 {
@@ -196,9 +195,9 @@ func (m *Machine) base() time.Duration {
 	return ttl
 }
 
-// interval is the time from a heartbeat that was answered to the next: a third of
-// the TTL, less jitter, and less again where the store is so slow that the answer
-// to the next would come too late to cover the silence of others (C5).
+// interval returns the time from an answered heartbeat to the next: a third of the TTL, less
+// jitter. On a slow store, it is less, so that the next answer still comes in time to cover the
+// silence of others (C5).
 func (m *Machine) interval() time.Duration {
 	ttl := m.base()
 	d := min(m.cfg.Interval, ttl/3)
@@ -206,7 +205,7 @@ func (m *Machine) interval() time.Duration {
 	return min(d, max(ttl/2-ttl/24-time.Duration(m.slow), ttl/12))
 }
 
-// pace is the time between two heartbeats that are sent without waiting for answers.
+// pace returns the time between two heartbeats that are sent without waiting for answers.
 func (m *Machine) pace() time.Duration {
 	if len(m.beats) >= manyBeats {
 		return m.cfg.Member.TTL / 12
@@ -214,10 +213,10 @@ func (m *Machine) pace() time.Duration {
 	return m.base() / 12
 }
 
-// late is how long a heartbeat may go unanswered before the next is sent, on
-// another connection where the store has several servers: C4. On a store that is
-// known to be slow it is longer, so that not every heartbeat is sent twice; after a
-// lapse, so that an outage does not use up those that may go unanswered (C6).
+// late returns how long a heartbeat may go unanswered before the next is sent (C4), over another
+// connection if the store has several servers. It is longer on a slow store, so that not every
+// heartbeat is sent twice. It is longer after a lapse, so that an outage does not use up the
+// unanswered heartbeats that C6 allows.
 func (m *Machine) late() time.Duration {
 	ttl := m.base()
 	if m.lapsed {
@@ -229,12 +228,11 @@ func (m *Machine) late() time.Duration {
 	return m.pace()
 }
 
-// sendBeat sends one, and plans the next for the moment at which this one is
-// late. A late reply still counts for what it is worth, up to the trust that it
-// could give: C10.
+// sendBeat sends a heartbeat, and schedules the next one for when this one is late. A late
+// reply still counts from its sending (C10).
 func (m *Machine) sendBeat() {
 	if m.lapsed && len(m.reads) < lapsedReads+lapsedBeats {
-		m.sendRead(false) // what becomes of the two tells deafness from an outage
+		m.sendRead(false) // the outcomes of the two distinguish an outage from lost answers
 	}
 	id := m.newCall()
 	m.beats = append(m.beats, beat{call: id, sentAt: m.now})
@@ -276,13 +274,13 @@ func (m *Machine) beaten(id CallID, err error) {
 	if m.lapsed {
 		m.lapsed = false
 		m.event(EventRegained, nil)
-		// Each shard needs a new token first: C7. One delay for all: one batch.
+		// Each shard needs a new token first (C7). All share one delay, so they share one
+		// batch.
 		m.dueAll(m.now.Add(m.rng.upTo(m.cfg.Member.TTL / 24)))
 	}
 }
 
-// untilNext is the time from now to the next heartbeat when the newest was
-// answered.
+// untilNext returns the time from now to the next heartbeat if the newest was answered.
 func (m *Machine) untilNext() time.Duration {
 	at := m.beatSent.Add(m.interval())
 	if m.quiet() {
@@ -291,7 +289,7 @@ func (m *Machine) untilNext() time.Duration {
 	return max(at.Sub(m.now), 0)
 }
 
-// lost ends the session, which has no record any more, as err says.
+// lost ends the session, whose record no longer exists, because of err.
 func (m *Machine) lost(err error) {
 	m.revokeAll(CauseSessionLost)
 	m.event(EventSessionLost, err)
@@ -302,13 +300,13 @@ func (m *Machine) lost(err error) {
 	m.backOff()
 }
 
-// duel is for how many TTLs a superseding session has to live before its loss counts
-// as the first: two processes under one label end each other in turn, and the waits
-// before their joins double.
+// duel is the number of TTLs that a superseding session must live before its loss counts as the
+// first. If two processes under one label keep ending each other's sessions, the waits before
+// their joins double.
 const duel = 10
 
-// drop forgets what was outstanding in the session's name. Leases that were being
-// given back are lost, because of cause.
+// drop forgets the outstanding calls of the session. Leases that were being given back are lost,
+// because of cause.
 func (m *Machine) drop(cause Cause) {
 	m.former = m.sess
 	m.beats, m.reads = m.beats[:0], m.reads[:0]

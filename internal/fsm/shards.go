@@ -10,29 +10,29 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A shard is what the machine knows of one shard. There may be 100,000 that this
-// process does not own, so what only an owner needs is apart.
+// A shard is what the machine knows of one shard. There may be 100,000 shards that this process
+// does not own, so the part that only an owner needs is separate.
 type shard struct {
 	name      driver.ShardID
 	owner     driver.Owner // the newest known record
 	due       Instant      // when to settle it; Never: nothing to do
 	notBefore Instant      // of the next claim, or new token
 	own       *own
-	heirs     Heirs            // who claims it first, as far as anybody said; of a lock its rivals
-	releaser  driver.SessionID // that made the record free, as far as it was seen: C13
+	heirs     Heirs            // the sessions that claim it first, if an assigner named them; for a lock its rivals
+	releaser  driver.SessionID // the session that made the record free, if that was seen: C13
 	slot      int32            // in the queue
 	tries     int8             // claims that failed in a row
-	returns   int8             // short leases given back in a row
+	returns   int8             // short leases in a row that were given back
 	flight    callKind
 	want      bool
 	waiting   bool // for its turn to claim
-	burnt     bool // the record's token, and all before it, are never granted (again): C1
+	burnt     bool // the record's token, and all before it, are never granted again: C1
 }
 
-// A leaseState is how far this process's lease of a shard is.
+// A leaseState is the state of this process's lease of a shard.
 //
 //	none -> held                 granted
-//	held -> draining             unwanted: its handler is to return
+//	held -> draining             unwanted: its handler should return
 //	held, draining -> returned   its handler returned
 //	held, draining -> revoked    lost while its handler runs
 //	returned -> none             settled: the record moved on, or the session ended
@@ -51,7 +51,7 @@ func (l leaseState) trusted() bool { return l == held || l == draining }
 
 func (l leaseState) running() bool { return l.trusted() || l == revoked }
 
-// own is the part of a shard that this process owns, owned or is about to.
+// own is the part of a shard that this process owns, owned or is about to own.
 type own struct {
 	lease     leaseState
 	cause     Cause        // of the last Revoke
@@ -62,8 +62,8 @@ type own struct {
 	to        driver.SessionID // successor named by InUnwant, or chosen
 	sentTo    driver.SessionID // successor named by the last transfer sent
 	chosen    bool             // to is a standby that the machine chose: C13
-	yield     bool             // to be given away although wanted
-	why       Cause            // of a yield to a member that is to have the shard: C15, C16
+	yield     bool             // to be given away although it is wanted
+	why       Cause            // of a yield to a member that should have the shard: C15, C16
 	head      driver.Head
 	headToken driver.Token // the grant that head belongs to
 }
@@ -75,7 +75,7 @@ func (s *shard) lease() leaseState {
 	return s.own.lease
 }
 
-// shard returns the index of a shard, which it adds if it is new.
+// shard returns the index of a shard, and adds the shard if it is new.
 func (m *Machine) shard(name driver.ShardID) int32 {
 	i, ok := m.index[name]
 	if ok {
@@ -92,8 +92,8 @@ func (m *Machine) shard(name driver.ShardID) int32 {
 	return i
 }
 
-// forget removes a lock of which there is nothing to know: it is free, and this process does
-// not want it. Else a process would remember every name that anybody ever locked (C17).
+// forget removes a free lock that this process does not want. Otherwise, a process would
+// remember every name that was ever locked (C17).
 func (m *Machine) forget(i int32) {
 	s := &m.shards[i]
 	if !driver.IsLock(s.name) || s.want || s.own != nil || s.owner.Session != "" {
@@ -101,7 +101,7 @@ func (m *Machine) forget(i int32) {
 	}
 	for k := acquire; k <= release; k++ {
 		if c := &m.calls[k]; c.id != 0 && slices.Contains(c.shards, i) {
-			return // its reply, which names the shard by index, has it settled again
+			return // its reply names the shard by index, and schedules it again
 		}
 	}
 	m.forgot = max(m.forgot, s.owner.Token)
@@ -111,15 +111,15 @@ func (m *Machine) forget(i int32) {
 	m.unused = append(m.unused, i)
 }
 
-// expect makes room for n more shards. Growing by doubling would leave a standby
-// for many with as much again that it never needs.
+// expect makes room for n more shards. If the slice grew by doubling, up to half of the memory
+// of a standby for many shards would be unused.
 func (m *Machine) expect(n int) { m.shards = slices.Grow(m.shards, max(0, n)) }
 
 // mine reports whether the newest known record names this session.
 func (m *Machine) mine(s *shard) bool { return m.phase == live && s.owner.Session == m.sess }
 
-// free reports whether the record may be claimed: nobody's, or of a session that
-// has no record, which is dead for ever. The store decides anew: A1.
+// free reports whether the record may be claimed. Such a record names no session, or one that
+// has no record and so is dead forever. The store decides at the claim (A1).
 func (m *Machine) free(s *shard) bool {
 	id := s.owner.Session
 	return id == "" || id != m.sess && m.alive[id] == nil
@@ -157,8 +157,8 @@ func (m *Machine) unwant(name driver.ShardID, to driver.SessionID) {
 	m.schedule(i, m.now)
 }
 
-// prefer takes in who is to claim a shard first. A turn that is being waited for
-// is reckoned anew.
+// prefer sets the sessions that claim a shard first. If a turn is being waited for, it is computed
+// again.
 func (m *Machine) prefer(name driver.ShardID, h Heirs) {
 	i := m.shard(name)
 	s := &m.shards[i]
@@ -171,11 +171,11 @@ func (m *Machine) prefer(name driver.ShardID, h Heirs) {
 		m.schedule(i, m.now)
 	}
 	if s.lease() == held {
-		m.schedule(i, m.now) // no assigner's any more, maybe: C15, C16
+		m.schedule(i, m.now) // perhaps no assigner moves it any longer: C15, C16
 	}
 }
 
-// drained notes that the handler was joined, which ends the lease if that is still held.
+// drained notes that the handler was joined, which ends a held lease.
 func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 	i := m.shard(name)
 	s := &m.shards[i]
@@ -189,7 +189,7 @@ func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 	case draining:
 		m.revoke(i, cmp.Or(o.why, CauseReleased))
 		o.lease = returned
-		if o.to == "" && !s.want && !driver.IsLock(name) { // a lock's others may not want it
+		if o.to == "" && !s.want && !driver.IsLock(name) { // other members may not want a lock
 			o.to, o.chosen = m.standby(s), true
 		}
 	case held:
@@ -200,7 +200,7 @@ func (m *Machine) drained(name driver.ShardID, token driver.Token) {
 		}
 		s.notBefore = m.now.Add(m.rng.backoff(m.cfg.BackoffMin, m.cfg.BackoffMax, int(s.returns)))
 		s.returns = min(s.returns+1, 30)
-	default: // none, returned: as it was
+	default: // none, returned: nothing changes
 	}
 	m.schedule(i, m.now)
 }
@@ -212,7 +212,7 @@ func (m *Machine) endLease(name driver.ShardID, token driver.Token, cause Cause)
 	}
 }
 
-// revoke ends the lease that is held. Its token is burnt: C1, S6.
+// revoke ends a lease and burns its token (C1, S6).
 func (m *Machine) revoke(i int32, cause Cause) {
 	s := &m.shards[i]
 	o := s.own
@@ -222,14 +222,14 @@ func (m *Machine) revoke(i int32, cause Cause) {
 	m.schedule(i, m.now)
 }
 
-// settled reports how the lease ended, which e says.
+// settled reports the end of a lease, which e describes.
 func (m *Machine) settled(o *own, e Effect) {
 	o.lease = none
 	e.Kind, e.Fence = EffSettled, o.fence
 	m.emit(e)
 }
 
-// outcome says how a lease that was being given back ended, given the shard's new record.
+// outcome returns how a lease that was being given back ended, by the shard's new record.
 func (o *own) outcome(r driver.Owner) Outcome {
 	switch {
 	case r == driver.Owner{Token: o.fence.Token}:
@@ -240,8 +240,7 @@ func (o *own) outcome(r driver.Owner) Outcome {
 	return OutcomeUnknown
 }
 
-// revokeAll ends every lease and burns every token that names this session,
-// granted or not.
+// revokeAll ends every lease, and burns every token of this session, granted or not.
 func (m *Machine) revokeAll(cause Cause) {
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -254,13 +253,13 @@ func (m *Machine) revokeAll(cause Cause) {
 	}
 }
 
-// burn keeps the tokens up to t from being granted. A record that is newer than
-// the newest known has a higher token, so one bit beside that record is enough.
+// burn prevents grants of the tokens up to t. A later record has a higher token, so one bit beside
+// the newest known record is enough.
 func (s *shard) burn(t driver.Token) { s.burnt = s.burnt || t >= s.owner.Token }
 
-// learnState takes in a record, and maybe a head, that a view tells. The head of a grant
-// of this session is what its reply would tell: nobody else can move it any more, and the
-// first commit compares it with the store's (F1).
+// learnState reads a record, and its head if there is one, from a view. The head of this session's
+// grant is as good as the one in the reply. No other session can move it, and the first commit
+// compares it with the store's (F1).
 func (m *Machine) learnState(st *driver.ShardState) {
 	i := m.shard(st.Shard)
 	m.learn(i, st.Owner)
@@ -275,13 +274,13 @@ func (m *Machine) learnState(st *driver.ShardState) {
 		s.own.head, s.own.headToken = *st.Head, s.owner.Token
 	}
 	if s.flight == acquire || s.flight == transfer {
-		s.notBefore = m.now // nothing that the reply could add
+		s.notBefore = m.now // the reply could add nothing
 	}
 }
 
-// learn takes in a record from any source. It counts only if it is newer than
-// the newest known: C1. A release keeps the token and clears the session. One token
-// of two sessions is proof that the store forgot a grant: S14.
+// learn reads a record from any source. It counts only if it is newer than the newest known
+// (C1). A release keeps the token and clears the session. If two sessions have one token, the
+// store forgot a grant (S14).
 func (m *Machine) learn(i int32, o driver.Owner) {
 	s := &m.shards[i]
 	if o.Token == s.owner.Token && o.Session != s.owner.Session && o.Session != "" && s.owner.Session != "" {
@@ -299,7 +298,7 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	if o.Token == s.owner.Token {
 		s.releaser = s.owner.Session
 	}
-	if s.waiting { // for a turn among those who would claim the record before
+	if s.waiting { // for a turn among the candidates of the previous record
 		s.waiting, s.notBefore = false, m.now
 	}
 	if m.phase == live && o.Session == m.sess && s.owner.Session != m.sess {
@@ -310,7 +309,7 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	}
 	s.owner, s.tries = o, 0
 	if s.flight != noCall && m.mine(s) {
-		// The reply is on its way, and tells the head too: of all that the call is about.
+		// The reply is on its way. It also contains the heads for all shards of the call.
 		s.notBefore = m.now.Add(m.cfg.Member.TTL/24 + time.Duration(len(m.calls[s.flight].shards))*itemTime)
 	}
 	switch lease := s.lease(); { // of the record before this one
@@ -330,8 +329,8 @@ func (m *Machine) learn(i int32, o driver.Owner) {
 	}
 }
 
-// unlisted takes in that a full state has no record of some locks: they are free (R2). A
-// record that names this session may be newer than that state.
+// unlisted frees the locks that have no record in a full state (R2). A record that names this
+// session may be newer than that state.
 func (m *Machine) unlisted(v *driver.View) {
 	listed := make(map[driver.ShardID]bool)
 	for i := range v.Shards {
@@ -355,9 +354,8 @@ func (m *Machine) dueAll(at Instant) {
 	}
 }
 
-// dueFree schedules every wanted shard that may be claimed, and every lock of a member that
-// has gone, in its turn: an attempt from before it was free, to which the view was the
-// quicker answer, does not count.
+// dueFree schedules every wanted shard that may be claimed, and every lock of a member that has
+// gone. Each waits for its turn. An attempt from before the shard was free does not count.
 func (m *Machine) dueFree() {
 	for i := range m.shards {
 		if s := &m.shards[i]; (s.want || driver.IsLock(s.name)) && m.free(s) {
@@ -367,15 +365,15 @@ func (m *Machine) dueFree() {
 	}
 }
 
-// settle does the next thing that one shard needs, judging from its state alone,
-// so that it does not matter which event, view or timer led here (C2).
+// settle does the next thing that one shard needs. It judges by the state alone, so that the event,
+// view or timer that led here does not matter (C2).
 func (m *Machine) settle(i int32) {
 	s := &m.shards[i]
 	if s.lease() == draining && m.now >= s.own.drainBy {
 		m.revoke(i, CauseDrainBudget)
 	}
 	if s.want && s.flight != release && m.mine(s) && !s.burnt && m.now >= s.notBefore {
-		s.flight = noCall // the record confirms what no reply has told: C2
+		s.flight = noCall // the record confirms the grant without a reply: C2
 	}
 	switch lease := s.lease(); {
 	case s.flight != noCall:
@@ -388,20 +386,20 @@ func (m *Machine) settle(i int32) {
 		m.settleHeld(i)
 	case m.mine(s):
 		m.settleMine(i)
-	case lease == revoked: // an earlier lease's handler: S11
+	case lease == revoked: // the handler of an earlier lease still runs: S11
 	case s.want && m.free(s):
 		m.settleFree(i)
 	case driver.IsLock(s.name) && s.owner.Session != "" && m.free(s):
 		s.own = nil
-		m.claim(i) // to release it: nobody else may ever want it (C17)
+		m.claim(i) // to release it: no other member may ever want it (C17)
 	default:
 		s.own = nil // nothing left to remember
 		m.forget(i)
 	}
 }
 
-// settleMine decides about a shard whose record names this session, and of which no
-// lease is held.
+// settleMine decides what to do with a shard whose record names this session and that has no
+// held lease.
 func (m *Machine) settleMine(i int32) {
 	s := &m.shards[i]
 	if s.own == nil {
@@ -410,7 +408,7 @@ func (m *Machine) settleMine(i int32) {
 	o := s.own
 	running := o.lease == revoked
 	abandon := m.cfg.AbandonAfter > 0 && running && m.now >= o.endedAt.Add(m.cfg.AbandonAfter)
-	failed := m.now < s.notBefore && s.tries > 0 // the last attempt did
+	failed := m.now < s.notBefore && s.tries > 0 // the last attempt failed
 	if s.want && (!o.yield || o.why != 0) && !running && !failed {
 		m.reconsider(i)
 	}
@@ -425,7 +423,7 @@ func (m *Machine) settleMine(i int32) {
 		m.decide(release, i)
 	case s.want && !o.yield:
 		switch {
-		case m.lapsed: // regained trust schedules it anew
+		case m.lapsed: // regained trust schedules it again
 		case !s.burnt:
 			if !running {
 				m.grant(i)
@@ -452,7 +450,7 @@ func (m *Machine) settleMine(i int32) {
 	}
 }
 
-// settleFree: the shard is wanted and may be claimed, in its turn (C9).
+// settleFree handles a wanted shard that may be claimed.
 func (m *Machine) settleFree(i int32) {
 	s := &m.shards[i]
 	if s.own != nil {
@@ -465,12 +463,12 @@ func (m *Machine) settleFree(i int32) {
 	m.claim(i)
 }
 
-// claim claims a shard in this member's turn: C9. At a lock that nobody was seen to hold nobody
-// has one before: it has no rivals (C17).
+// claim claims a shard in this member's turn (C9). A lock that was never seen held has no
+// rivals, so this member's turn is now (C17).
 func (m *Machine) claim(i int32) {
 	s := &m.shards[i]
 	if !m.viewed || m.lapsed {
-		return // the first view, and regained trust, schedule it anew
+		return // the first view, and regained trust, schedule it again
 	}
 	thing := hash(string(s.name))
 	if driver.IsLock(s.name) {
@@ -503,8 +501,8 @@ func (m *Machine) grant(i int32) {
 	m.settleHeld(i)
 }
 
-// decide puts a shard into the batch of a kind, or has it settled anew when the
-// outstanding call of that kind ends.
+// decide puts a shard into the batch of a kind. If a call of that kind is outstanding, or the batch
+// is full, it keeps the shard for a later call.
 func (m *Machine) decide(k callKind, i int32) {
 	if m.calls[k].id != 0 || len(m.batch[k]) == maxItems {
 		m.kept[k] = append(m.kept[k], i)
@@ -514,8 +512,8 @@ func (m *Machine) decide(k callKind, i int32) {
 	m.shards[i].flight = k
 }
 
-// again takes up what waited for a call that has ended, as much of it as the next one
-// takes: in all each item is taken up once. It reports whether there was any.
+// again schedules the shards that waited for a call that has ended, as many as the next call
+// takes. So each is scheduled only once. It reports whether there was any.
 func (m *Machine) again() bool {
 	any := false
 	for k := acquire; k <= release; k++ {
@@ -561,7 +559,7 @@ func (m *Machine) send() {
 				e.Claims[j] = driver.Claim{Shard: s.name, Seen: s.owner}
 				continue
 			}
-			s.burn(f.Token) // C1: from the moment it is sent
+			s.burn(f.Token) // C1: from now on
 			if s.own.yield && s.own.why != 0 {
 				m.given(i)
 			}
@@ -581,8 +579,8 @@ func (m *Machine) send() {
 	}
 }
 
-// reply ends the outstanding call of a kind and returns its shards; ok is false
-// if the reply is not its own, or took the session with it.
+// reply ends the outstanding call of a kind and returns its shards. ok is false if the reply is not
+// to this call, or ended the session.
 func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
 	c := &m.calls[k]
 	if c.id == 0 || in.Call != c.id {
@@ -603,7 +601,7 @@ func (m *Machine) reply(k callKind, in *Input) (shards []int32, ok bool) {
 	return shards, m.phase == live
 }
 
-// retryLater spaces attempts for one shard.
+// retryLater schedules the next attempt for one shard after a back-off.
 func (m *Machine) retryLater(i int32) {
 	s := &m.shards[i]
 	limit := max(m.cfg.Member.TTL/3, m.cfg.RankDelay)
@@ -631,10 +629,10 @@ func (m *Machine) transferred(in *Input) {
 		if in.Err == nil && j < len(in.Results) {
 			switch err := in.Results[j].Err; {
 			case !s.want && s.own != nil && errors.Is(err, driver.ErrNoTarget):
-				s.own.to = "" // then it is released
+				s.own.to = "" // so the shard is released
 				continue
 			case !s.want && s.own != nil && s.own.chosen && refused(err):
-				s.own.to = "" // as well: nobody asked for this successor
+				s.own.to = "" // here too: no caller asked for this successor
 				if errors.Is(err, driver.ErrDamaged) {
 					continue
 				}
@@ -646,9 +644,9 @@ func (m *Machine) transferred(in *Input) {
 	}
 }
 
-// refused reports whether err says that a transfer was not applied, and that trying
-// again may not help. A fence that names the current record refuses nothing for
-// certain: an earlier attempt may have been applied, which learn judges.
+// refused reports whether err means that a transfer was not applied, and that trying again may
+// not help. A fence error that names the current record does not prove a refusal. An earlier
+// attempt may have been applied, which learn decides.
 func refused(err error) bool {
 	if f, ok := errors.AsType[*driver.FencedError](err); ok && f.Current != (driver.Owner{}) {
 		return false
@@ -656,7 +654,7 @@ func refused(err error) bool {
 	return driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrNoTarget)
 }
 
-// result takes in one item of a batch; false if it took the session with it.
+// result handles one result of a batch. It returns false if the result ended the session.
 func (m *Machine) result(i int32, in *Input, j int) bool {
 	if in.Err != nil || j >= len(in.Results) {
 		m.retryLater(i)
@@ -685,7 +683,7 @@ func (m *Machine) result(i int32, in *Input, j int) bool {
 		m.learn(i, heldErr.Owner)
 	case errors.As(r.Err, &fenced) && fenced.Current != (driver.Owner{}):
 		m.learn(i, fenced.Current)
-	case errors.Is(r.Err, driver.ErrDamaged): // D1: until somebody mends it
+	case errors.Is(r.Err, driver.ErrDamaged): // D1: until a person repairs it
 		s := &m.shards[i]
 		s.notBefore, s.tries = m.now.Add(m.rng.backoff(m.cfg.BackoffMax, m.cfg.BackoffMax, 0)), 1
 		return true

@@ -133,8 +133,8 @@ func accepted(t *testing.T, dir string) *trace.Report {
 		t.Fatalf("%s has no traces: %v", dir, err)
 	}
 	r, err := trace.Check(t.Context(), all, 0)
-	if err != nil {
-		t.Fatalf("%s: %v", dir, err)
+	if err != nil || len(r.Unread) > 0 {
+		t.Fatalf("%s: %v, %q", dir, err, r.Unread)
 	}
 	return r
 }

@@ -5,18 +5,19 @@ import (
 	"maps"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// update replaces what this process tells the others about itself. Its number orders it
-// behind all before, in this session and the next ones.
+// update replaces the state that this process publishes. Its number is greater than all before,
+// in this session and earlier ones.
 func (m *Machine) update(st driver.MemberState) {
 	st.Update = m.cfg.Member.Update + 1
 	m.cfg.Member.MemberState = st
 	m.yieldAt = m.now // C16: its priority may have changed
 }
 
-// mayUpdate is C12: the store does not have the newest state, and no call is under way
-// that may bring it a state.
+// mayUpdate is C12. It reports whether the store lacks the newest state, and no call in
+// progress may bring it a state.
 func (m *Machine) mayUpdate() bool { return m.stored < m.cfg.Member.Update && m.calls[update].id == 0 }
 
 func (m *Machine) sendUpdate() {
@@ -45,9 +46,9 @@ func (m *Machine) updated(id CallID, err error) {
 	m.stored, m.updateErr, m.updates = c.number, nil, 0
 }
 
-// Updated is the number of the newest state of this member that the store has, or that
-// its join brings, and why the store does not have a later one yet, if a call failed.
-// What it was told without a session goes with the next join.
+// Updated returns the number of this member's newest state that the store has, or that its join
+// brings. If a call failed, it also returns the reason why the store does not have a later
+// state yet. Without a session, the next join carries the newest state.
 func (m *Machine) Updated() (driver.UpdateNo, error) {
 	if m.phase == live || m.phase == joining {
 		return m.stored, m.updateErr
@@ -55,17 +56,17 @@ func (m *Machine) Updated() (driver.UpdateNo, error) {
 	return m.cfg.Member.Update, nil
 }
 
-// Hold says that this process holds the lock of this identity (C14). It is called before
-// the first Step.
+// Hold sets the identity of the lock that this process holds (C14). It is called before the first
+// Step.
 func (m *Machine) Hold(lock string) { m.cfg.HostLock = lock }
 
-// Public is State as the others get it: with the lock, and with why this process is not
-// eligible.
+// Public returns State as the others see it: with the lock, and with the reason why this process
+// is not eligible.
 func (m *Machine) Public() driver.MemberState { return with(m.shown(), HostLockKey, m.cfg.HostLock) }
 
-// shown is Public without the lock.
+// shown returns Public without the lock.
 func (m *Machine) shown() driver.MemberState {
-	return with(m.cfg.Member.MemberState, driver.IneligibleKey, m.cfg.Ineligible)
+	return with(m.cfg.Member.MemberState, mark.IneligibleKey, m.cfg.Ineligible)
 }
 
 // with returns the state with a value in its metadata, which it copies, unless the value
@@ -83,7 +84,7 @@ func with(st driver.MemberState, key, value string) driver.MemberState {
 	return st
 }
 
-// cutLock parts what Public has put together.
+// cutLock separates the state and the lock that Public combined.
 func cutLock(st driver.MemberState) (driver.MemberState, string) {
 	lock, ok := st.Meta[HostLockKey]
 	if !ok {
@@ -98,8 +99,8 @@ func cutLock(st driver.MemberState) (driver.MemberState, string) {
 	return st, lock
 }
 
-// Ineligible is why this process is not eligible; empty: it is.
+// Ineligible returns the reason why this process is not eligible, or "" if it is.
 func (m *Machine) Ineligible() string { return m.cfg.Ineligible }
 
-// State is what this process tells the others about itself.
+// State returns the state that this process publishes.
 func (m *Machine) State() driver.MemberState { return m.cfg.Member.MemberState }

@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// EndedSlots is how many evictions are remembered at most. A later one replaces
-// one that has the same slot.
+// EndedSlots is the largest number of evictions remembered. A later eviction replaces the one
+// in its slot.
 const EndedSlots = 16
 
-// Keys makes the keys of one namespace. Fixed parts start with "!", which no name
-// may, so that namespaces "a" and "a/b" never overlap; names end with "/" or with
-// the key, so that shard "1" never matches "10".
+// Keys makes the keys of one namespace. Fixed parts start with "!", which no name may, so that
+// namespaces "a" and "a/b" never overlap. Names end with "/" or with the key, so that shard "1"
+// never matches "10".
 //
 //	<ns>/!id                      identity: a random id and the base of tokens
 //	<ns>/!incarnation             the history of the store, where the store identifies it
@@ -24,7 +24,7 @@ const EndedSlots = 16
 //	<ns>/!node/!removed           a tombstone for removed labels; permanent
 //	<ns>/!node/!ended-<slot>      the evictor of a session
 //	<ns>/!state/member/<session>  a member: written by join and update
-//	<ns>/!state/shard/<shard>     owner; permanent
+//	<ns>/!state/shard/<shard>     owner, and the last leases; permanent
 //	<ns>/!beat/<session>          the record that a heartbeat changes
 //	<ns>/!head/<shard>            number of commits, head of the log
 //	<ns>/!log/<shard>/<seq>       the entries of one commit, under the last one's number
@@ -38,88 +38,88 @@ func New(namespace string) (Keys, error) {
 	return Keys(namespace), driver.CheckNamespace(namespace)
 }
 
-// Identity is the key of the namespace's identity record.
+// Identity returns the key of the namespace's identity record.
 func (k Keys) Identity() string { return string(k) + "/!id" }
 
-// Incarnation is the key of the record of the store's incarnation.
+// Incarnation returns the key of the record of the store's incarnation.
 func (k Keys) Incarnation() string { return string(k) + "/!incarnation" }
 
-// Node is the key of a node label's record.
+// Node returns the key of a node label's record.
 func (k Keys) Node(label string) string { return string(k) + "/!node/" + label }
 
-// Ended is the key of the record that may say how a session ended.
+// Ended returns the key of the record that may show how a session ended.
 func (k Keys) Ended(s driver.SessionID) string {
 	h := fnv.New32a()
 	h.Write([]byte(s))
 	return k.EndedSlot(h.Sum32() % EndedSlots)
 }
 
-// EndedSlot is the key of the n-th of the records that say how a session ended.
+// EndedSlot returns the key of the n-th record of ended sessions.
 func (k Keys) EndedSlot(n uint32) string { return fmt.Sprintf("%s!ended-%02d", k.Nodes(), n) }
 
-// Nodes is the prefix of the node labels' records.
+// Nodes returns the prefix of the node labels' records.
 func (k Keys) Nodes() string { return string(k) + "/!node/" }
 
-// Removed is the key of the record that every removal of a node label changes.
+// Removed returns the key of the record that every removal of a node label changes.
 func (k Keys) Removed() string { return string(k) + "/!node/!removed" }
 
-// State is the prefix of the roster and of the shards' records.
+// State returns the prefix of the roster and of the shards' records.
 func (k Keys) State() string { return string(k) + "/!state/" }
 
-// Members is the prefix of the roster.
+// Members returns the prefix of the roster.
 func (k Keys) Members() string { return string(k) + "/!state/member/" }
 
-// Member is the key of a session's roster entry.
+// Member returns the key of a session's roster entry.
 func (k Keys) Member(s driver.SessionID) string { return string(k) + "/!state/member/" + string(s) }
 
-// Shards is the prefix of the shards' records.
+// Shards returns the prefix of the shards' records.
 func (k Keys) Shards() string { return string(k) + "/!state/shard/" }
 
-// Shard is the key of a shard's record.
+// Shard returns the key of a shard's record.
 func (k Keys) Shard(s driver.ShardID) string { return string(k) + "/!state/shard/" + string(s) }
 
-// Beats is the prefix of the records that heartbeats change.
+// Beats returns the prefix of the records that heartbeats change.
 func (k Keys) Beats() string { return string(k) + "/!beat/" }
 
-// Beat is the key of the record that a session's heartbeat changes.
+// Beat returns the key of the record that a session's heartbeat changes.
 func (k Keys) Beat(s driver.SessionID) string { return string(k) + "/!beat/" + string(s) }
 
-// Heads is the prefix of the shards' heads.
+// Heads returns the prefix of the shards' heads.
 func (k Keys) Heads() string { return string(k) + "/!head/" }
 
-// Head is the key of a shard's head.
+// Head returns the key of a shard's head.
 func (k Keys) Head(s driver.ShardID) string { return string(k) + "/!head/" + string(s) }
 
-// Logs is the prefix of all logs.
+// Logs returns the prefix of all logs.
 func (k Keys) Logs() string { return string(k) + "/!log/" }
 
-// Log is the prefix of a shard's log.
+// Log returns the prefix of a shard's log.
 func (k Keys) Log(s driver.ShardID) string { return string(k) + "/!log/" + string(s) + "/" }
 
-// Chunk is the key of the entries of one commit, of which last is the last.
+// Chunk returns the key of the entries of one commit, by the number of the last one.
 func (k Keys) Chunk(s driver.ShardID, last driver.Seq) string {
 	return fmt.Sprintf("%s/!log/%s/%0*x", k, s, seqDigits, int64(last))
 }
 
-// ChangeLogs is the prefix of the records of package changelog.
+// ChangeLogs returns the prefix of the records of package changelog.
 func (k Keys) ChangeLogs() string { return string(k) + "/!feed/" }
 
-// Items is the prefix of a shard's items.
+// Items returns the prefix of a shard's items.
 func (k Keys) Items(s driver.ShardID) string { return string(k) + "/!item/" + string(s) + "/" }
 
-// Item is the key of an item.
+// Item returns the key of an item.
 func (k Keys) Item(s driver.ShardID, key string) string {
 	return string(k) + "/!item/" + string(s) + "/" + key
 }
 
-// Probe is a scratch key, for opening.
+// Probe returns a scratch key for use when a namespace is opened.
 func (k Keys) Probe(random string) string { return string(k) + "/!probe/" + random }
 
 // seqDigits makes the order of chunk keys the order of their numbers.
 const seqDigits = 16
 
-// SplitChunk returns the shard and the last entry's number of a chunk's key, and
-// whether it is one.
+// SplitChunk returns the shard and the last entry's number of a chunk's key, and reports
+// whether the key is one.
 func (k Keys) SplitChunk(key string) (driver.ShardID, driver.Seq, bool) {
 	rest, ok := strings.CutPrefix(key, k.Logs())
 	if !ok {

@@ -1,5 +1,5 @@
-// Package kvrecord is the text of records that package kv and its change logs both
-// read: one line of fields, the record of a shard, and the head that may be behind it.
+// Package kvrecord reads and writes what the records of package kv and its change logs share.
+// These are one-line records, the record of a shard, and the head that may follow it.
 package kvrecord
 
 import (
@@ -8,24 +8,23 @@ import (
 	"strconv"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 )
 
-// A record is one line of text: the number of the format, then fields separated by
-// one space. What follows the known fields is ignored, so that a later version may
-// add some.
+// A record is one line of text. It consists of the number of the format, and fields separated
+// by one space. Text after the known fields is ignored, so that a later version may add fields.
 const (
 	Format = "1"
 	MaxLen = 1024 // bytes; a longer one is damaged
 )
 
-// Line reads the fields of a one-line record. It keeps the first failure, after
-// which every field is zero.
+// Line reads the fields of a one-line record. After the first failure, which it keeps, every field
+// is zero.
 type Line struct {
 	Rest   []byte
 	Reason string // of the first failure; empty for none
 }
 
-// Fail notes a failure.
 func (l *Line) Fail(reason string) {
 	if l.Reason == "" {
 		l.Reason = reason
@@ -43,7 +42,6 @@ func (l *Line) Format(most int) {
 	}
 }
 
-// Word reads a field.
 func (l *Line) Word() []byte {
 	if l.Reason != "" {
 		return nil
@@ -76,29 +74,37 @@ func (l *Line) parse(base, bits int) uint64 {
 	return n
 }
 
-// Shard is a shard's record. While it is held its token is the namespace's base
-// plus the record's own revision, which it cannot contain; From is the token that
-// the lease was granted from (rule A3). When it is free, Token is that of the last
-// lease, since the release moved the revision on.
+// Shard is a shard's record. While the shard is held, its token is the namespace's base plus the
+// record's own revision, which the record cannot contain. From is the token that the lease was
+// granted from (rule A3). When the shard is free, Token is the token of the last lease, because the
+// release changed the revision.
 type Shard struct {
 	Session driver.SessionID
 	From    driver.Token // if Session is not empty
 	Token   driver.Token // if Session is empty
+	Past    string       // the last leases in the form of package grants, possibly with one byte too many
 }
 
-// Encode is the record's text.
+// Encode returns the record's text.
 func (s Shard) Encode() []byte {
 	if s.Session == "" {
-		return fmt.Appendf(nil, "%s free %d", Format, s.Token)
+		return appendPast(fmt.Appendf(nil, "%s free %d", Format, s.Token), s.Past)
 	}
-	b := make([]byte, 0, len(Format)+len(" held ")+len(s.Session)+21)
+	b := make([]byte, 0, len(Format)+len(" held ")+len(s.Session)+21+len(" @")+len(s.Past))
 	b = append(b, Format+" held "...)
 	b = append(b, s.Session...)
 	b = append(b, ' ')
-	return strconv.AppendInt(b, int64(s.From), 10)
+	return appendPast(strconv.AppendInt(b, int64(s.From), 10), s.Past)
 }
 
-// ParseShard reads a shard's record, or says why it is damaged.
+func appendPast(b []byte, past string) []byte {
+	if past != "" {
+		b = append(append(b, " @"...), past...)
+	}
+	return b
+}
+
+// ParseShard reads a shard's record, or returns why it is damaged.
 func ParseShard(text []byte) (s Shard, reason string) {
 	l := Line{Rest: text}
 	l.Format(MaxLen)
@@ -120,13 +126,17 @@ func ParseShard(text []byte) (s Shard, reason string) {
 	if l.Reason != "" {
 		return Shard{}, l.Reason
 	}
+	if bytes.HasPrefix(l.Rest, []byte{'@'}) {
+		text := l.Word()[1:]
+		s.Past = string(text[:min(len(text), grants.MaxBytes+1)])
+	}
 	return s, ""
 }
 
-// Head is a shard's head as the writer of the shard's record knew it, with its
-// revision; 0 if there was none. A hand-over writes it behind the shard's record, so
-// that the successor's first commit needs no read. Readers of the record ignore it,
-// and it decides nothing: the commit compares the head.
+// Head is a shard's head and its revision, as the writer of the shard's record knew it. Rev is
+// 0 if there was none. A hand-over writes the head behind the shard's record, so that the
+// successor's first commit needs no read. Readers of the record ignore the head, and it decides
+// nothing, because the commit compares it.
 type Head struct {
 	Rev  int64
 	Text []byte
@@ -134,14 +144,14 @@ type Head struct {
 
 const headMark = " = "
 
-// AppendHead is a shard's record with a head behind it.
+// AppendHead returns a shard's record with a head behind it.
 func AppendHead(shard []byte, h Head) []byte {
 	shard = append(shard, headMark...)
 	shard = strconv.AppendInt(shard, h.Rev, 10)
 	return append(append(shard, ' '), h.Text...)
 }
 
-// CutHead takes the head off a shard's record; ok is false if there is none.
+// CutHead removes the head from a shard's record. Without a head, ok is false.
 func CutHead(text []byte) (shard []byte, h Head, ok bool) {
 	shard, rest, ok := bytes.Cut(text, []byte(headMark))
 	if !ok {

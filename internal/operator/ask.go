@@ -3,7 +3,6 @@ package operator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,9 +12,11 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/boundjson"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Bounds of a Question.
+// Limits of a Question.
 const (
 	DefaultAway = 1
 	MaxAway     = 10_000
@@ -24,36 +25,36 @@ const (
 	MaxFor      = 24 * time.Hour
 )
 
-// maxGone bounds the nodes that an Answer lists.
+// maxGone limits the nodes that an Answer lists.
 const maxGone = 100
 
-// ErrNoNode is an error about a node of which no member lives and which has no place.
+// ErrNoNode means that no member of the node lives and the node has no place.
 var ErrNoNode = errors.New("no such node")
 
-// A Question asks whether a node may be stopped.
 type Question struct {
 	Node string
-	// Away is how many nodes may be away at a time, Node among them. 0 means DefaultAway.
+	// Away is the number of nodes that may be away at a time, including Node. 0 means DefaultAway.
 	Away int
-	// Members is how many nodes should run; those that are fewer count as away. 0: not known.
+	// Members is the number of nodes that should run. Missing nodes count as away. 0 means
+	// unknown.
 	Members int
-	// For is how long the place lasts. 0 means DefaultFor; MinFor to MaxFor.
+	// For is how long the place lasts, MinFor to MaxFor. 0 means DefaultFor.
 	For time.Duration
-	// Keep: a place of Node that lasts at least so much longer is left as it is. 0: it is
-	// extended.
+	// Keep leaves a place of Node as it is if it lasts at least that much longer. 0 means
+	// always to extend it.
 	Keep time.Duration
-	// Look: nothing is written.
+	// Look asks without writing.
 	Look bool
-	// Silent are sessions of members that were seen to make no heartbeat for their TTL.
+	// Silent are the sessions that were seen to make no heartbeat for their TTL.
 	Silent []core.SessionID
-	// Aside says which shards are not meant to have an owner; nil: none. They do not count as
-	// unowned.
-	Aside func(shard string) core.Aside
-	// Writer and the others are kept with the rule.
+	// Aside says which shards are not meant to have an owner, and is nil if there are none.
+	// Such shards do not count as unowned.
+	Aside func(shard string) seam.Aside
+	// Writer, Author and Reason are kept with the rule.
 	Writer, Author, Reason string
 }
 
-// Check validates a Question, and sets defaults.
+// Check validates a Question and fills in defaults.
 func (q *Question) Check() error {
 	q.Away, q.For = cmp.Or(q.Away, DefaultAway), cmp.Or(q.For, DefaultFor)
 	switch {
@@ -67,23 +68,22 @@ func (q *Question) Check() error {
 	return driver.CheckNode(q.Node)
 }
 
-// An Answer says whether a node may be stopped, and why.
+// An Answer reports whether a node may be stopped, and why.
 type Answer struct {
 	May    bool   `json:"may"`
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
-	// Until is when the place of Node ends; left out if it has none.
+	// Until is when the place of Node ends. If Node has none, it is left out.
 	Until time.Time `json:"until,omitzero"`
-	// Budget is the least number of nodes away of those that were asked for: by this
-	// question, and by those of the nodes that hold places.
+	// Budget is the number of nodes that may be away. It is the smallest budget of this
+	// question and of the nodes that hold places.
 	Budget int `json:"budget"`
-	// Away lists other nodes that are away or may be, at most 100; AwayTotal counts all, and
-	// Missing members.
+	// Away lists up to 100 other nodes that are away or may be. AwayTotal counts all of them.
 	Away      []Gone `json:"away"`
 	AwayTotal int    `json:"away_total"`
 	Missing   int    `json:"missing,omitempty"` // of the members that should run
-	Up        int    `json:"up"`                // other nodes that could serve shards, and hold no place
-	Unowned   int    `json:"unowned"`           // shards without an owner that lives, Tenure's own apart
+	Up        int    `json:"up"`                // other nodes that could serve shards and hold no place
+	Unowned   int    `json:"unowned"`           // shards without a living owner, except Tenure's own
 }
 
 // Gone is a node that is away, or may be.
@@ -94,7 +94,8 @@ type Gone struct {
 	away  int       // the budget of its place
 }
 
-// Retry is how long to wait before asking again: until the first place ends, 1 s to 30 s.
+// Retry returns how long to wait before asking again. This is the time until the first place
+// ends, limited to 1 s to 30 s.
 func (a *Answer) Retry(now time.Time) time.Duration {
 	wait := 10 * time.Second
 	for _, g := range a.Away {
@@ -105,9 +106,9 @@ func (a *Answer) Retry(now time.Time) time.Duration {
 	return max(wait, time.Second)
 }
 
-// Ask answers a Question. If the node may stop, it has a place when Ask returns. An error
-// means that there is no answer; it matches ErrNoNode where no member of the node lives. If
-// the outcome of a write is unknown, asking again finds the place.
+// Ask answers a Question. If the node may stop, it has a place when Ask returns. An error means
+// that there is no answer. If no member of the node lives, it matches ErrNoNode. If the outcome
+// of a write is unknown, asking again finds the place.
 func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
@@ -147,8 +148,8 @@ func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	return a, nil
 }
 
-// Done ends the place of a node, also one whose record is not understood, and reports whether
-// it had one. The error matches ErrNoNode where it had none and no member of the node lives.
+// Done ends the place of a node, even if its record is not understood. It reports whether the node
+// had one. The error matches ErrNoNode if the node has neither a place nor a living member.
 func (w *Writer) Done(ctx context.Context, node, by string) (bool, error) {
 	if err := driver.CheckNode(node); err != nil {
 		return false, err
@@ -190,10 +191,9 @@ func (w *Writer) Done(ctx context.Context, node, by string) (bool, error) {
 	return had && err == nil, err
 }
 
-// decode reads the record of a Stop.
 func decode(i *core.Item) (*control.Rule, error) {
 	r := new(control.Rule)
-	if json.Unmarshal(i.Value, r) != nil || r.Validate() != nil || r.Key() != i.Key || r.Kind != control.Stop {
+	if boundjson.Unmarshal(i.Value, control.MaxRecord, 256, r) != nil || r.Validate() != nil || r.Key() != i.Key || r.Kind != control.Stop {
 		_, node, _ := strings.Cut(strings.TrimPrefix(i.Key, "rule/"), "/")
 		return nil, fmt.Errorf("tenure: %w: the record %.200q of shard %q is not understood as the place of a node: "+
 			"use a newer version, or end it by tenure may-stop %.140q --done", driver.ErrDamaged, i.Key, control.Shard, node)
@@ -201,24 +201,23 @@ func decode(i *core.Item) (*control.Rule, error) {
 	return r, nil
 }
 
-// Back reports whether a rule is a Stop of a node that is back: a session of the node lives
-// that it did not have when the rule was written.
+// Back reports whether a rule is a Stop of a node that is back. Such a node has a living
+// session that it did not have when the rule was written.
 func Back(r *control.Rule, members []core.Member) bool {
 	return r.Kind == control.Stop && slices.ContainsFunc(members, func(m core.Member) bool {
 		return m.Node == r.Node && !slices.Contains(r.Sessions, m.Session)
 	})
 }
 
-// picture is what an answer is made of.
+// picture is the state from which an answer is made.
 type picture struct {
 	view    *driver.View
-	stops   []control.Rule // those of nodes that are back, and ended ones, included
+	stops   []control.Rule // including ended ones and those of nodes that are back
 	drained map[string]bool
 }
 
-// picture reads the rules of a namespace. A record of a Stop that is not understood is
-// an error, as it may be of a node that is away. Other rules that are not understood are
-// left out, as everywhere.
+// picture reads the rules of a namespace. If the record of a Stop is not understood, it returns an
+// error, because the node may be away. It leaves out other rules that are not understood.
 func (w *Writer) picture(ctx context.Context, v *driver.View) (*picture, error) {
 	rules, err := limited(ctx, w, func(ctx context.Context) ([]control.Rule, error) {
 		return control.Read(ctx, w.Backend)
@@ -228,7 +227,7 @@ func (w *Writer) picture(ctx context.Context, v *driver.View) (*picture, error) 
 	}
 	prefix := strings.TrimSuffix((&control.Rule{Kind: control.Stop, Node: "x"}).Key(), "x")
 	items, err := limited(ctx, w, func(ctx context.Context) ([]core.Item, error) {
-		return w.Backend.List(ctx, control.Shard, prefix, control.MaxRules+1)
+		return w.Backend.List(ctx, control.Shard, prefix, control.MaxRules+1, control.MaxRecord)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the places: %w", err)
@@ -260,7 +259,7 @@ func (p *picture) lives(node string) bool {
 	return slices.ContainsFunc(p.view.Members, func(m core.Member) bool { return m.Node == node && !tool(&m) })
 }
 
-// sessions are those of a node that live.
+// sessions returns the living sessions of a node.
 func (p *picture) sessions(node string) []core.SessionID {
 	var all []core.SessionID
 	for i := range p.view.Members {
@@ -271,8 +270,8 @@ func (p *picture) sessions(node string) []core.SessionID {
 	return all
 }
 
-// nodes are the nodes of which a member lives, each with why none of its members can serve
-// shards; empty if one can.
+// nodes returns the nodes with a living member, each with the reason why none of its members
+// can serve shards. If one can, the reason is empty.
 func (p *picture) nodes(silent []core.SessionID) map[string]string {
 	all := map[string]string{}
 	for i := range p.view.Members {
@@ -346,7 +345,7 @@ func (p *picture) judge(q *Question, now time.Time) (a *Answer, own *control.Rul
 	return a, own, nil
 }
 
-// decide says yes or no. A place that is held stays, unless its node now asks for fewer.
+// decide decides yes or no. A node keeps its place unless it now asks with a smaller budget.
 func (a *Answer) decide(q *Question, own *control.Rule) {
 	switch {
 	case own != nil && own.Away <= q.Away:
@@ -362,7 +361,7 @@ func (a *Answer) decide(q *Question, own *control.Rule) {
 	}
 }
 
-// count says how many nodes are away.
+// count describes how many nodes are away.
 func (a *Answer) count() string {
 	text := fmt.Sprintf("%d other nodes are away, and %d may be at a time", a.AwayTotal+a.Missing, a.Budget)
 	if a.AwayTotal+a.Missing == 1 {
@@ -391,12 +390,12 @@ func (a *Answer) list() string {
 	return text
 }
 
-// place is the rule that gives a node its place, or extends the one that it has.
+// place returns the rule that gives a node its place, or extends it.
 func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.Rule {
 	now = now.UTC()
 	r := &control.Rule{Kind: control.Stop, Node: q.Node, Away: q.Away, Sessions: p.sessions(q.Node), Author: cmp.Or(q.Author, q.Writer),
 		Writer: q.Writer, Reason: q.Reason, At: now.Truncate(time.Second)}
-	r.Expires = now.Add(q.For + time.Second - 1).Truncate(time.Second) // not earlier than asked for
+	r.Expires = now.Add(q.For + time.Second - 1).Truncate(time.Second) // rounded up, so not earlier than asked for
 	if own != nil {
 		r.Sessions, r.Away = own.Sessions, min(own.Away, q.Away)
 		if own.Expires.After(r.Expires) {
@@ -407,7 +406,7 @@ func (p *picture) place(q *Question, own *control.Rule, now time.Time) *control.
 }
 
 // unowned counts the shards that no living member owns, though one should.
-func (p *picture) unowned(aside func(string) core.Aside) int {
+func (p *picture) unowned(aside func(string) seam.Aside) int {
 	live := make(map[core.SessionID]bool, len(p.view.Members))
 	for _, m := range p.view.Members {
 		live[m.Session] = true
@@ -421,7 +420,7 @@ func (p *picture) unowned(aside func(string) core.Aside) int {
 	return n
 }
 
-// clock is an instant for people on machines with different time zones.
+// clock returns a time for people on machines with different time zones.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 func noNode(node string) error {

@@ -17,6 +17,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/mark"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // world is a namespace with members that make no heartbeats, and live for their TTL.
@@ -279,7 +281,7 @@ func TestAway(t *testing.T) {
 		"draining":           {prepare: func(w *world) { w.join("x", core.MemberState{Draining: true}) }, why: "node x: it drains"},
 		"drained by a rule":  {prepare: drained, why: "node b: a rule drains it"},
 		"itself is drained":  {prepare: drained, q: Question{Node: "b"}, want: true},
-		"not eligible":       {prepare: func(w *world) { w.join("x", core.MemberState{Meta: map[string]string{driver.IneligibleKey: "ill"}}) }, why: `not eligible: "ill"`},
+		"not eligible":       {prepare: func(w *world) { w.join("x", core.MemberState{Meta: map[string]string{mark.IneligibleKey: "ill"}}) }, why: `not eligible: "ill"`},
 		"silent":             {q: Question{Silent: []core.SessionID{"s2"}}, why: "node b: it makes no heartbeat"},
 		"one of two members": {prepare: func(w *world) { w.join("b", core.MemberState{Draining: true}) }, want: true},
 		"missing":            {q: Question{Members: 4}, why: "1 of the members that should run are missing"},
@@ -311,7 +313,7 @@ func TestNobodyLeft(t *testing.T) {
 	if a := w.ask(false, Question{Node: "a", Away: 5}); !strings.Contains(a.Reason, "no other node is up") {
 		t.Errorf("got %+v", a)
 	}
-	w.join("b", core.MemberState{Meta: map[string]string{driver.IneligibleKey: "ill"}})
+	w.join("b", core.MemberState{Meta: map[string]string{mark.IneligibleKey: "ill"}})
 	w.ask(false, Question{Node: "a", Away: 5})
 	w.join("c", core.MemberState{})
 	w.ask(true, Question{Node: "c", Away: 5})
@@ -470,8 +472,8 @@ type stalling struct {
 	stall func(prefix string)
 }
 
-func (s *stalling) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
-	items, err := s.Backend.List(ctx, shard, prefix, limit)
+func (s *stalling) List(ctx context.Context, shard core.ShardID, prefix string, limit, largest int) ([]core.Item, error) {
+	items, err := s.Backend.List(ctx, shard, prefix, limit, largest)
 	s.stall(prefix)
 	return items, err
 }
@@ -569,11 +571,11 @@ func TestAsideIsNotUnowned(t *testing.T) {
 		}
 		w.leave(s)
 		q := Question{Node: "a", Look: true}
-		for want, aside := range map[int]func(string) core.Aside{2: nil, 1: func(shard string) core.Aside {
+		for want, aside := range map[int]func(string) seam.Aside{2: nil, 1: func(shard string) seam.Aside {
 			if shard == "ended" {
-				return core.Aside{Why: "it has ended"}
+				return seam.Aside{Why: "it has ended"}
 			}
-			return core.Aside{}
+			return seam.Aside{}
 		}} {
 			q.Aside = aside
 			if a, err := writerOn(w.b).Ask(t.Context(), q); err != nil || a.Unowned != want {

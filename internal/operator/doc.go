@@ -1,11 +1,11 @@
 // Package operator writes operators' rules, and answers whether a node may be stopped. The
-// command tenure and package tenurehttp share it.
+// command tenure and package tenurehttp both use it.
 //
-// A rule is written under a lease of control.Shard that a Writer takes for it. All that is
-// decided from the rules is decided under that lease, so of two that ask at once the second
-// sees what the first wrote; a writer that lost its lease meanwhile is refused by the fence.
+// A Writer takes a lease of control.Shard for each write. All decisions based on the rules are
+// made under that lease. If two writers ask at the same time, the second sees what the first
+// wrote. If a writer has lost its lease, the fence refuses its write.
 //
-// Ask answers by a budget: how many nodes may be away at a time. A node that may stop gets a
-// place, which is a rule of the kind control.Stop. It ends at its end, by Done, or when another
-// session of the node has joined.
+// Ask answers according to a budget, the number of nodes that may be away at a time. A node
+// that may stop gets a place, which is a rule of the kind control.Stop. The place ends when its
+// time is up, when Done ends it, or when another session of the node has joined.
 package operator

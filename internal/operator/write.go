@@ -18,71 +18,73 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// KeptChanges is how many entries of the rules' log are kept.
+// KeptChanges is the number of entries that the rules' log keeps.
 const KeptChanges = 1000
 
 const (
 	mostTidied = 16              // rules in one commit
-	toolDrain  = 2 * time.Second // for a commit that is under way when the lease is to end
+	toolDrain  = 2 * time.Second // for a commit that is under way when the lease should end
 	staleReads = 20
 	staleWait  = 50 * time.Millisecond
-	toolPrefix = "tool." // begins the labels of Writers
+	toolPrefix = "tool." // beginning of the labels of Writers
 	defaultTTL = 10 * time.Second
 )
 
 // A Change is an entry of the rules' log.
 type Change struct {
 	Rule    control.Rule `json:"rule"`
-	Removed bool         `json:"removed,omitempty"` // it was put otherwise
+	Removed bool         `json:"removed,omitempty"` // otherwise it was put
 	By      string       `json:"by"`                // user and host that made the change
 	At      time.Time    `json:"at"`
 }
 
-// A Writer writes rules. The member that it is meanwhile drains, so that it is assigned
-// nothing. Safe for concurrent use; each Write takes a lease.
+// A Writer writes rules. Each Write runs as a member that drains, so that no shard is assigned to
+// it, and takes a lease. A Writer is safe for concurrent use.
 type Writer struct {
 	Backend core.Backend
-	// Options of the members; nil works. Node, hooks and what passes a shard on are not used.
+	// Options are those of the members, and may be nil. Node, Hooks and options that pass a
+	// shard on are ignored.
 	Options *core.Options
-	// Timeout bounds each call to the store, and the wait for the lease with two TTLs more.
+	// Timeout limits each call to the store. With two TTLs added, it limits the wait for the
+	// lease.
 	Timeout time.Duration
-	// Denied says which errors are of a store that refuses for lack of a right; nil: none.
-	// The Writer ends at the first one, since Electors try again.
+	// Denied, if set, reports whether a store refused a call because a right is missing. The
+	// Writer ends at the first such error, whereas an Elector would try again.
 	Denied func(error) bool
-	// Late, if set, gets what went wrong after the rule was written, with the time for which
-	// the lease may stay.
+	// Late, if set, is called with the error of a write that succeeded, and the time for which
+	// the lease may remain.
 	Late func(ttl time.Duration, err error)
 }
 
-// A Decision is what to write, in one commit: the operations, and an entry of the log for each
-// change.
+// A Decision is what to write in one commit. It consists of the operations, and a log entry for
+// each change.
 type Decision struct {
 	Ops     []core.Op
 	Changes []Change
 }
 
-// decider decides under a lease, from a view of the namespace that is not older than it.
+// decider decides under a lease, from a view of the namespace that is at least as new as the lease.
 type decider = func(ctx context.Context, v *driver.View) (*Decision, error)
 
-// Write takes the lease of the rules' shard, reads the namespace, asks decide, and commits what
-// it returns, with the change as an entry of the log and with what tidies up. It writes nothing if decide
-// returns nil, or an error, which it returns as it is. Any other error says whether the rule
-// is written.
+// Write takes the lease of the rules' shard, reads the namespace and calls decide. It commits
+// the result with a log entry for each change, and removes old rules. If decide returns nil or
+// an error, Write writes nothing, and returns that error unchanged. Any other error states
+// whether the rule was written.
 func (w *Writer) Write(ctx context.Context, decide decider) error {
 	o, ttl, err := w.options()
 	if err != nil {
 		return err
 	}
-	// A writer that was killed keeps the lease for its TTL.
+	// A killed writer keeps the lease for its TTL.
 	limited, stop := context.WithTimeout(ctx, w.Timeout+2*ttl)
 	defer stop()
 	work, done := context.WithCancel(limited)
 	defer done()
 	one := &writing{w: w, decide: decide, refused: make(chan error, 1), written: make(chan error, 1)}
 	o.Hooks.OnCall = func(c core.Call) { one.heard(c.Err, done) }
-	// The handler returns without being asked, and work ends after that, so that the lease is
-	// released. If it were asked to return, the lease would go to the only other member (C13),
-	// which may be a process without a handler for it.
+	// The handler returns without being asked. Then, work ends, so that the lease is released.
+	// If the handler were asked to return, the lease would go to the only other member (C13).
+	// That may be a process without a handler for it.
 	o.Hooks.OnSettled = func(core.Settled) { done() }
 	e, err := core.NewElector(w.Backend, o)
 	if err != nil {
@@ -94,7 +96,7 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	late := time.AfterFunc(time.Hour, done)
 	defer late.Stop()
 	err = e.Contend(func(ctx context.Context, l *core.Lease) error {
-		defer late.Reset(toolDrain) // which a store that does not answer is waited for
+		defer late.Reset(toolDrain) // the longest wait for a store that does not answer
 		return one.write(ctx, l)
 	}, control.Shard)
 	if err != nil {
@@ -113,7 +115,7 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	return written
 }
 
-// options are those of the member that writes.
+// options returns the options of the member that writes.
 func (w *Writer) options() (*core.Options, time.Duration, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -130,7 +132,7 @@ func (w *Writer) options() (*core.Options, time.Duration, error) {
 	return o, cmp.Or(o.TTL, defaultTTL), nil
 }
 
-// limited bounds one call to the store.
+// limited limits one call to the store to w.Timeout.
 func limited[T any](ctx context.Context, w *Writer, do func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
@@ -152,9 +154,9 @@ func (w *Writer) state(ctx context.Context) (*driver.View, error) {
 	return v, nil
 }
 
-// stateUnder reads the whole namespace as it is under a lease. A server that is behind may
-// still show what was before it, such as the sessions that a node had before its place was
-// written: that read is made again.
+// stateUnder reads the whole namespace under a lease. A server that is behind may still show an
+// older state, such as the sessions of a node before its place was written. stateUnder then reads
+// again.
 func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, error) {
 	for range staleReads {
 		v, err := w.state(ctx)
@@ -177,14 +179,14 @@ func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, e
 		core.ErrRetry, control.Shard)
 }
 
-// tidy appends to a commit what removes the rules that have ended or are spent. The lease
-// keeps others from writing rules meanwhile.
+// tidy appends operations that remove ended and spent rules to a commit. The lease keeps others
+// from writing rules before it.
 func (w *Writer) tidy(ctx context.Context, l *core.Lease, v *driver.View, ops []core.Op) []core.Op {
 	tokens := make(map[string]core.Token, len(v.Shards))
 	for _, s := range v.Shards {
 		tokens[string(s.Shard)] = s.Owner.Token
 	}
-	rules, _ := control.Read(ctx, w.Backend) // those that are not understood stay
+	rules, _ := control.Read(ctx, w.Backend) // rules that are not understood stay
 	for i := range rules {
 		r := &rules[i]
 		ended := !r.Active(time.Now()) || r.Spent(tokens[r.Shards]) || Back(r, v.Members)
@@ -200,18 +202,18 @@ func (w *Writer) tidy(ctx context.Context, l *core.Lease, v *driver.View, ops []
 	return ops
 }
 
-// writing is one commit, under a lease that is taken for it.
+// writing is one commit, under its own lease.
 type writing struct {
 	w       *Writer
 	decide  decider
 	began   atomic.Bool
 	decided atomic.Bool // to write nothing
-	refused chan error  // the first call that the store refused for lack of a right
+	refused chan error  // the first call that the store refused because a right is missing
 	written chan error
 }
 
-// heard ends the work at the first call that is refused for lack of a right: it would be
-// tried again until the time is up.
+// heard ends the work at the first call that is refused because a right is missing. Otherwise,
+// the Elector would repeat it until the time is up.
 func (x *writing) heard(err error, end func()) {
 	if err == nil || x.w.Denied == nil || !x.w.Denied(err) {
 		return
@@ -223,8 +225,8 @@ func (x *writing) heard(err error, end func()) {
 	}
 }
 
-// write decides and commits. A commit that is under way when the lease is to end is waited
-// for, since only its answer says what became of it.
+// write decides and commits. If the lease should end during the commit, write waits for the answer,
+// because only the answer shows the outcome.
 func (x *writing) write(ctx context.Context, l *core.Lease) error {
 	if x.began.Swap(true) {
 		return nil
@@ -256,7 +258,7 @@ func (x *writing) write(ctx context.Context, l *core.Lease) error {
 	return err
 }
 
-// outcome is what became of the commit, after the Elector's end.
+// outcome returns the outcome of the commit, after the Elector has ended.
 func (x *writing) outcome() (written, refused error) {
 	select {
 	case refused = <-x.refused:
@@ -264,7 +266,7 @@ func (x *writing) outcome() (written, refused error) {
 	}
 	written = fmt.Errorf("no lease of shard %q was granted in time: another operator may be writing", control.Shard)
 	if x.began.Load() {
-		written = <-x.written // at the latest two call time-outs after the lease
+		written = <-x.written // at most two call time-outs after the lease
 	}
 	switch {
 	case written == nil, x.decided.Load():
@@ -277,7 +279,7 @@ func (x *writing) outcome() (written, refused error) {
 	return fmt.Errorf("nothing was written: %w", written), refused
 }
 
-// Label is the node label of members that only write, on a host.
+// Label returns the node label of members on a host that only write.
 func Label(host string) string {
 	host = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {

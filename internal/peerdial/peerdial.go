@@ -1,47 +1,68 @@
 // Package peerdial connects to addresses that members of a namespace advertise. A member may
-// name any address: one of the process that connects, or of its link, is refused after names
-// were resolved, so that a name cannot change its meaning in between.
+// advertise any address, so peerdial refuses addresses of this process's machine and its link.
+// It checks resolved addresses, so that a name cannot resolve differently after the check.
 package peerdial
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
 	"time"
 )
 
-// ErrLocal refuses an address.
-var ErrLocal = errors.New("the address is loopback, link-local, multicast or unspecified: allow it, as an address and not as a name")
+// ErrLocal means that the address was refused.
+var ErrLocal = errors.New("the address is this machine's, loopback, link-local, multicast or unspecified: allow it, as an address and not as a name")
 
-// timeout bounds a connection attempt.
+// timeout limits a connection attempt.
 const timeout = 10 * time.Second
 
-// Dial returns a function that connects. It refuses local addresses with ErrLocal, but for
-// those that are written as such where allowed says that the caller has allowed them.
-func Dial(allowed bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial returns a function that connects. It refuses local addresses with ErrLocal, unless allowed
+// is set and the address is written as an IP address. If forwards is set, it also refuses all other
+// addresses of this machine, because a member that forwards requests is not their owner.
+func Dial(allowed, forwards bool) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		d := net.Dialer{Timeout: timeout}
 		if _, literal := parse(address); !literal || !allowed {
 			d.ControlContext = refuse
+			if forwards {
+				d.ControlContext = refuseOwn
+			}
 		}
 		return d.DialContext(ctx, network, address)
 	}
 }
 
-// Local reports whether an address, a host and a port, is a local one, written as such.
+// Local reports whether an address, given as host and port, is a local one written as an IP
+// address.
 func Local(address string) bool {
 	ip, ok := parse(address)
 	return ok && local(ip)
 }
 
-// refuse is called with each address before it is connected to.
+// refuse checks each address before the connection.
 func refuse(_ context.Context, _, address string, _ syscall.RawConn) error {
 	if ip, ok := parse(address); !ok || local(ip) {
 		return ErrLocal
 	}
 	return nil
+}
+
+// refuseOwn also refuses the addresses of this machine's interfaces.
+func refuseOwn(ctx context.Context, network, address string, c syscall.RawConn) error {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("%w: this machine's are not known: %w", ErrLocal, err)
+	}
+	ip, _ := parse(address)
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == ip.Unmap().WithZone("") {
+			return ErrLocal
+		}
+	}
+	return refuse(ctx, network, address, c)
 }
 
 func parse(address string) (netip.Addr, bool) {

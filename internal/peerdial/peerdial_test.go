@@ -1,6 +1,7 @@
 package peerdial
 
 import (
+	"context"
 	"errors"
 	"net"
 	"testing"
@@ -25,21 +26,13 @@ func TestLocal(t *testing.T) {
 // unless it was allowed; nothing is connected to before.
 func TestDial(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr, port := listening(t, "127.0.0.1:0")
 	for _, host := range []string{"localhost", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::"} {
 		for _, allowed := range []bool{false, true} {
 			if allowed && host != "localhost" {
 				continue
 			}
-			c, err := Dial(allowed)(t.Context(), "tcp", net.JoinHostPort(host, port))
+			c, err := Dial(allowed, false)(t.Context(), "tcp", net.JoinHostPort(host, port))
 			if !errors.Is(err, ErrLocal) {
 				t.Errorf("%s, allowed %v: %v, want ErrLocal", host, allowed, err)
 			}
@@ -48,11 +41,63 @@ func TestDial(t *testing.T) {
 			}
 		}
 	}
-	c, err := Dial(true)(t.Context(), "tcp", l.Addr().String())
+	c, err := Dial(true, false)(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatalf("an address that was allowed: %v", err)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDialForwards: a member that forwards connects to no address of its machine's interfaces, but for
+// one that is allowed as such, and nothing is connected to before. One that does not forward does.
+func TestDialForwards(t *testing.T) {
+	t.Parallel()
+	_, port := listening(t, ":0")
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	global := 0
+	for _, a := range addrs {
+		ip := a.(*net.IPNet).IP
+		address := net.JoinHostPort(ip.String(), port)
+		if ip.IsLinkLocalUnicast() {
+			continue // it needs a zone
+		}
+		if c, err := Dial(false, true)(t.Context(), "tcp", address); !errors.Is(err, ErrLocal) {
+			t.Errorf("%s: %v, %v, want ErrLocal", address, c, err)
+		}
+		if Local(address) {
+			continue
+		}
+		global++
+		for _, dial := range []func(context.Context, string, string) (net.Conn, error){Dial(false, false), Dial(true, true)} {
+			c, err := dial(t.Context(), "tcp", address)
+			if err != nil {
+				t.Errorf("%s: %v", address, err)
+				continue
+			}
+			_ = c.Close()
+		}
+	}
+	if global == 0 {
+		t.Skip("this machine has no address but loopback")
+	}
+}
+
+// listening is an address on which something listens until the end of the test, and its port.
+func listening(t *testing.T, on string) (address, port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	address = l.Addr().String()
+	if _, port, err = net.SplitHostPort(address); err != nil {
+		t.Fatal(err)
+	}
+	return address, port
 }

@@ -1,5 +1,5 @@
-// Package rhythm chooses which failures of a call that is tried again are logged: the first,
-// those after 1, 5 and 15 minutes, then one every 15 minutes, and the end.
+// Package rhythm chooses which failures of a repeated call to log. These are the first, those
+// after 1, 5 and 15 minutes, and then one every 15 minutes. The end is also logged.
 package rhythm
 
 import (
@@ -10,27 +10,27 @@ import (
 
 const (
 	every = 15 * time.Minute
-	// calm is how long after the end of a spell the next failure counts as a first one, so that a
-	// call that fails and works in turn keeps the rhythm.
+	// calm is how long after the end of a spell the next failure counts as a first one. So a
+	// call that alternates between failing and working keeps the rhythm.
 	calm = 5 * time.Minute
-	// silent is how long after its last failure a spell is forgotten that nobody ended.
+	// silent is how long after its last failure a spell without an end is forgotten.
 	silent  = 2 * every
-	maxKeys = 16 // spells by default
+	maxKeys = 16 // default number of spells
 )
 
-// Rhythm keeps a spell of failures for each key: the kind of a call, never a name out of an
-// endless set. Its zero value is ready. Its methods may be called concurrently.
+// Rhythm keeps a spell of failures for each key. A key is the kind of a call, never a name from
+// an unbounded set. The zero value is ready for use. Methods may be called concurrently.
 type Rhythm struct {
 	// After is how long a call must fail before its first line.
 	After time.Duration
-	// Keys bounds the spells, 16 by default. Further keys share one.
+	// Keys limits the spells. Default 16. Further keys share one.
 	Keys int
 
 	mu     sync.Mutex
 	spells map[string]*spell
 }
 
-// Spell is a time in which a call failed.
+// Spell is a time in which a call kept failing.
 type Spell struct {
 	Since    time.Time
 	Failures int
@@ -38,9 +38,9 @@ type Spell struct {
 
 type spell struct {
 	Spell
-	said, next time.Time // the first line; when the next line is due
-	last       time.Time // failure
-	ended      time.Time // zero, or when it worked the last time since a line
+	said, next time.Time // when the first line was logged; when the next is due
+	last       time.Time // the last failure
+	ended      time.Time // when it last worked since a line, or zero
 	works      bool
 	open       bool // a line was logged, and no end since
 }
@@ -99,7 +99,7 @@ func (r *Rhythm) spell(key string, now time.Time) *spell {
 	return s
 }
 
-// next returns the time of the line after now, where the first one was logged at said.
+// next returns the time of the line after now, if the first one was logged at said.
 func next(said, now time.Time) time.Time {
 	for _, d := range []time.Duration{time.Minute, 5 * time.Minute, every} {
 		if at := said.Add(d); at.After(now) {

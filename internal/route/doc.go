@@ -1,5 +1,5 @@
-// Package route chooses, for backends of stores that have several servers, the
-// server of each call (rule E4):
+// Package route chooses the server of each call, for backends of stores that have several servers
+// (rule E4):
 //
 //	t := routes.Call(ctx)
 //	reply, err := servers[t.Server].Do(t.Context, request)
@@ -9,20 +9,19 @@
 //
 // # Heartbeats find the server that is silent
 //
-// Core sends another heartbeat while one has no answer. [Routes.Beat] takes it to a
-// server that owes no answer. When that one answers while the other server, which
-// was asked earlier, has had several times as long and is still silent, that server
-// is suspect: another server becomes the current one, and the calls under way on the
-// silent server end with [ErrSilent]. So nothing waits for its own time-out there.
-// A store that stalls as a whole makes no server suspect: its servers answer at
-// about the same time.
+// Core sends another heartbeat while one has no answer. [Routes.Beat] sends it to a server that
+// owes no answer. The first server was asked earlier. If it is still silent when the second one
+// answers, and has had several times as long, it is suspect. Another server becomes the current
+// one. Calls in progress on the silent server end with [ErrSilent], and do not wait for their
+// own time-outs. If a store stalls as a whole, no server becomes suspect, because its servers
+// answer at about the same time.
 //
-// A call that a server refuses, or that ends by its deadline, makes another server
-// the current one as well; then only watches end, because a watch is no longer
-// checked by heartbeats when they go elsewhere.
+// If a server refuses a call, or the call reaches its deadline, another server also becomes the
+// current one. Then only watches end, because heartbeats that go elsewhere no longer check
+// their server.
 //
 // # What it does not do
 //
-// It starts no timer and no goroutine, and repeats no call: the caller gets the
-// error, and its next call goes to another server.
+// The package starts no timer and no goroutine, and repeats no call. The caller gets the error,
+// and its next call goes to another server.
 package route

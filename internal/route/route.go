@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// ErrSilent is the cause that ended a call's context when its server did not answer
-// heartbeats while another one did.
+// ErrSilent is the cause that ends a call's context if its server does not answer heartbeats
+// while another does.
 var ErrSilent = errors.New("tenure: the server does not answer heartbeats, and another one does")
 
-// ErrMoved is the cause that ended a watch when another server became the current one.
+// ErrMoved is the cause that ends a watch when another server becomes the current one.
 var ErrMoved = errors.New("tenure: another server of the store is used from now on")
 
-// patience is how many times longer than the round trip of an answered heartbeat
-// another server must have been silent to be suspect. Below, the order of two
-// answers that come late together, such as after an election, would decide.
+// patience is how many times longer than the round trip of an answered heartbeat another server
+// must have been silent to be suspect. A smaller factor would judge by the order of two answers
+// that are both late, for example after an election.
 const patience = 4
 
-// least is how long a server must have been silent at least: a round trip takes one
-// millisecond, and a server that collects its garbage ten.
+// least is the shortest silence of a suspect server. A round trip takes one millisecond, and a
+// server that collects garbage ten.
 const least = 100 * time.Millisecond
 
-// stale is how many answered heartbeats make a connection that had none of them stale. While
-// heartbeats overlap for long, each server has one of every few.
+// stale is the number of answered heartbeats after which a connection without any of them is stale.
+// While heartbeats overlap for a long time, each server gets one of every few.
 const stale = 6
 
 // Outcome is the evidence that a call gives about its server.
@@ -33,31 +33,30 @@ type Outcome uint8
 
 // Outcomes of a call.
 const (
-	Ended    Outcome = iota // nothing: its caller gave it up
+	Ended    Outcome = iota // nothing: the caller gave up
 	Answered                // the server decided the call, with any answer
-	Failed                  // it was refused, lost, or had no answer by its deadline
+	Failed                  // refused, lost, or without an answer by the deadline
 )
 
-// Routes chooses among the servers of a store. Safe for concurrent use.
+// Routes chooses among the servers of a store. It is safe for concurrent use.
 type Routes struct {
 	life context.Context
 
 	mu      sync.Mutex
 	servers []server
 	current int
-	events  uint64 // answers and failures so far
-	beats   uint64 // answers to heartbeats so far
+	events  uint64 // number of answers and failures so far
+	beats   uint64 // number of answers to heartbeats so far
 }
 
 type server struct {
 	answered, failed uint64 // the latest, by the count of events
-	beats            int    // under way
+	beats            int    // heartbeats under way
 	beat             uint64 // the latest answer to a heartbeat, by their count
 	trips            map[*Trip]struct{}
 }
 
-// New returns routes to n servers, of which first is the current one. The end of
-// life ends all calls.
+// New returns routes to n servers, with first as the current one. The end of life ends all calls.
 func New(life context.Context, n, first int) *Routes {
 	r := &Routes{life: life, servers: make([]server, n), current: first}
 	for i := range r.servers {
@@ -66,15 +65,15 @@ func New(life context.Context, n, first int) *Routes {
 	return r
 }
 
-// Trip is a call under way to one server. Done ends it, once.
+// Trip is a call under way to one server. Done ends it, and must be called once.
 type Trip struct {
 	Server int
-	// Context ends with the caller's, with the life of the routes, and when the
-	// server turns out to be silent; then its cause is ErrSilent.
+	// Context ends with the caller's, with the life of the routes, and when the server turns
+	// out to be silent. In the last case, the cause is ErrSilent.
 	Context context.Context
-	// Stale says of a heartbeat beside one that has no answer that the connection for it was long
-	// unused: what lost the other one in silence may have lost it too, so a new one is better. No
-	// other heartbeat is under way on it.
+	// Stale is set for a heartbeat beside an unanswered one if the connection for it was unused for
+	// a long time. The cause of the silence may have broken that connection too, so a new one is
+	// better. No other heartbeat is under way on it.
 	Stale bool
 
 	r      *Routes
@@ -93,18 +92,18 @@ const (
 	watch
 )
 
-// Beat chooses a server for a heartbeat: the current one if it owes no answer to
-// another heartbeat, else one that owes the fewest.
+// Beat chooses a server for a heartbeat. It is the current one if that owes no answer to
+// another heartbeat, otherwise one that owes the fewest.
 func (r *Routes) Beat(ctx context.Context) *Trip { return r.begin(ctx, beat) }
 
 // Call returns a trip to the current server.
 func (r *Routes) Call(ctx context.Context) *Trip { return r.begin(ctx, call) }
 
-// Watch returns a trip to the current server for a call that waits for changes. It
-// also ends, with ErrMoved, when another server becomes the current one.
+// Watch returns a trip to the current server for a call that waits for changes. When another server
+// becomes the current one, it ends with ErrMoved.
 func (r *Routes) Watch(ctx context.Context) *Trip { return r.begin(ctx, watch) }
 
-// Current is the current server.
+// Current returns the current server.
 func (r *Routes) Current() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,9 +129,9 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 	return t
 }
 
-// best is the server that owes the fewest answers to heartbeats; among those one
-// whose latest call did not fail, the one that answered last. Server not is left out
-// where there is another one.
+// best returns the server that owes the fewest answers to heartbeats. Among several, it prefers
+// a server whose latest call did not fail, and then the one that answered last. It returns the
+// server given as not only if there is no other.
 func (r *Routes) best(not int) int {
 	best := -1
 	for n := range r.servers {
@@ -186,11 +185,11 @@ func (t *Trip) Done(o Outcome) {
 		if t.Server == r.current {
 			r.move(r.best(t.Server))
 		}
-	default: // Ended: a call that was not needed says nothing of the server
+	default: // Ended: the call says nothing about the server
 	}
 }
 
-// suspect finds the servers that are silent in comparison with an answered heartbeat.
+// suspect finds the servers that are silent compared with an answered heartbeat.
 func (r *Routes) suspect(answered *Trip) {
 	now := time.Now()
 	took := now.Sub(answered.start)
@@ -206,7 +205,7 @@ func (r *Routes) suspect(answered *Trip) {
 			continue
 		}
 		for t := range s.trips {
-			// Calls that began later on the server that answers now go on.
+			// Later calls on the server that answers now continue.
 			if t.kind != beat && (i != answered.Server || t.start.Before(answered.start)) {
 				t.cancel(ErrSilent)
 			}
@@ -222,7 +221,7 @@ func (r *Routes) suspect(answered *Trip) {
 	}
 }
 
-// move makes a server the current one, and ends the watches on the former.
+// move makes a server the current one, and ends the watches on the previous one.
 func (r *Routes) move(to int) {
 	if to == r.current {
 		return

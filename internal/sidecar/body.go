@@ -7,21 +7,22 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
 
-// Bounds of what is in memory of bodies and answers.
+// Limits of the memory for bodies and answers.
 const (
 	mostBody  = 4 << 20
-	smallBody = 16 << 10 // and those up to this size wait for nobody
+	smallBody = 16 << 10 // up to this size a body or answer needs no room
 	roomUnit  = 64 << 10
 )
 
-// A room bounds the bytes of bodies, or of answers, that are in memory at once. What one
-// costs in all is a few times its size. Safe for concurrent use.
+// A room limits the bytes of bodies, or of answers, that are in memory at a time. The total cost of
+// one is a few times its size. A room is safe for concurrent use.
 type room struct {
-	turn  chan struct{} // of the request whose units are taken; the others wait in line
+	turn  chan struct{} // held by the request that takes units; the others wait in line
 	units chan struct{}
 }
 
@@ -29,7 +30,7 @@ func newRoom(size int) *room {
 	return &room{make(chan struct{}, 1), make(chan struct{}, size/roomUnit)}
 }
 
-// take takes room, for which it waits until ctx ends. leave gives it back.
+// take takes room, and waits for it until ctx ends. leave gives it back.
 func (o *room) take(ctx context.Context, size int64) (leave func(), err error) {
 	if size <= smallBody {
 		return func() {}, nil
@@ -62,13 +63,13 @@ func noRoom() error {
 	return refuse(http.StatusServiceUnavailable, codeBusy, "large requests and answers are being served: try again")
 }
 
-// decode has read read the one JSON value of a body, in which nothing is unknown, and wants
-// nothing behind it. Where it succeeds the caller calls done when it needs the values no
-// more.
+// decode calls read for the one JSON value of a body. It returns an error for unknown fields and
+// for data after the value. If it succeeds, the caller calls done when it no longer needs the
+// values.
 func (s *Server) decode(w http.ResponseWriter, r *http.Request, read func(*json.Decoder) error) (done func(), err error) {
 	size := r.ContentLength
 	if size < 0 || size > s.maxBody {
-		size = s.maxBody // that many are read at the most
+		size = s.maxBody // as many may be read
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bodyTime)
 	defer cancel()
@@ -86,7 +87,7 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, read func(*json.
 	return leave, nil
 }
 
-// readBody has read read a JSON value, and then wants the end.
+// readBody calls read for a JSON value, which must be the only one.
 func readBody(from io.Reader, read func(*json.Decoder) error) error {
 	d := json.NewDecoder(&utf8Reader{from: from})
 	d.DisallowUnknownFields()
@@ -108,10 +109,10 @@ func readBody(from io.Reader, read func(*json.Decoder) error) error {
 	return refuse(http.StatusBadRequest, codeInvalid, "the body is not as GET /v1/openapi.json describes it: %s", cut(err.Error(), 200))
 }
 
-// ignoredBody is what a request may have of a body that nobody reads.
+// ignoredBody is the longest body accepted with a request that needs none.
 const ignoredBody = 4 << 10
 
-// bodiless serves requests that need no body, when what they have of one has come.
+// bodiless reads and drops the body of a request that needs none, and then serves the request.
 func bodiless(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, ignoredBody)); err != nil {
@@ -123,7 +124,7 @@ func bodiless(serve http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// optional reads a value into into, or nothing.
+// optional reads one value into into, or nothing.
 func optional(into any) func(*json.Decoder) error {
 	return func(d *json.Decoder) error {
 		if err := d.Decode(into); err != io.EOF {
@@ -133,7 +134,7 @@ func optional(into any) func(*json.Decoder) error {
 	}
 }
 
-// object reads an object, whose values member reads.
+// object reads an object; member reads its values.
 func object(d *json.Decoder, member func(name string) error) error {
 	if err := delim(d, '{'); err != nil {
 		return err
@@ -144,7 +145,7 @@ func object(d *json.Decoder, member func(name string) error) error {
 		if err != nil {
 			return err
 		}
-		name, _ := t.(string) // of an object's keys the decoder takes no others
+		name, _ := t.(string) // the decoder accepts only strings as keys
 		if seen[name] {
 			return fmt.Errorf("%.40q is there twice", name)
 		}
@@ -156,7 +157,7 @@ func object(d *json.Decoder, member func(name string) error) error {
 	return delim(d, '}')
 }
 
-// array reads an array, whose elements next reads.
+// array reads an array; next reads its elements.
 func array(d *json.Decoder, next func() error) error {
 	if err := delim(d, '['); err != nil {
 		return err
@@ -180,16 +181,26 @@ func delim(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// A utf8Reader fails at bytes that are not UTF-8, for which the decoder would put others.
+// A utf8Reader fails at bytes that are not UTF-8, and at the escape of half a character, such
+// as \ud800. The decoder would replace both with another character.
 type utf8Reader struct {
 	from  io.Reader
 	begun [utf8.UTFMax]byte // of a character
 	n     int
+
+	escaped int  // bytes of an escape that has begun
+	code    int  // of that escape
+	half    bool // the last escape was the first half of a character
 }
 
 func (u *utf8Reader) Read(p []byte) (int, error) {
 	n, err := u.from.Read(p)
 	text := p[:n]
+	for _, c := range text {
+		if !u.whole(c) {
+			return 0, errNotUTF8
+		}
+	}
 	for u.n > 0 && len(text) > 0 {
 		u.begun[u.n], text = text[0], text[1:]
 		u.n++
@@ -221,4 +232,26 @@ func (u *utf8Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-var errNotUTF8 = errors.New("it is not UTF-8: send bytes as base64")
+// whole follows the escapes of a text. It returns false if half a character lacks the other half.
+func (u *utf8Reader) whole(c byte) bool {
+	switch {
+	case u.escaped == 0 && c != '\\':
+		return !u.half
+	case u.escaped == 0 || u.escaped == 1 && c == 'u':
+		u.escaped++
+		return true
+	case u.escaped == 1:
+		u.escaped = 0
+		return !u.half
+	}
+	digit := strings.IndexByte("0123456789abcdef", c|0x20) // -1: the decoder refuses the escape
+	u.escaped, u.code = u.escaped+1, u.code<<4&0xffff|max(digit, 0)
+	if u.escaped < len(`\ud800`) {
+		return true
+	}
+	matches := (u.code>>10 == 0xdc00>>10) == u.half
+	u.escaped, u.half = 0, u.code>>10 == 0xd800>>10
+	return matches
+}
+
+var errNotUTF8 = errors.New("it is not UTF-8, or has an escape of half a character such as \\ud800: send bytes as base64")

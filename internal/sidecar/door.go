@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// Bounds of connections that have shown no token.
+// Limits of connections that have not shown the token.
 const (
 	maxStrangers = 512
-	// strangerTime is how long a connection may take to show the token while others
-	// wait for its place. Without such need it has headerTime, and a second to take the
+	// strangerTime is how long a connection may take to show the token while others wait for
+	// its place. If none waits, the connection has headerTime, and a second to take the
 	// refusal.
 	strangerTime = 500 * time.Millisecond
-	pauseTime    = 10 * time.Millisecond // where no stranger may be closed yet
+	pauseTime    = 10 * time.Millisecond // while no stranger may be closed
 	longestStay  = headerTime + time.Second
 	refusalsTime = time.Minute // between two log lines about peers of other users
 )
 
-// A door is a listener that keeps connections without authority apart, so that they take
-// no place of the others. On a Unix socket it closes those of other users when they are
-// accepted. Beyond maxStrangers the oldest stranger that has had strangerTime, and has sent
-// nothing that waits to be read, is closed for the next one. Beyond its places for clients
-// with authority a connection is closed, too.
+// A door is a listener that keeps connections without authority apart, so that they take no
+// place of the others. On a Unix socket, it closes connections of other users when it accepts
+// them. If there are maxStrangers, it closes the oldest stranger that has had strangerTime and
+// has sent nothing unread. It also closes connections with authority beyond the places for
+// them.
 type door struct {
 	net.Listener
 	log    *slog.Logger
-	token  bool          // clients send one
+	token  bool          // clients send a token
 	places chan struct{} // of clients with authority
-	left   chan struct{} // has an element when a stranger has left
+	left   chan struct{} // gets an element when a stranger leaves
 
-	refusals int // of peers, since the last line; Accept's own
+	refusals int // of peers, since the last line; only Accept uses it
 	told     time.Time
 
 	mu        sync.Mutex
@@ -73,7 +73,7 @@ func (d *door) Accept() (net.Conn, error) {
 	}
 }
 
-// refused writes at most one line in refusalsTime.
+// refused logs at most one line in refusalsTime.
 func (d *door) refused(err error) {
 	d.refusals++
 	if now := time.Now(); d.told.IsZero() || now.Sub(d.told) >= refusalsTime {
@@ -82,7 +82,7 @@ func (d *door) refused(err error) {
 	}
 }
 
-// enter takes in a stranger, for which another may have to leave.
+// enter adds a stranger, and may close another stranger to make room.
 func (d *door) enter(c *caller) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *door) enter(c *caller) {
 		d.mu.Lock()
 	}
 	c.stranger = d.strangers.PushBack(c)
-	c.late = time.AfterFunc(longestStay, func() { // whatever it was answered, and does not take
+	c.late = time.AfterFunc(longestStay, func() { // even if it has not taken its answer
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if c.stranger != nil {
@@ -112,8 +112,8 @@ func (d *door) enter(c *caller) {
 	})
 }
 
-// idle is the oldest stranger that may be closed, if there is one. On a machine that is
-// busy one that has sent its request in time may have been there for long. The caller has
+// idle returns the oldest stranger that may be closed, or nil. On a busy machine, a stranger
+// that sent its request in time may be old, but its request is not yet read. The caller holds
 // d.mu.
 func (d *door) idle() *caller {
 	for e := d.strangers.Front(); e != nil; e = e.Next() {
@@ -128,7 +128,7 @@ func (d *door) idle() *caller {
 	return nil
 }
 
-// leave takes a stranger off the list. The caller has d.mu.
+// leave takes a stranger off the list. The caller holds d.mu.
 func (d *door) leave(c *caller) {
 	d.strangers.Remove(c.stranger)
 	c.late.Stop()
@@ -156,17 +156,16 @@ type caller struct {
 	door  *door
 	since time.Time
 
-	reading atomic.Bool // the server wants more of it
-	refused atomic.Bool // it has been answered so
+	reading atomic.Bool // the server waits for more of the request
+	refused atomic.Bool // the server has refused its request
 
 	// Guarded by door.mu.
-	stranger *list.Element // nil: it is none
+	stranger *list.Element // nil: it is not a stranger
 	late     *time.Timer
 	seated   bool // it has one of the door's places
 }
 
-// proven notes that the connection has shown the token. It is false if there is no place
-// for it.
+// proven notes that the connection has shown the token. It returns false if there is no place.
 func (c *caller) proven() bool {
 	c.door.mu.Lock()
 	defer c.door.mu.Unlock()
@@ -205,5 +204,4 @@ func withCaller(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// callerOf is the connection of a request.
 func callerOf(r *http.Request) *caller { return r.Context().Value(callerKey{}).(*caller) }

@@ -285,6 +285,9 @@ func TestUTF8(t *testing.T) {
 		"": true, "a": true, "ä": true, "€x": true, "x\U0001F600": true, "\ufffd": true,
 		"\xff": false, "a\xc3": false, "\xe2\x82": false, "\xe2\x82x": false, "\xf0\x9f\x98": false, "\xed\xa0\x80": false,
 		"\xc0\x80": false, "\x80": false, "ä\x80": false,
+		`"\ud83d\ude00"`: true, `"\uD83D\uDE00\u00e4"`: true, `"\\ud800"`: true, `"\\\n\ufffd\uE000"`: true, `"\\\\ud800"`: true,
+		`"\ud800"`: false, `"\uDC00"`: false, `"\uDFFF\uD800"`: false, `"\ud800x"`: false, `"\ud800\n"`: false, `"\ud800\ud800\udc00"`: false,
+		`"\ud800\u0041"`: false, `"\\\ud800"`: false, `"\ud800\\udc00"`: false, `{"\uDBFF":1}`: false, `"\udbff` + "ä" + `\udc00"`: false,
 	} {
 		for step := 1; step <= 5; step++ {
 			r := &utf8Reader{from: &stepReader{text, step}}

@@ -32,12 +32,15 @@ type resolveBody struct {
 	outcomeBody
 }
 
-// An outcomeBody is what a client says became of an effect.
+// An outcomeBody is a client's report of an effect's outcome.
 type outcomeBody struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`
 	payload
 }
+
+// maxReason is the number of bytes of a reason that package effect keeps.
+const maxReason = 500
 
 // decision is what the client says: done with a result, or one of the other states without.
 func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
@@ -58,9 +61,9 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 		err = fmt.Errorf("the state %.40q is not one of those that the request may have", b.State)
 	}
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
-	// An attempt outlasts its request where the store hangs, and keeps no large body meanwhile.
+	// While the store hangs, an attempt outlasts its request, so it must not keep a large body.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
-	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), effect.MaxReason)])
+	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), maxReason)])
 	return d, err
 }
 
@@ -101,7 +104,7 @@ func (s *Server) resolveEffect(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveEffect reads a body, does what it says under the lease, and answers with the effect.
+// serveEffect reads a body, does its request under the lease, and answers with the effect.
 func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error),
 	do func(context.Context, *effects) (effectReply, error)) {
 	_, x, done, err := s.under(w, r, decode)
@@ -124,7 +127,8 @@ func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func
 	answer(w, http.StatusOK, reply)
 }
 
-// noEffectsProblem: the records of effects outlast their lease, and a lock leaves nothing.
+// noEffectsProblem is for locks, because records of effects outlast their lease, and a lock
+// leaves nothing.
 func noEffectsProblem() *problem {
 	return refuse(http.StatusConflict, codeNoEffects, "a lock keeps no records of effects: contend for a shard")
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// Bounds of effects.
+// Limits of effects.
 const (
-	leaseAttempts = 64   // of one lease at once
-	mostAttempts  = 1024 // of all leases at once
+	leaseAttempts = 64   // concurrent, of one lease
+	mostAttempts  = 1024 // concurrent, of all leases
 	attemptTime   = 5 * time.Minute
 	listedEffects = 1000 // in one answer
 )
@@ -33,24 +33,24 @@ const (
 	effectInDoubt  = "in_doubt"
 )
 
-// An effectReply is what a client learns of an effect.
+// An effectReply is an effect as clients see it.
 type effectReply struct {
 	Key     string `json:"key"`
 	ID      string `json:"id"` // the idempotency key
 	State   string `json:"state"`
-	Attempt string `json:"attempt,omitempty"` // of the state go
+	Attempt string `json:"attempt,omitempty"` // with the state go
 	Doubt   string `json:"doubt,omitempty"`   // names a state that can be resolved
 	Reason  string `json:"reason,omitempty"`
 	payload
 	NotKept bool `json:"not_kept,omitempty"`
 }
 
-// doubtName names the state of an open effect: one that was decided has another.
+// doubtName names the state of an open effect. A decision changes the name.
 func doubtName(e *effect.Effect) string {
 	return fmt.Sprintf("%x.%d", e.Began.UnixNano(), e.Repeats)
 }
 
-// setOpen says that the effect is e, which is open, and that nobody attempts it.
+// setOpen fills in e, an open effect without an attempt.
 func (r *effectReply) setOpen(e *effect.Effect) {
 	r.State, r.Doubt, r.Reason = effectInDoubt, doubtName(e), e.Reason
 	if e.State == effect.Repeat {
@@ -58,12 +58,12 @@ func (r *effectReply) setOpen(e *effect.Effect) {
 	}
 }
 
-// effects are those of one lease. Their function runs in the client, and its part here waits
-// for the client's end. All methods are safe for concurrent use.
+// effects are the effects of one lease. Their function runs in the client, and the part here
+// waits until the client ends it. All methods are safe for concurrent use.
 type effects struct {
 	s     *Server
 	lease *core.Lease
-	ctx   context.Context // ends when the lease is given back, or lost
+	ctx   context.Context // ends when the lease is given back or lost
 	stop  context.CancelFunc
 
 	opening sync.Mutex
@@ -73,17 +73,17 @@ type effects struct {
 	attempts map[string]*attempt // by the effect's key
 }
 
-// An attempt is one client that makes an effect, from its begin to its end.
+// An attempt is one client's attempt of an effect, from begin to end.
 type attempt struct {
 	id    string
 	key   string
-	rule  *control.Rule        // what the client found out before it, if it did
+	rule  *control.Rule        // what the client found out before it began, or nil
 	tells chan struct{}        // the client that begins receives from it
-	gone  chan struct{}        // closed when that client does not wait any more
+	gone  chan struct{}        // closed when that client no longer waits
 	done  chan struct{}        // closed after result and err are set
-	says  chan effect.Decision // of the client, one at most; the State is empty where it does not know
-	ended bool                 // says was sent to; under effects.mu
-	after effect.Decision      // what was said, where it is not done; under effects.mu
+	says  chan effect.Decision // the client's report, at most one; State is empty if the client does not know
+	ended bool                 // says has been sent to; under effects.mu
+	after effect.Decision      // the report, if it is not done; under effects.mu
 
 	result []byte
 	err    error
@@ -95,8 +95,8 @@ func newEffects(s *Server, l *core.Lease) *effects {
 	return x
 }
 
-// leave ends all attempts, which leaves their effects in doubt, and returns when nothing
-// writes any more.
+// leave ends all attempts, which leaves their effects in doubt. It returns when nothing writes any
+// longer.
 func (x *effects) leave() {
 	x.stop()
 	x.opening.Lock()
@@ -106,7 +106,7 @@ func (x *effects) leave() {
 	}
 }
 
-// open is the lease's ledger, which the first call opens.
+// open returns the lease's ledger. The first call opens it.
 func (x *effects) open() (*effect.Ledger, error) {
 	x.opening.Lock()
 	defer x.opening.Unlock()
@@ -121,21 +121,13 @@ func (x *effects) open() (*effect.Ledger, error) {
 	l, err := effect.Open(ctx, x.lease, &effect.Options{
 		Rules: x.rules, Resolve: x.resolve, Concurrent: leaseAttempts, Attempts: 1, Deadline: attemptTime,
 		MaxResult: min(effect.MaxMaxResult, x.s.limits.WriteBytes/4), Scope: x.lease.Namespace() + "/" + x.lease.Shard(),
-		OnError: x.s.effectFailed,
+		Logger: x.s.log, Stats: &x.s.effects,
 	})
 	x.ledger = l
 	return l, err
 }
 
-// effectFailed logs an effect in doubt, and in a rhythm what is tried again.
-func (s *Server) effectFailed(err error) {
-	_, doubt := errors.AsType[*effect.InDoubtError](err)
-	if _, say := s.lines.Failed("", time.Now()); say || doubt {
-		s.log.Warn("effect in doubt, or effects are tried again", "error", err)
-	}
-}
-
-// rules are what operators decided about effects, and what clients found out.
+// rules returns the operators' decisions about effects, and the clients' findings.
 func (x *effects) rules() []control.Rule {
 	all := slices.Clip(x.s.e.View().Rules)
 	x.mu.Lock()
@@ -148,8 +140,9 @@ func (x *effects) rules() []control.Rule {
 	return all
 }
 
-// resolve says what is known of an effect after an attempt that was not done. Of those that a
-// former leader left open nothing is known. The ledger calls it on the attempt's goroutine.
+// resolve returns what is known of an effect after an attempt that was not done. It knows
+// nothing of effects that a previous leader left open. The ledger calls it on the attempt's
+// goroutine.
 func (x *effects) resolve(_ context.Context, e effect.Effect) (effect.Decision, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,8 +156,8 @@ func (x *effects) reply(key string) effectReply {
 	return effectReply{Key: key, ID: effect.ID(x.lease.Namespace()+"/"+x.lease.Shard(), key)}
 }
 
-// begin has the ledger make an effect by this client. Where the effect needs no attempt, or
-// another one is under way, the reply says so.
+// begin starts an attempt of an effect by this client. If the effect needs no attempt, or
+// another attempt is under way, the reply says so.
 func (x *effects) begin(ctx context.Context, key string, rule *control.Rule) (effectReply, error) {
 	if err := effect.CheckKey(key); err != nil {
 		return effectReply{}, err
@@ -197,7 +190,7 @@ func (x *effects) begin(ctx context.Context, key string, rule *control.Rule) (ef
 	}
 }
 
-// admit gives an attempt its place, unless its effect has another.
+// admit gives an attempt a place, unless its effect has another attempt.
 func (x *effects) admit(a *attempt) (other bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -217,7 +210,7 @@ func (x *effects) admit(a *attempt) (other bool, err error) {
 	return false, nil
 }
 
-// run is an attempt, from its place to its outcome.
+// run runs an attempt from its place to its outcome.
 func (x *effects) run(l *effect.Ledger, a *attempt) {
 	a.result, a.err = l.Do(context.Background(), a.key, func(ctx context.Context, _ string) ([]byte, error) {
 		d := x.await(ctx, a)
@@ -236,7 +229,7 @@ func (x *effects) run(l *effect.Ledger, a *attempt) {
 	close(a.done)
 }
 
-// await tells the client to make the effect, and waits for what it says of it.
+// await lets the client make the effect, and waits for its report.
 func (x *effects) await(ctx context.Context, a *attempt) effect.Decision {
 	if a.rule != nil && a.rule.Outcome != control.OutcomeRepeat {
 		return effect.Decision{State: effect.Repeat, Reason: "it was to be repeated before its client resolved it"}
@@ -256,7 +249,7 @@ func (x *effects) await(ctx context.Context, a *attempt) effect.Decision {
 	}
 }
 
-// end passes on what the client says of its attempt, and waits for the outcome.
+// end passes on the client's report of its attempt, and waits for the outcome.
 func (x *effects) end(ctx context.Context, id string, d effect.Decision) (effectReply, error) {
 	x.mu.Lock()
 	var a *attempt
@@ -285,13 +278,13 @@ func (x *effects) end(ctx context.Context, id string, d effect.Decision) (effect
 	return reply, err
 }
 
-// unwritten is the error of an attempt whose outcome may not be in the store.
+// unwritten returns the error of an attempt whose outcome may not be in the store.
 func unwritten(key string, cause error) *problem {
 	return unsure(refuse(http.StatusGatewayTimeout, codeUnknown,
 		"effect %q: its end may not be written: begin it again, or list the effects: %v", key, cause), nil)
 }
 
-// unsure says of a problem that something may have been written, unless the cause excludes it.
+// unsure marks a problem as possibly written, unless the cause rules that out.
 func unsure(p *problem, cause error) *problem {
 	if !core.NotApplied(cause) {
 		p.Applied = "unknown"
@@ -299,7 +292,7 @@ func unsure(p *problem, cause error) *problem {
 	return p
 }
 
-// outcome adds to a reply what became of an effect.
+// outcome adds the outcome of an attempt to a reply.
 func (x *effects) outcome(reply *effectReply, a *attempt) error {
 	doubt, open := errors.AsType[*effect.InDoubtError](a.err)
 	failed, isFailed := errors.AsType[*effect.FailedError](a.err)
@@ -316,7 +309,7 @@ func (x *effects) outcome(reply *effectReply, a *attempt) error {
 		reply.setOpen(&doubt.Effect)
 	case errors.Is(a.err, effect.ErrFull):
 		return refuse(http.StatusConflict, codeFull, "%v", a.err)
-	case errors.Is(a.err, core.ErrUnknown): // of the intent: the client was not told to make it
+	case errors.Is(a.err, core.ErrUnknown): // of the intent: the client has not begun to make it
 		return unsure(refuse(http.StatusServiceUnavailable, codeStore, "%v", a.err), a.err)
 	default:
 		return a.err
@@ -324,8 +317,7 @@ func (x *effects) outcome(reply *effectReply, a *attempt) error {
 	return nil
 }
 
-// resolved has the ledger decide about an effect as the rule says, which names what its client
-// found out.
+// resolved applies a rule with a client's finding to an effect in doubt.
 func (x *effects) resolved(ctx context.Context, key, doubt string, rule *control.Rule) (effectReply, error) {
 	l, err := x.open()
 	if err != nil {
@@ -344,7 +336,7 @@ func (x *effects) resolved(ctx context.Context, key, doubt string, rule *control
 	return x.begin(ctx, key, rule)
 }
 
-// list returns the open effects that nobody attempts, the first of them.
+// list returns the first open effects without an attempt.
 func (x *effects) list(ctx context.Context) (out effectsReply, err error) {
 	open, err := effect.ReadOpen(ctx, x.s.b, x.lease.Shard(), listedEffects+leaseAttempts)
 	if err != nil && (open == nil || !errors.Is(err, core.ErrDamaged)) {

@@ -353,7 +353,7 @@ func TestEffectHuge(t *testing.T) {
 			w.Errorf("a result above the bound: got %+v", out)
 		}
 		doubt := one.end(one.begin("reason", effectGo).Attempt, effectInDoubt, fields{"reason": strings.Repeat("y", 1<<20)})
-		if len(doubt.Reason) > effect.MaxReason {
+		if len(doubt.Reason) > maxReason {
 			w.Errorf("a reason of %d bytes was kept", len(doubt.Reason))
 		}
 		one.effect(200, "", "resolve", fields{"key": "reason", "doubt": doubt.Doubt, "state": effectDone, "text": result + "x"})
@@ -371,7 +371,7 @@ func TestEffectRefused(t *testing.T) {
 		one := a.contend("pay", "")
 		one.until(stateHeld)
 		for _, key := range []any{"", "/", "a/", "..", "../k", "a//b", "a b", "a\x00b", "ä", "%2e", "_x/\n", 7, nil,
-			strings.Repeat("k", effect.MaxKey+1), strings.Repeat("k/", 1<<19)} {
+			strings.Repeat("k", 257), strings.Repeat("k/", 1<<19)} {
 			one.effect(400, codeInvalid, "begin", fields{"key": key})
 			one.effect(400, codeInvalid, "resolve", fields{"key": key, "doubt": "x", "state": effectDone})
 		}

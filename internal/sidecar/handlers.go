@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// A payload is bytes in JSON: text where they are UTF-8, else base64.
+// A payload is bytes in JSON: text if they are UTF-8, otherwise base64.
 type payload struct {
 	Text   *string `json:"text,omitempty"`
 	Base64 *[]byte `json:"base64,omitempty"`
@@ -47,7 +47,7 @@ type appendBody struct {
 	payload
 }
 
-// An operation is one of a commit.
+// An operation is an operation of a commit.
 type operation struct {
 	Op string `json:"op"`
 	payload
@@ -57,7 +57,7 @@ type operation struct {
 	Through   *core.Seq     `json:"through,omitempty"`
 }
 
-// op checks that an operation has what it needs, and nothing else.
+// op checks that an operation has exactly the fields that it needs.
 func (o *operation) op() (core.Op, error) {
 	version := driver.AnyVersion
 	switch {
@@ -113,7 +113,6 @@ func (s *Server) append(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// decodeAppend reads the body of append.
 func decodeAppend(d *json.Decoder) (core.Token, []core.Op, error) {
 	var body appendBody
 	if err := d.Decode(&body); err != nil {
@@ -126,8 +125,8 @@ func decodeAppend(d *json.Decoder) (core.Token, []core.Op, error) {
 	return body.Token, []core.Op{core.Append(v)}, nil
 }
 
-// decodeCommit reads the body of commit, one operation at a time, and no more of them
-// than the store takes.
+// decodeCommit reads the body of commit one operation at a time, and no more operations than the
+// store takes.
 func (s *Server) decodeCommit(d *json.Decoder) (token core.Token, ops []core.Op, err error) {
 	size := 0
 	next := func() error {
@@ -161,7 +160,7 @@ func (s *Server) decodeCommit(d *json.Decoder) (token core.Token, ops []core.Op,
 	return token, ops, err
 }
 
-// write commits what a body says under the token that the client believes to have.
+// write commits the operations of a body under the token that the client believes it has.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, []core.Op, error),
 	reply func(core.Committed) any) {
 	var ops []core.Op
@@ -184,8 +183,8 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, decode func(*json
 	answer(w, http.StatusOK, reply(committed))
 }
 
-// under reads a body, and returns the lease that is held with the body's token, and its effects.
-// Where it succeeds the caller calls done when it needs the body's values no more.
+// under reads a body. It returns the lease that is held with the body's token, and its effects. If
+// it succeeds, the caller calls done when it no longer needs the body's values.
 func (s *Server) under(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error)) (
 	lease *core.Lease, x *effects, done func(), err error) {
 	if _, err := s.tenancyOf(r); err != nil { // before anything is read
@@ -204,7 +203,7 @@ func (s *Server) under(w http.ResponseWriter, r *http.Request, decode func(*json
 		return nil, nil, nil, refuse(http.StatusBadRequest, codeInvalid, "token %d is not positive: send the token of the state %q",
 			token, stateHeld)
 	}
-	c, err := s.tenancyOf(r) // the body may have taken its time
+	c, err := s.tenancyOf(r) // again, because the body may have taken its time
 	if err == nil {
 		lease, x, err = c.held(token)
 	}
@@ -250,7 +249,7 @@ func (s *Server) item(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// An entry is one of a log.
+// An entry is an entry of a log.
 type entry struct {
 	Seq   core.Seq   `json:"seq"`
 	Token core.Token `json:"token"`
@@ -262,15 +261,15 @@ type logReply struct {
 	Head    headState `json:"head"`
 }
 
-// Bounds of one answer of a log.
+// Limits of one answer with entries of a log.
 const (
 	defaultEntries = 100
 	maxEntries     = 1000
-	pageEntries    = 32      // of one read, and fewer of long ones
+	pageEntries    = 32      // of one read; fewer if entries are long
 	pageBytes      = 1 << 20 // after which no more are read
 )
 
-// number is a parameter of the query, between two bounds.
+// number returns a parameter of the query, which must be between least and most.
 func number(r *http.Request, name string, otherwise, least, most int64) (int64, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -293,13 +292,13 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.callTime)
 	defer cancel()
-	leave, err := s.answers.take(ctx, 2*pageBytes) // the first may be two of the longest
+	leave, err := s.answers.take(ctx, 2*pageBytes) // the first entries may be two of the longest
 	if err != nil {
 		fail(w, err)
 		return
 	}
 	defer leave()
-	page, err := s.page(ctx, shard, core.Seq(after), int(limit))
+	page, _, err := s.page(ctx, shard, core.Seq(after), int(limit), pageBytes)
 	if err != nil {
 		fail(w, err)
 		return
@@ -307,37 +306,47 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, page)
 }
 
-// page reads entries after one, or with -1 from the oldest.
-func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit int) (*logReply, error) {
+// page reads at most limit entries after one; -1 stands for the oldest. It stops after most bytes.
+func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, most int) (out *logReply, size int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.callTime)
 	defer cancel()
 	if after < 0 {
 		p, err := s.b.ReadLog(ctx, core.ShardID(shard), 0, 0)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		after = max(p.Head.Oldest, 1) - 1
 	}
-	out := &logReply{Entries: []entry{}}
-	for size, count := 0, 2; ; {
+	out = &logReply{Entries: []entry{}}
+	for count := 1; ; {
 		p, err := s.b.ReadLog(ctx, core.ShardID(shard), after, min(limit-len(out.Entries), count))
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		out.Head = newHeadState(p.Head)
 		longest := 1
 		for _, e := range p.Entries {
 			out.Entries = append(out.Entries, entry{e.Seq, e.Token, newPayload(e.Payload)})
-			size += len(e.Payload)
+			size += len(e.Payload) + 5*controls(e.Payload) // of JSON
 			longest = max(longest, len(e.Payload))
 			after = e.Seq
 		}
-		// The next may be as long as these.
-		count = min(max(pageBytes/longest, 1), 4*count, pageEntries)
-		if len(p.Entries) == 0 || after >= p.Head.Seq || len(out.Entries) >= limit || size >= pageBytes {
-			return out, nil
+		// The next entries may be as long as these.
+		count = min(max(most/longest, 1), 4*count, pageEntries)
+		if len(p.Entries) == 0 || after >= p.Head.Seq || len(out.Entries) >= limit || size >= most {
+			return out, size, nil
 		}
 	}
+}
+
+// controls returns the number of bytes that JSON writes as six.
+func controls(b []byte) (n int) {
+	for _, c := range b {
+		if c < ' ' || c == '<' || c == '>' || c == '&' {
+			n++
+		}
+	}
+	return n
 }
 
 // A stream writes server-sent events.
@@ -352,13 +361,18 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{w, http.NewResponseController(w)}
 }
 
-// event writes one, for which the client has some time.
+// event writes an event, which the client must take within limit.
 func (o *stream) event(name string, v any, limit time.Duration) error {
-	text, err := json.Marshal(v)
-	if err != nil {
+	if err := o.c.SetWriteDeadline(time.Now().Add(min(limit, writeTime))); err != nil {
 		return err
 	}
-	return o.send(fmt.Sprintf("event: %s\ndata: %s\n\n", name, text), limit)
+	if _, err := fmt.Fprintf(o.w, "event: %s\ndata: ", name); err != nil {
+		return err
+	}
+	if err := json.NewEncoder(o.w).Encode(v); err != nil { // without a copy, and with a final new line
+		return err
+	}
+	return o.send("\n", limit)
 }
 
 func (o *stream) send(text string, limit time.Duration) error {
@@ -371,10 +385,11 @@ func (o *stream) send(text string, limit time.Duration) error {
 	return o.c.Flush()
 }
 
-// Of a stream of a log.
+// Limits of a stream of a log.
 const (
-	quietTime = 15 * time.Second // after which a comment shows that the stream lives
+	quietTime = 15 * time.Second // after which a comment shows that the stream is alive
 	retryTime = 500 * time.Millisecond
+	takeTime  = 5 * time.Second // for the client to take entries while others wait for room
 )
 
 // tail streams the entries of a log as they are appended.
@@ -417,11 +432,12 @@ type tailer struct {
 	after  core.Seq
 	out    *stream
 	cursor driver.Cursor
+	hints  int // entries that wait takes from the channel
 }
 
 func (t *tailer) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		page, err := t.s.page(ctx, t.shard, t.after, maxEntries)
+		page, late, leave, err := t.page(ctx)
 		switch {
 		case err != nil && lasting(err):
 			return err
@@ -432,34 +448,53 @@ func (t *tailer) run(ctx context.Context) error {
 			continue
 		}
 		for _, e := range page.Entries {
-			if err := t.out.event("entry", e, writeTime); err != nil {
-				return err
+			if err = t.out.event("entry", e, time.Until(late)); err != nil {
+				break
 			}
 			t.after = e.Seq
 		}
+		leave()
 		if t.after < 0 {
 			t.after = page.Head.Oldest - 1
 		}
-		if t.after >= page.Head.Seq {
-			if err := t.wait(ctx); err != nil {
-				return err
-			}
+		if err == nil && t.after >= page.Head.Seq {
+			err = t.wait(ctx)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// lasting reports whether a read that failed will fail again.
+// page reads the next entries. Unless they are a few bytes, they take room that streams share,
+// until leave is called. The client has until late to take them.
+func (t *tailer) page(ctx context.Context) (page *logReply, late time.Time, leave func(), err error) {
+	waits, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	if leave, err = t.s.followed.take(waits, pageBytes); err != nil {
+		return nil, late, nil, err
+	}
+	page, size, err := t.s.page(ctx, t.shard, t.after, maxEntries, roomUnit)
+	if err == nil && size > smallBody {
+		return page, time.Now().Add(takeTime), leave, nil
+	}
+	leave()
+	return page, time.Now().Add(maxEntries * writeTime), func() {}, err
+}
+
+// lasting reports whether a failed read will fail again.
 func lasting(err error) bool {
 	return errors.Is(err, core.ErrTrimmed) || core.NotApplied(err) && !errors.Is(err, core.ErrRetry)
 }
 
-// wait returns when the log may have news. A hint may be lost, so it does after a while.
+// wait returns when the log may have new entries. It also returns after some time, because a
+// hint may be lost.
 func (t *tailer) wait(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
 	for {
-		p, err := t.s.b.TailLog(limited, t.cursor, pageEntries)
+		p, err := t.s.b.TailLog(limited, t.cursor, max(t.hints, 1))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -470,14 +505,18 @@ func (t *tailer) wait(ctx context.Context) error {
 		case err != nil:
 			return t.pause(ctx)
 		}
-		t.cursor = p.Cursor
+		longest := 1
+		for _, e := range p.Entries {
+			longest = max(longest, len(e.Payload))
+		}
+		t.cursor, t.hints = p.Cursor, min(max(roomUnit/longest, 1), 4*max(t.hints, 1), pageEntries)
 		if p.Reset || slices.ContainsFunc(p.Entries, func(e core.Entry) bool { return string(e.Shard) == t.shard }) {
 			return nil
 		}
 	}
 }
 
-// pause waits before a store that failed is asked again, and shows that the stream lives.
+// pause waits before the next call to a failed store, and shows that the stream is alive.
 func (t *tailer) pause(ctx context.Context) error {
 	timer := time.NewTimer(retryTime)
 	defer timer.Stop()
@@ -485,5 +524,5 @@ func (t *tailer) pause(ctx context.Context) error {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return t.out.send(": the store does not answer\n\n", writeTime)
+	return t.out.send(": the store does not answer, or other streams are served\n\n", writeTime)
 }

@@ -16,11 +16,10 @@ import (
 
 const unixPrefix = "unix:"
 
-// Listen listens on an address: unix: and the path of a socket, or an IP address of
-// loopback with a port. The socket is a file with mode 0600, and takes connections of this
-// process's user only; it needs Linux. The error matches core.ErrInvalid for any other
-// address, before anything is opened. The caller closes the listener, which removes the
-// socket.
+// Listen listens on an address, which is "unix:" and the path of a socket, or a loopback IP
+// address with a port. The socket is a file with mode 0600. It accepts only connections of this
+// process's user, and needs Linux. For any other address, Listen opens nothing and returns an
+// error that matches core.ErrInvalid. The caller closes the listener, which removes the socket.
 func Listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {
@@ -46,12 +45,12 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w: %s", core.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// What a token file may have: enough for a random one, and no more than a header takes.
+// Limits of a token: enough for a random one, and no more than a header takes.
 const minToken, maxToken = 32, 4096
 
-// ReadToken reads the token that clients send. The file must be a regular one of this
-// process's user that nobody else may read or write, and its text 32 to 4096 printable
-// characters without blanks; a line's end is left out.
+// ReadToken reads the token that clients send. The file must be a regular file of this
+// process's user that only this user may read or write. It must have 32 to 4096 printable
+// characters without blanks. A final new line is ignored.
 func ReadToken(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {
@@ -86,7 +85,7 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// sameToken compares in a time that does not depend on where the two differ.
+// sameToken compares in constant time.
 func sameToken(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -7,12 +7,13 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// lockedListener holds the lock of a socket for as long as it listens.
+// lockedListener holds the lock of a socket while it listens.
 type lockedListener struct {
 	*net.UnixListener
 	lock *os.File
@@ -20,24 +21,46 @@ type lockedListener struct {
 
 func (l *lockedListener) Close() error { return errors.Join(l.UnixListener.Close(), unlock(l.lock)) }
 
-// unlock gives the lock back at once. Closing the file alone leaves it to a process that is
-// being started meanwhile, which has a copy of every descriptor until its program is loaded.
+// unlock releases the lock immediately. Closing the file alone would not, because a process
+// that is being started has a copy of every descriptor until its program is loaded.
 func unlock(lock *os.File) error {
 	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
 }
 
-// listenUnix listens on a socket. Of several processes the holder of the lock beside the
-// socket has it, so that a socket which a killed process left can be removed.
+// listenUnix listens on a socket. Only the holder of the lock beside the socket may use it, so that
+// a new process can remove the socket of a killed one.
 func listenUnix(path string) (net.Listener, error) {
+	if err := checkDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("tenure: the lock of the socket: %w: make its directory, for this user only", err)
+		return nil, fmt.Errorf("tenure: the lock of the socket: %w", err)
 	}
 	ln, err := listenLocked(path, lock)
 	if err != nil {
 		return nil, errors.Join(err, unlock(lock))
 	}
 	return &lockedListener{ln, lock}, nil
+}
+
+// checkDir refuses a directory that another user may write, because that user could replace the
+// socket and make clients believe in false leases. If the directory is missing, it makes it.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(dir, 0o700); err == nil {
+			info, err = os.Stat(dir)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("tenure: the directory of the socket: %w", err)
+	}
+	st, known := info.Sys().(*syscall.Stat_t)
+	if own := os.Geteuid(); !known || st.Uid != 0 && int64(st.Uid) != int64(own) || info.Mode().Perm()&0o022 != 0 {
+		return invalid("others may write the directory %s of the socket, which is %v: use one of user %d with mode 0700", dir, info.Mode(), own)
+	}
+	return nil
 }
 
 func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {
@@ -55,7 +78,7 @@ func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {
 			return nil, fmt.Errorf("tenure: the socket that a former process left: %w", err)
 		}
 	}
-	// The mode of the descriptor becomes that of the file, with no moment between.
+	// The file gets the mode of the descriptor when it is made, so no other mode is ever visible.
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })
@@ -68,8 +91,7 @@ func listenLocked(path string, lock *os.File) (*net.UnixListener, error) {
 	return ln.(*net.UnixListener), nil
 }
 
-// checkPeer refuses a process of another user than the socket's owner, as the kernel
-// names it.
+// checkPeer refuses a process of a user other than the socket's owner. The kernel names the user.
 func checkPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -89,7 +111,7 @@ func checkPeer(c *net.UnixConn) error {
 	return nil
 }
 
-// pending reports whether a connection has sent what is not read yet.
+// pending reports whether a connection has unread data.
 func pending(c net.Conn) bool {
 	s, ok := c.(syscall.Conn)
 	if !ok {

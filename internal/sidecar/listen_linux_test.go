@@ -51,7 +51,7 @@ func TestListen(t *testing.T) {
 
 func TestSocket(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "s")
+	path := filepath.Join(t.TempDir(), "run", "s")
 	ln, err := Listen("unix:" + path)
 	if err != nil {
 		t.Fatal(err)
@@ -90,11 +90,72 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// TestSocketDirectory: where another user may write, who could put a socket in the place of this one,
+// nothing is written. A directory that is missing is made.
+func TestSocketDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	link := dir + "-link"
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Symlink(dir, link)); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what, dir string) {
+		t.Helper()
+		ln, err := Listen("unix:" + filepath.Join(dir, "s"))
+		if !errors.Is(err, core.ErrInvalid) || !strings.Contains(err.Error(), "mode 0700") {
+			t.Errorf("%s: got %v, %v, want ErrInvalid", what, ln, err)
+		}
+		if got, err := os.ReadDir(dir); err != nil || len(got) > 0 {
+			t.Errorf("%s: the directory has %v (%v)", what, got, err)
+		}
+	}
+	for _, mode := range []os.FileMode{0o777, 0o777 | os.ModeSticky, 0o775, 0o720, 0o702} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		refused(mode.String(), dir)
+		refused("a link to "+mode.String(), link)
+	}
+	for _, mode := range []os.FileMode{0o700, 0o755} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		ln, err := Listen("unix:" + filepath.Join(link, "s"))
+		if err != nil {
+			t.Fatalf("%v: %v", mode, err)
+		}
+		if err := errors.Join(ln.Close(), os.Remove(filepath.Join(dir, "s.lock"))); err != nil {
+			t.Error(err)
+		}
+	}
+	missing := filepath.Join(dir, "missing")
+	ln, err := Listen("unix:" + filepath.Join(missing, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ln.Close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(missing); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("a directory that was missing: got %v (%v)", info.Mode(), err)
+	}
+	if ln, err := Listen("unix:" + filepath.Join(dir, "no", "such", "s")); err == nil {
+		t.Errorf("two directories that are missing: got %v", ln.Addr())
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory to another user")
+	}
+	if err := errors.Join(os.RemoveAll(missing), os.Chown(dir, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	refused("another user's", dir)
+}
+
 // TestSocketBesideFork: a listener that is closed gives its lock back, though a child that
 // was forked meanwhile has a copy of its descriptor until it runs its program.
 func TestSocketBesideFork(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "s")
+	path := filepath.Join(t.TempDir(), "run", "s")
 	ln, err := Listen("unix:" + path)
 	if err != nil {
 		t.Fatal(err)

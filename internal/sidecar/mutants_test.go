@@ -49,6 +49,14 @@ var mutants = []mutate.Mutant{
 		{File: "handlers.go", In: "Server.decodeCommit", Old: "if len(ops) >= s.limits.WriteOps {", New: "if false {"}}},
 	{Name: "text that is not UTF-8 passes", Killer: "TestRefused", Edits: []mutate.Edit{
 		{File: "body.go", In: "readBody", Old: "json.NewDecoder(&utf8Reader{from: from})", New: "json.NewDecoder(from)"}}},
+	{Name: "half a character passes", Killer: "TestRefused", Edits: []mutate.Edit{
+		{File: "body.go", In: "utf8Reader.Read", Old: "if !u.whole(c) {", New: "if !u.whole(c) && false {"}}},
+	{Name: "streams that nobody reads keep what they like in memory", Killer: "TestUnreadTails", Edits: []mutate.Edit{
+		{File: "handlers.go", In: "tailer.page", Old: "take(waits, pageBytes)", New: "take(waits, 0)"}}},
+	{Name: "a stream's entries count for as long as they are read", Killer: "TestUnreadTails", Edits: []mutate.Edit{
+		{File: "handlers.go", In: "tailer.page", Old: "size > smallBody {", New: "size > pageBytes {"}}},
+	{Name: "anybody may write the directory of a socket", Killer: "TestSocketDirectory", Edits: []mutate.Edit{
+		{File: "listen_linux.go", In: "checkDir", Old: "info.Mode().Perm()&0o022 != 0", New: "false"}}},
 	{Name: "an error quotes whatever was sent", Killer: "TestRefused", Edits: []mutate.Edit{
 		{File: "body.go", In: "readBody", Old: "cut(err.Error(), 200))", New: "err.Error())"},
 		{File: "problem.go", In: "cut", Old: "if len(text) <= most {", New: "if true {"}}},

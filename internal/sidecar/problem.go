@@ -12,27 +12,27 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Codes of errors. A client decides by the code, and a person reads the message.
+// Codes of errors. Clients act on the code, and people read the message.
 const (
 	codeInvalid   = "invalid"       // bad input
 	codeNoToken   = "unauthorized"  // the token is missing or wrong
 	codeNotFound  = "not_found"     // no such route, item or shard
 	codeOver      = "lease_over"    // the lease has ended
 	codeContended = "contended"     // by another client of this sidecar
-	codeNotHeld   = "not_held"      // the lease is not held at present
+	codeNotHeld   = "not_held"      // the lease is not held now
 	codeFenced    = "fenced"        // the token is not the current one
-	codeHeld      = "held"          // the lock is, by somebody else
-	codeNoEffects = "no_effects"    // under a lock
+	codeHeld      = "held"          // another owner holds the lock
+	codeNoEffects = "no_effects"    // a lock has no effects
 	codeConflict  = "conflict"      // a precondition does not hold
 	codeTrimmed   = "trimmed"       // the log begins later
 	codeTooLarge  = "too_large"     // beyond a limit
 	codeBusy      = "busy"          // too many requests, streams or attempts of effects
 	codeFull      = "full"          // too many effects in doubt
 	codeDamaged   = "damaged"       // a record of the store cannot be read
-	codeStore     = "unavailable"   // the store did not do it
-	codeUnknown   = "unknown"       // the outcome of a write is not known
-	codeStopping  = "stopping"      // the sidecar ends
-	codeChanged   = "store_changed" // the store is not the one it was
+	codeStore     = "unavailable"   // the store did not answer or refused the call
+	codeUnknown   = "unknown"       // the outcome of a write is unknown
+	codeStopping  = "stopping"      // the sidecar is stopping
+	codeChanged   = "store_changed" // the store was replaced
 )
 
 // A problem is an error as clients see it.
@@ -41,7 +41,7 @@ type problem struct {
 
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Applied is "no" if nothing was written, now or later, and "unknown" otherwise.
+	// Applied is "no" if nothing was or will be written, otherwise "unknown".
 	Applied string `json:"applied"`
 	// Op is the index of the operation whose precondition does not hold.
 	Op *int `json:"op,omitempty"`
@@ -51,14 +51,14 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Message }
 
-// maxMessage bounds the message of an error, in bytes: it may quote what a client sent.
+// maxMessage limits the message of an error, in bytes, because it may quote a client.
 const maxMessage = 1000
 
 func refuse(status int, code, format string, args ...any) *problem {
 	return &problem{status: status, Code: code, Message: cut(fmt.Sprintf(format, args...), maxMessage), Applied: "no"}
 }
 
-// cut is a text, of which it leaves out what is beyond so many bytes.
+// cut shortens a text to most bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -66,7 +66,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// problemOf is an error of core, of the store or of this package, as clients see it.
+// problemOf returns an error of core, of the store or of this package as clients see it.
 func problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p
@@ -123,15 +123,10 @@ func fail(w http.ResponseWriter, err error) {
 	answer(w, p.status, map[string]*problem{"error": p})
 }
 
-// answer writes v as JSON.
 func answer(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // what is answered can be marshalled
-		status, text = http.StatusInternalServerError, nil
-	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // a client that is gone has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // a client that is gone has no use for the error
 }

@@ -15,59 +15,60 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/rhythm"
+	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/lock"
 )
 
-// Options of a Server. Nil works for a Unix socket.
+// Options configure a Server. For a Unix socket, nil is valid.
 type Options struct {
-	// Elector are the options of the member; nil are the defaults. Its TTL is the longest
-	// that a client may ask for.
+	// Elector holds the options of the member. Its TTL is the longest that a client may ask
+	// for. Default: the defaults of core.Options.
 	Elector *core.Options
-	// Token is what clients send as a bearer token. Empty: none, for a Unix socket only,
-	// whose file and peers are checked.
+	// Token is the bearer token of clients. Only on a Unix socket may it be empty, because the
+	// socket's file and peers are checked.
 	Token string
-	// MaxLeases bounds the clients that contend at once. Default 256, at most 10,000.
+	// MaxLeases limits the clients that contend concurrently. Default 256, at most 10,000.
 	MaxLeases int
-	// MaxTails bounds the streams of logs; each has a call to the store outstanding.
+	// MaxTails limits the streams of logs. Each stream has one call to the store outstanding.
 	// Default 16, at most 1000.
 	MaxTails int
-	// MaxRequests bounds the other requests that are served at once, and with them the
-	// memory for their bodies. Default 64, at most 10,000.
+	// MaxRequests limits the other requests that are served concurrently, and with them the memory
+	// for their bodies. Default 64, at most 10,000.
 	MaxRequests int
 }
 
-// Bounds of a connection.
+// Limits of a connection.
 const (
 	headerTime = 5 * time.Second  // to send the header of a request
-	bodyTime   = 10 * time.Second // to send all of it
+	bodyTime   = 10 * time.Second // to send the whole request
 	writeTime  = 10 * time.Second // to take what is written
 	idleTime   = 2 * time.Minute  // between two requests
 	lastTime   = 5 * time.Second  // for answers under way at the end
-	spareConns = 64               // beside those of streams and requests
+	spareConns = 64               // besides those of streams and requests
 )
 
-// Server serves leases of one Elector. All methods are safe for concurrent use.
+// Server serves the leases of one Elector. All methods are safe for concurrent use.
 type Server struct {
 	b        core.Backend
 	e        *core.Elector
 	locks    *lock.Locks // of e
 	log      *slog.Logger
-	lines    rhythm.Rhythm // of effects
+	effects  effect.Stats // of all leases
 	token    string
 	ttl      time.Duration // of the member
 	callTime time.Duration // for a write
-	budget   time.Duration // for a client to release what it is asked for
-	giveTime time.Duration // for a lease to be given back
+	budget   time.Duration // for a client to release its lease when asked
+	giveTime time.Duration // to give a lease back
 	maxBody  int64
 	limits   core.Limits
 
 	maxLeases int
 	maxTails  int
 	requests  chan struct{}
-	attempts  chan struct{} // one for each attempt of an effect
+	attempts  chan struct{} // one element for each attempt of an effect
 	bodies    *room
 	answers   *room
+	followed  *room // of entries for streams of logs
 
 	mu     sync.Mutex
 	leases map[string]*tenancy // by id
@@ -80,8 +81,8 @@ type Server struct {
 	end    context.CancelFunc
 }
 
-// New returns a Server on b, which stays the caller's, to be closed after Serve returned.
-// It checks the options and does no I/O.
+// New returns a Server on b. The caller closes b after Serve has returned. New checks the options
+// and does no I/O.
 func New(b core.Backend, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
@@ -90,7 +91,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	if o.Elector != nil {
 		member = *o.Elector
 	}
-	// The defaults of core, which a lease's bound is made of.
+	// The defaults of core, which giveTime is computed from.
 	member.TTL = cmp.Or(member.TTL, 10*time.Second)
 	member.DrainBudget = cmp.Or(member.DrainBudget, 10*time.Second)
 	member.CallTimeout = cmp.Or(member.CallTimeout, max(member.TTL, 5*time.Second))
@@ -102,9 +103,9 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	s := &Server{
 		b: b, e: e, locks: lock.Open(e), log: member.Logger, token: o.Token, ttl: member.TTL, callTime: member.CallTimeout,
 		budget: member.DrainBudget * 4 / 5, giveTime: member.DrainBudget + 2*member.CallTimeout,
-		// Values in base64, and what is around them.
+		// Room for values in base64, and for the JSON around them.
 		maxBody: min(int64(2*l.WriteBytes+128*l.WriteOps+1<<16), mostBody), limits: l,
-		bodies: newRoom(mostBody), answers: newRoom(mostBody / 2),
+		bodies: newRoom(mostBody), answers: newRoom(mostBody / 2), followed: newRoom(pageBytes),
 		maxLeases: cmp.Or(o.MaxLeases, 256), maxTails: cmp.Or(o.MaxTails, 16),
 		leases: map[string]*tenancy{}, shards: map[string]*tenancy{},
 	}
@@ -126,22 +127,22 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve serves until ctx ends. Clients that hold leases are then asked to release them,
-// and have four fifths of the drain budget; then everything is handed back, as
-// [core.Elector.Run] does, whose error it returns. It closes ln, and is called once.
+// Serve serves until ctx ends. It then asks the clients that hold leases to release them, for which
+// they have four fifths of the drain budget. Finally it gives everything back, as
+// [core.Elector.Run] does, and returns its error. It closes ln. It may be called once.
 //
-// A listener of TCP needs a token: the error matches core.ErrInvalid.
+// A TCP listener needs a token. Without one, the error matches core.ErrInvalid.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if _, tcp := ln.Addr().(*net.TCPAddr); tcp && s.token == "" {
 		return errors.Join(invalid("on %v every user of the machine could lead: name a token file", ln.Addr()), ln.Close())
 	}
 	web := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		// It holds until a handler has read the body, and for what the server answers by
-		// itself or skips of a body.
+		// It holds until a handler has read the body. It also holds for requests that the server
+		// answers without a handler, and for parts of a body that it skips.
 		ReadTimeout: bodyTime,
 		ConnContext: withCaller, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		DisableGeneralOptionsHandler: true, // OPTIONS * needs authority, too
+		DisableGeneralOptionsHandler: true, // OPTIONS * also needs authority
 	}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -183,8 +184,8 @@ var openAPI []byte
 type route struct {
 	pattern string
 	serve   http.HandlerFunc
-	place   bool // it takes one of the places of requests; else it has its own bound, or no I/O
-	reads   bool // it reads a body; else there is none
+	place   bool // it takes a place of requests; other routes have their own limit, or no I/O
+	reads   bool // it reads a body; other routes have none
 }
 
 func (s *Server) routes() []route {
@@ -207,8 +208,7 @@ func (s *Server) routes() []route {
 	}
 }
 
-// Routes are the routes of a Server, each with its method, as openapi.json has to describe
-// them.
+// Routes returns the routes of a Server, each with its method. openapi.json must describe them.
 func Routes() []string {
 	var out []string
 	for _, r := range (&Server{}).routes() {
@@ -235,7 +235,7 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
 		if err := s.authorize(r); err != nil {
-			// What else it sends is not read, and it takes no place of others.
+			// The server reads nothing more of it, and it takes no other client's place.
 			callerOf(r).refused.Store(true)
 			_ = c.SetReadDeadline(time.Now())
 			w.Header().Set("Connection", "close")
@@ -243,17 +243,17 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		if !callerOf(r).proven() {
-			_ = callerOf(r).Close() // there is no place
+			_ = callerOf(r).Close() // no place is free
 			return
 		}
-		// Streams set a later one with each event.
+		// Streams set a later deadline with each event.
 		_ = c.SetWriteDeadline(time.Now().Add(bodyTime + s.giveTime + writeTime))
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// authorize refuses a request without authority. It is the first thing that sees one. The
-// users of a Unix socket's peers are checked before, when they are accepted.
+// authorize refuses a request without authority. No other code sees the request before that. On
+// a Unix socket, the door has already checked the peer's user.
 func (s *Server) authorize(r *http.Request) error {
 	if s.token == "" {
 		return nil
@@ -266,7 +266,7 @@ func (s *Server) authorize(r *http.Request) error {
 	return nil
 }
 
-// bounded serves as many requests at once as there are places.
+// bounded limits serve to the places for requests.
 func (s *Server) bounded(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -285,7 +285,6 @@ func (s *Server) describe(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(openAPI)
 }
 
-// An ownerReply says who owns a shard.
 type ownerReply struct {
 	Shard   string         `json:"shard"`
 	Node    string         `json:"node,omitempty"`
@@ -308,7 +307,7 @@ func (s *Server) owner(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, ownerReply{shard, o.Node, o.Session, o.Token})
 }
 
-// shardOf is the shard that a request names, which may be a lock.
+// shardOf returns the shard that a request names, which may be a lock.
 func shardOf(r *http.Request) (string, error) {
 	shard := r.PathValue("shard")
 	if err := core.CheckShard(shard); err != nil {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -284,6 +286,65 @@ func TestTail(t *testing.T) {
 	})
 }
 
+// TestUnreadTails: streams of large entries that nobody reads do not all keep some in memory. They
+// end, and other streams get what is theirs.
+func TestUnreadTails(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		const tails = 12
+		a := w.start("a", Options{})
+		one, two := a.contend("jobs", ""), a.contend("small", "")
+		held, small := one.until(stateHeld), two.until(stateHeld)
+		for range 3 {
+			one.append(200, "", held.Token, strings.Repeat("x", 1<<20))
+		}
+		two.append(200, "", small.Token, "few")
+		ctx, cancel := context.WithCancel(w.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer cancel()
+		var begun, ended atomic.Int64
+		for range tails {
+			all.Go(func() {
+				resp := a.request(ctx, "GET", "/v1/shards/jobs/log/tail", "")
+				begun.Add(1) // an entry is on its way
+				<-ctx.Done()
+				_ = resp.Body.Close()
+			})
+		}
+		synctest.Wait()
+		if n := begun.Load(); n != 1 {
+			w.Errorf("%d of %d streams have an entry in memory, want 1", n, tails)
+		}
+		for shard, want := range map[string]int{"small": 1, "jobs": 3} {
+			all.Go(func() {
+				resp := a.request(ctx, "GET", "/v1/shards/"+shard+"/log/tail", "")
+				defer resp.Body.Close()
+				s := bufio.NewScanner(resp.Body)
+				s.Buffer(nil, 2<<20)
+				for got := 0; got < want && s.Scan(); {
+					if strings.HasPrefix(s.Text(), "event: entry") {
+						got++
+					}
+				}
+				if s.Err() == nil {
+					ended.Add(1)
+				}
+			})
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := ended.Load(); n != 2 {
+			w.Errorf("%d of 2 streams that are read had their entries within two minutes", n)
+		}
+		a.server.mu.Lock()
+		defer a.server.mu.Unlock()
+		if n := a.server.tails; n != 0 {
+			w.Errorf("%d streams are left, of which nobody reads one", n)
+		}
+	})
+}
+
 // TestRefused: bad input and requests without authority are refused, and nothing is
 // written.
 func TestRefused(t *testing.T) {
@@ -320,6 +381,8 @@ func TestRefused(t *testing.T) {
 			{400, codeInvalid, one.path("append"), fmt.Sprintf(`{"token":%d,"text":"x","base64":"eA=="}`, held.Token)},
 			{400, codeInvalid, one.path("append"), fmt.Sprintf(`{"token":%d,"base64":"?"}`, held.Token)},
 			{400, codeInvalid, one.path("append"), fmt.Sprintf("{\"token\":%d,\"text\":\"\xff\"}", held.Token)},
+			{400, codeInvalid, one.path("append"), fmt.Sprintf(`{"token":%d,"text":"\ud800"}`, held.Token)},
+			{400, codeInvalid, one.path("commit"), ops(`{"op":"put","key":"k","text":"x\udc00"}`)},
 			{413, codeTooLarge, one.path("append"), fmt.Sprintf(`{"token":%d,"text":%q}`, held.Token, long)},
 			{413, codeTooLarge, one.path("append"), fmt.Sprintf(`{"token":%d,"text":%q}`, held.Token, long+long)},
 			{400, codeInvalid, one.path("commit"), ops("")},

@@ -15,34 +15,34 @@ import (
 
 // States of a lease, as clients see them.
 const (
-	stateWaiting  = "waiting"  // somebody else has the shard, or nobody yet
+	stateWaiting  = "waiting"  // the shard has another owner, or no owner yet
 	stateHeld     = "held"     // the client leads
-	stateStopping = "stopping" // the client still leads, and should release soon
-	stateOver     = "over"     // the last of a stream
+	stateStopping = "stopping" // the client still leads and should release soon
+	stateOver     = "over"     // the last state of a stream
 )
 
-// minTTL is the shortest that a client may ask for.
+// minTTL is the shortest TTL that a client may ask for.
 const minTTL = 100 * time.Millisecond
 
-// A tenancy is one client that contends for one shard, or holds one lock, from its request
-// until its stream ends. All methods are safe for concurrent use.
+// A tenancy is one client that contends for one shard, or holds one lock, from its request until
+// its stream ends. All methods are safe for concurrent use.
 type tenancy struct {
 	s     *Server
 	id    string
 	shard string
-	ttl   time.Duration // the client is taken for gone when it was silent for it
+	ttl   time.Duration // a client that is silent for this long counts as gone
 	lock  bool          // the shard is a lock: there is one lease, and no effects
 
-	changed chan struct{} // has an element when state has news
+	changed chan struct{} // gets an element when the state changes
 	done    chan struct{} // closed when it is over
 	back    chan struct{} // closed when the shard is given back
 
 	mu       sync.Mutex
-	deadline time.Time // when the client is taken for gone
+	deadline time.Time // when the client counts as gone
 	lease    *core.Lease
 	effects  *effects // of lease; nil for a lock
-	stopping error    // why the lease was asked for
-	cause    string   // why the last lease ended, or all of it
+	stopping error    // why the client was asked to release
+	cause    string   // why the last lease, or the tenancy, ended
 	over     bool
 }
 
@@ -54,13 +54,13 @@ func newTenancy(s *Server, shard string, ttl time.Duration) *tenancy {
 	}
 }
 
-// A leaseState is what a client learns of its lease.
+// A leaseState is a lease as its client sees it.
 type leaseState struct {
 	Lease string `json:"lease"`
 	Shard string `json:"shard"`
 	State string `json:"state"`
 	TTL   int64  `json:"ttl_ms"`
-	// Remaining is how long the client may believe in the lease without another request.
+	// Remaining is how long the client may rely on the lease without another request.
 	Remaining int64       `json:"remaining_ms"`
 	Token     core.Token  `json:"token,omitempty"`
 	Fence     *core.Fence `json:"fence,omitempty"`
@@ -68,7 +68,7 @@ type leaseState struct {
 	Cause     string      `json:"cause,omitempty"`
 }
 
-// A headState is how far a log goes.
+// A headState describes the extent of a log.
 type headState struct {
 	Seq    core.Seq `json:"seq"`
 	Oldest core.Seq `json:"oldest"`
@@ -76,7 +76,7 @@ type headState struct {
 
 func newHeadState(h core.Head) headState { return headState{h.Seq, max(h.Oldest, 1)} }
 
-// state is the lease as it is now.
+// state returns the current state.
 func (c *tenancy) state() leaseState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *tenancy) state() leaseState {
 	switch {
 	case c.over:
 		s.State = stateOver
-	case c.lock && c.lease != nil && c.lease.Err() != nil: // in this moment
+	case c.lock && c.lease != nil && c.lease.Err() != nil: // the lock was lost just now
 		s.State, s.Cause = stateOver, c.lease.Err().Error()
 	case c.lease != nil && c.lease.Err() == nil:
 		fence, head := c.lease.Fence(), newHeadState(c.lease.Head())
@@ -97,7 +97,7 @@ func (c *tenancy) state() leaseState {
 	return s
 }
 
-// news has the stream write the state.
+// news lets the stream write the state.
 func (c *tenancy) news() {
 	select {
 	case c.changed <- struct{}{}:
@@ -105,8 +105,8 @@ func (c *tenancy) news() {
 	}
 }
 
-// alive notes a request of the client. It is false if the client was silent for its TTL
-// before it, or the tenancy is over.
+// alive notes a request of the client. It returns false if the client had been silent for its
+// TTL, or the tenancy is over.
 func (c *tenancy) alive() bool {
 	now := time.Now()
 	c.mu.Lock()
@@ -123,7 +123,7 @@ func (c *tenancy) alive() bool {
 	return false
 }
 
-// silence is how long the client may still be silent.
+// silence returns how long the client may still be silent.
 func (c *tenancy) silence() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,8 +134,8 @@ func (c *tenancy) endSilent() {
 	c.end(fmt.Sprintf("the client made no request for %v: call beat more often", c.ttl))
 }
 
-// end takes the lease from the client: no request uses it any more. The owner of the
-// tenancy, which is its stream, then gives the shard back.
+// end takes the lease from the client, so that no later request can use it. The stream, which
+// owns the tenancy, then gives the shard back.
 func (c *tenancy) end(cause string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *tenancy) end(cause string) {
 	}
 }
 
-// held is the lease with a token, for a write, and its effects.
+// held returns the lease with a token, for a write, and its effects.
 func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	l, x, err := c.current()
 	if err == nil && l.Token() != token {
@@ -156,7 +156,7 @@ func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	return l, x, err
 }
 
-// current is the lease that is held at present, and its effects.
+// current returns the lease that is held now, and its effects.
 func (c *tenancy) current() (*core.Lease, *effects, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,7 +177,7 @@ func overProblem(cause string) *problem {
 	return refuse(http.StatusGone, codeOver, "the lease is over: %s: contend again", cause)
 }
 
-// lead is the handler of the shard: it holds each lease for the client.
+// lead is the handler of the shard. It holds each lease for the client.
 func (c *tenancy) lead(ctx context.Context, l *core.Lease) error {
 	x := newEffects(c.s, l)
 	c.grant(l, x)
@@ -196,7 +196,7 @@ func (c *tenancy) grant(l *core.Lease, x *effects) {
 	c.news()
 }
 
-// hold returns when the client has the lease no more.
+// hold returns when the client no longer has the lease.
 func (c *tenancy) hold(ctx context.Context, l *core.Lease) {
 	var lost error
 	select {
@@ -239,7 +239,7 @@ type contendBody struct {
 	TTL *int64 `json:"ttl_ms"`
 }
 
-// time is how long the client may be silent.
+// time returns how long the client may be silent.
 func (b *contendBody) time(s *Server) (time.Duration, error) {
 	if b.TTL == nil {
 		return s.ttl, nil
@@ -250,7 +250,7 @@ func (b *contendBody) time(s *Server) (time.Duration, error) {
 	return time.Duration(*b.TTL) * time.Millisecond, nil
 }
 
-// contend serves the stream of a lease, and owns it.
+// contend serves the stream of a lease, and owns its tenancy.
 func (s *Server) contend(w http.ResponseWriter, r *http.Request) {
 	shard, err := shardOf(r)
 	if err == nil && driver.IsLock(core.ShardID(shard)) {
@@ -293,7 +293,7 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 			c.endSilent()
 			return
 		}
-		// A client that is stopped takes nothing: the write must not outlast its TTL.
+		// A stopped client reads nothing, so the write must not outlast its TTL.
 		if err := out.event("lease", c.state(), left); err != nil {
 			c.end("the stream has ended: " + err.Error())
 			return
@@ -318,7 +318,7 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 	}
 }
 
-// admit has the Elector contend for a client, unless it wants a lock.
+// admit registers a client. Unless the client wants a lock, the Elector contends for it.
 func (s *Server) admit(c *tenancy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -364,7 +364,7 @@ func (s *Server) leave(c *tenancy) {
 	delete(s.shards, c.shard)
 }
 
-// tenancyOf is the lease that a request names, whose client is alive by it.
+// tenancyOf returns the tenancy that a request names. The request shows that its client is alive.
 func (s *Server) tenancyOf(r *http.Request) (*tenancy, error) {
 	s.mu.Lock()
 	c := s.leases[r.PathValue("lease")]
@@ -378,7 +378,7 @@ func (s *Server) tenancyOf(r *http.Request) (*tenancy, error) {
 	return c, nil
 }
 
-// beat is a sign of life, and answers with the state.
+// beat shows that the client is alive, and answers with the state.
 func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	c, err := s.tenancyOf(r)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package sqlschema is the common part of the SQL dialects' schemas: the prefix of
+// Package sqlschema is the common part of the SQL dialects' schemas. It handles the prefix of
 // their names, the widths of their columns, and their versions.
 package sqlschema
 
@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/grants"
 )
 
 var (
@@ -14,8 +15,8 @@ var (
 	prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
 )
 
-// CheckPrefix validates the prefix of the tables' names: lower-case letters,
-// digits and "_", at most 32 bytes.
+// CheckPrefix validates the prefix of the tables' names. It may have lower-case letters, digits
+// and "_", at most 32 bytes.
 func CheckPrefix(prefix string) error {
 	if !prefixes.MatchString(prefix) {
 		return fmt.Errorf("tenure: %w: table prefix %.40q: use lower-case letters, digits and \"_\", at most 32 bytes, "+
@@ -30,16 +31,18 @@ func WithPrefix(text, prefix string) string {
 	return table.ReplaceAllLiteralString(text, prefix)
 }
 
-// Width is the most bytes that a column of text or bytes may have, 0 if there is no
-// such column: the limits of names, of a commit, and of their encodings. The schemas
-// check it. Statements read such a column as bounded(column): a wider value, in a row
-// that an administrator or an older schema let in, never leaves the database.
+// Width returns the largest number of bytes in a column of text or bytes, or 0 if there is no such
+// column. The widths follow from the limits of names, of a commit, and of their encodings. The
+// schemas check them. Statements read such a column as bounded(column), so a wider value, which an
+// administrator or an older schema let in, never leaves the database.
 func Width(column string) int {
 	switch column {
 	case "namespace":
 		return 1040
 	case "store_id", "incarnation", "id":
 		return 64
+	case "grants":
+		return grants.MaxBytes
 	case "shard", "node":
 		return driver.MaxNameLen
 	case "session":

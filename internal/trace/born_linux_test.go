@@ -1,13 +1,21 @@
 package trace_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unsafe"
 
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/trace"
 )
 
@@ -39,5 +47,84 @@ func TestKilledAtBirth(t *testing.T) {
 	}
 	if left, err := trace.FilesIn(dir); err != nil || len(left) > 0 {
 		t.Errorf("it left %d files that count as traces, %v", len(left), err)
+	}
+}
+
+// TestFullDisk: a disk that is full when a member starts, or later, ends no member. A warning says so, and
+// once there is room the trace goes on, with a gap that a reader notes.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	if dir := os.Getenv("TENURE_TEST_FULL"); dir != "" {
+		synctest.Test(t, func(t *testing.T) { fullDisk(t, dir) })
+		return
+	}
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestFullDisk$", "-test.v")
+	c.Env = append(os.Environ(), "TENURE_TEST_FULL="+t.TempDir())
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "tenure: trace incomplete") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// fullDisk is in a process of its own, whose files it limits.
+func fullDisk(t *testing.T, dir string) {
+	room := func(n uint64) {
+		t.Helper()
+		var limit syscall.Rlimit
+		err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit)
+		limit.Cur = min(n, limit.Max)
+		if err := errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room(0)
+	b, err := memory.Open(t.Context(), memory.New(), "ns", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := core.RunSingleton(t.Context(), b, "s", func(context.Context, *core.Lease) error { return nil },
+		&core.Options{Node: "n", TraceDir: dir, LockDir: "none"}); err != nil {
+		t.Errorf("the member ended: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	l, warned := start(t, dir, 1<<20)
+	expect := func(n int32) {
+		t.Helper()
+		time.Sleep(3 * period / 2)
+		if warned.Load() != n {
+			t.Errorf("%d warnings, want %d", warned.Load(), n)
+		}
+	}
+	commits := driver.WriteNo(0)
+	commit := func() {
+		commits++
+		l.Acked(trace.Acks{Fence: driver.Fence{Shard: "s", Token: 1}, From: commits, To: commits})
+	}
+	step := func() {
+		l.Step(0, &fsm.Input{Kind: fsm.InWake}, nil)
+		commit()
+	}
+	commit() // which is lost, and no step
+	expect(1)
+	room(1 << 40)
+	time.Sleep(2 * time.Minute)
+	step()
+	expect(1)
+	room(1)
+	step()
+	expect(2)
+	room(1 << 40)
+	time.Sleep(2 * time.Minute)
+	step()
+	l.Close(time.Minute)
+	r, err := trace.Check(t.Context(), sources(t, dir), 0)
+	if err != nil || len(r.Runs) != 1 || len(r.Unread)+len(r.Breaches) > 0 || r.Steps != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	notes := r.Runs[0].Notes
+	if len(notes) != 2 || !strings.Contains(notes[0], "it begins with step 1") || !strings.Contains(notes[1], "ends in the middle") {
+		t.Errorf("notes %q", notes)
 	}
 }

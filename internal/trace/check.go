@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,25 +21,25 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// DefaultClockError is how far apart the members' wall clocks may be, if nobody says.
+// DefaultClockError is the default limit of how far apart the members' wall clocks may be.
 const DefaultClockError = 50 * time.Millisecond
 
-// maxBreaches bounds what a Report lists: the first ones are of use.
+// maxBreaches limits the breaches that a Report lists. The first ones are the most useful.
 const maxBreaches = 100
 
 // A Source is a file to check.
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
-	// MayGo: a member may remove the file meanwhile. Check skips it if it is not there.
+	// MayGo is true if a member may still remove the file. A missing file is then a gap.
 	MayGo bool
 }
 
-// gone reports whether err says that the file was removed, as a member may do.
+// gone reports whether err means that the file was removed, which MayGo allows.
 func (s *Source) gone(err error) bool { return s.MayGo && errors.Is(err, fs.ErrNotExist) }
 
-// FilesIn are the traces in a directory, in the order of their names. Members may write there
-// meanwhile.
+// FilesIn returns the traces in a directory, in the order of their names. Members may write
+// there at the same time.
 func FilesIn(dir string) ([]Source, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -54,7 +56,7 @@ func FilesIn(dir string) ([]Source, error) {
 	return all, nil
 }
 
-// File is a file.
+// File returns the Source of a file by its name.
 func File(name string) Source {
 	return Source{Name: name, Open: func() (io.ReadCloser, error) {
 		if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
@@ -64,7 +66,7 @@ func File(name string) Source {
 	}}
 }
 
-// A Breach is a rule that the traces show to be broken.
+// A Breach is a rule that is broken according to the traces.
 type Breach struct {
 	Rule  string    `json:"rule"`
 	Text  string    `json:"text"`
@@ -73,7 +75,7 @@ type Breach struct {
 	Nodes []string  `json:"nodes"`
 }
 
-// Run is what was read of one Run of an Elector.
+// Run is the result for one Run of an Elector.
 type Run struct {
 	Node      string    `json:"node"`
 	Namespace string    `json:"namespace"`
@@ -81,13 +83,13 @@ type Run struct {
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
 	Steps     int64     `json:"steps"`
-	Replayed  int64     `json:"replayed"` // steps that were compared with the rules
+	Replayed  int64     `json:"replayed"` // steps compared with the rules
 	Commits   int64     `json:"commits"`
 	Leases    int       `json:"leases"`
-	Notes     []string  `json:"notes,omitempty"` // what was not checked, and why
+	Notes     []string  `json:"notes,omitempty"` // parts that were not checked, and why
 }
 
-// Report is the outcome of Check.
+// Report is the result of Check.
 type Report struct {
 	Runs      []*Run   `json:"runs"`
 	Steps     int64    `json:"steps"`
@@ -97,28 +99,20 @@ type Report struct {
 	Evictions int      `json:"evictions"`
 	Breaches  []Breach `json:"breaches"`
 	More      int      `json:"more_breaches,omitempty"` // that are not listed
+	Unread    []string `json:"unread,omitempty"`        // files that were not read to their end, with the reason
 
 	leases map[driver.ShardID][]*grant
 }
 
-// Check reads the traces of the members of one namespace, and compares each step with what the
-// machine of this version does, and leases, tokens, evictions and commits of all of them with
-// each other. clockError is how far the members' wall clocks may be apart.
+// Check reads the traces of the members of one namespace. It compares each step with the
+// machine of this version, and compares the leases, tokens, evictions and commits of all
+// members with each other. clockError is how far the members' wall clocks may be apart.
 //
-// An error says that a file cannot be read, or is of another namespace, or is ctx's. Breaches are no
-// error.
+// Check returns an error if the files are of two namespaces, if no file can be read, or if ctx
+// ends. The Report contains breaches and other bad files.
 func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Report, error) {
-	c := &checker{
-		ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}},
-		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
-		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
-		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
-		holders: make(map[driver.ShardID]map[driver.Token]driver.SessionID), showed: make(map[said][]showed),
-		saying: make(map[said][]*driver.MemberState), doubts: make(map[driver.ShardID][]ackedSpan),
-		begins: make(map[driver.ShardID][]begin), joined: make(map[driver.Fence]bool),
-		evicted: make(map[driver.SessionID]time.Time),
-	}
-	runs, err := byRun(sources)
+	c := newChecker(ctx, clockError)
+	runs, err := c.byRun(sources)
 	if err != nil {
 		return nil, err
 	}
@@ -128,29 +122,72 @@ func Check(ctx context.Context, sources []Source, clockError time.Duration) (*Re
 		}
 	}
 	c.compare()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.read == 0 && c.bad != nil && len(c.report.Breaches) == 0 {
+		return nil, c.bad
+	}
 	c.report.leases = c.grants
 	slices.SortStableFunc(c.report.Breaches, func(a, b Breach) int { return a.Time.Compare(b.Time) })
 	return c.report, nil
 }
 
+func newChecker(ctx context.Context, clockError time.Duration) *checker {
+	return &checker{
+		ctx: ctx, clockError: clockError, report: &Report{Breaches: []Breach{}},
+		sessions: make(map[driver.SessionID]*session), ended: make(map[driver.SessionID]bool), superseded: make(map[string]bool),
+		grants: make(map[driver.ShardID][]*grant), acks: make(map[driver.ShardID][]ackedSpan),
+		claimed: make(map[driver.ShardID]map[driver.Token]bool), shown: make(map[driver.ShardID]map[driver.Token]bool),
+		holders: make(map[driver.ShardID]map[driver.Token]driver.SessionID), showed: make(map[said][]showed),
+		saying: make(map[said][]*driver.MemberState), doubts: make(map[driver.ShardID][]ackedSpan),
+		begins: make(map[driver.ShardID][]begin), joined: make(map[driver.Fence]bool),
+		evicted: make(map[driver.SessionID]eviction), set: make(map[string]time.Duration),
+	}
+}
+
 type file struct {
 	Source
 	head Header
+	most int // lines that a checksum covers; 0: all
+}
+
+// unread notes a file that cannot be read to its end.
+func (c *checker) unread(err error) {
+	c.bad = cmp.Or(c.bad, err)
+	c.report.Unread = append(c.report.Unread, err.Error())
 }
 
 // byRun reads the headers, and returns the files of each Run in order.
-func byRun(sources []Source) ([][]file, error) {
+func (c *checker) byRun(sources []Source) ([][]file, error) {
 	var files []file
-	var gone error
 	for _, s := range sources {
 		f := file{Source: s}
-		err := f.read(func(r *Reader) error { f.head = r.Header; return nil })
+		err := f.read(func(r *Reader) error {
+			f.head = r.Header
+			var err error
+			for c.ctx.Err() == nil && err == nil { // to the checksum: damaged lines after it prove nothing
+				err = r.scan()
+			}
+			switch {
+			case errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrTooLong):
+				return nil
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				f.most = max(r.good, 1)
+				return nil
+			}
+			return err
+		})
+		if c.ctx.Err() != nil {
+			return nil, c.ctx.Err()
+		}
 		if s.gone(err) {
-			gone = err
+			c.bad = cmp.Or(c.bad, err)
 			continue
 		}
 		if err != nil {
-			return nil, err
+			c.unread(err)
+			continue
 		}
 		if len(files) > 0 {
 			first := &files[0].head
@@ -162,9 +199,6 @@ func byRun(sources []Source) ([][]file, error) {
 		}
 		files = append(files, f)
 	}
-	if len(files) == 0 && gone != nil {
-		return nil, gone
-	}
 	slices.SortStableFunc(files, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.head.Run, b.head.Run), cmp.Compare(a.head.Part, b.head.Part))
 	})
@@ -173,7 +207,8 @@ func byRun(sources []Source) ([][]file, error) {
 		if i == 0 || files[i].head.Run != files[i-1].head.Run {
 			runs = append(runs, nil)
 		} else if files[i].head.Part == files[i-1].head.Part {
-			return nil, fmt.Errorf("%s and %s are the same part of one trace: name each file once", files[i-1].Name, files[i].Name)
+			c.unread(fmt.Errorf("%s and %s are the same part of one trace: name each file once", files[i-1].Name, files[i].Name))
+			continue
 		}
 		runs[len(runs)-1] = append(runs[len(runs)-1], files[i])
 	}
@@ -188,6 +223,7 @@ func (f *file) read(do func(*Reader) error) error {
 	defer open.Close()
 	r, err := NewReader(open)
 	if err == nil {
+		r.most = f.most
 		err = do(r)
 	}
 	if err != nil {
@@ -203,10 +239,10 @@ type checker struct {
 	sessions   map[driver.SessionID]*session
 	grants     map[driver.ShardID][]*grant
 	acks       map[driver.ShardID][]ackedSpan
-	claimed    map[driver.ShardID]map[driver.Token]bool // tokens that answers to claims and transfers granted
-	shown      map[driver.ShardID]map[driver.Token]bool // tokens that views and claims showed a holder with
+	claimed    map[driver.ShardID]map[driver.Token]bool // tokens granted by answers to claims and transfers
+	shown      map[driver.ShardID]map[driver.Token]bool // tokens with a holder in views and claims
 	evictions  []eviction
-	ended      map[driver.SessionID]bool // by a traced member that evicted it
+	ended      map[driver.SessionID]bool // sessions that a traced member evicted
 	superseded map[string]bool           // node labels under which a member joined to supersede another
 	holders    map[driver.ShardID]map[driver.Token]driver.SessionID
 	showed     map[said][]showed
@@ -214,18 +250,21 @@ type checker struct {
 	doubts     map[driver.ShardID][]ackedSpan
 	begins     map[driver.ShardID][]begin
 	joined     map[driver.Fence]bool // no commit under it follows
-	evicted    map[driver.SessionID]time.Time
+	evicted    map[driver.SessionID]eviction
 	gifts      []gift
+	set        map[string]time.Duration // change of the wall clock of a node label
+	bad        error                    // the first error of an unread file
+	read       int                      // files that were read to their end
 }
 
-// A session is one that a traced member had.
+// A session is a session of a traced member.
 type session struct {
 	node   string
 	ttl    time.Duration
 	cut    bool        // a part of its trace is missing
-	until  time.Time   // trust, as it was extended last
-	beats  []time.Time // when heartbeats were sent that were answered, the join included
-	claims []time.Time // when claims were sent that succeeded
+	until  time.Time   // the last end of trust
+	beats  []time.Time // when answered heartbeats were sent, including the join
+	claims []time.Time // when successful claims were sent
 	open   map[driver.Fence]*grant
 }
 
@@ -234,7 +273,7 @@ type grant struct {
 	fence    driver.Fence
 	node     string
 	from, to time.Time
-	why      string // it was revoked; empty: it was not
+	why      string // why it was revoked; empty: it was not
 }
 
 type ackedSpan struct {
@@ -247,40 +286,48 @@ type eviction struct {
 	by     string
 	of     driver.SessionID
 	sent   time.Time
-	done   time.Time // it was answered
-	isDead bool      // C14
-	proof  []link    // the newest before it
+	done   time.Time // when the answer came
+	isDead bool      // the member was dead by C14
+	whole  bool      // isDead is known
+	proof  []link    // the newest links before it
 }
 
-// A link of a chain that proves that the store served (C5): a heartbeat that was answered, or a join.
+// A link is part of the chain that proves that the store served (C5): an answered heartbeat or a
+// join.
 type link struct{ sent, done time.Time }
 
-// maxLinks bounds the links that are kept of a member. There are some 12 in a TTL.
+// maxLinks limits the links that are kept of a member. A TTL has about 12.
 const maxLinks = 256
 
-// asked is a call that has no answer yet.
+// asked is a call without an answer.
 type asked struct {
 	out   Effect
 	at    time.Time
-	proof []link // that an eviction rests on: a join begins all anew, maybe before the answer
+	proof []link // that an eviction relies on; a join, perhaps before the answer, begins a new chain
 }
 
-// tracer goes through the records of one Run.
+// tracer processes the records of one Run.
 type tracer struct {
 	*checker
-	run     *Run
-	m       *fsm.Machine // nil: steps are not compared, or not any more
-	joinsAs []driver.SessionID
-	calls   map[fsm.CallID]asked
-	dead    map[driver.SessionID]bool
-	wall    int64 // of the wall clock, less the instant
-	now     time.Time
-	own     []*session
-	links   []link     // since its newest join without a gap
-	joining fsm.CallID // the newest join
-	runner  *runner
-	seen    *seen
-	offered map[driver.Fence]time.Time // when its transfer was first asked for
+	run       *Run
+	m         *fsm.Machine // nil: steps are not compared, or no longer
+	joinsAs   []driver.SessionID
+	calls     map[fsm.CallID]asked
+	dead      map[driver.SessionID]bool
+	wall      int64 // of the wall clock, less the instant
+	now       time.Time
+	own       []*session
+	links     []link     // since its newest join without a gap
+	joining   fsm.CallID // the newest join
+	runner    *runner
+	seen      *seen
+	offered   map[driver.Fence]time.Time      // when its transfer was first asked for
+	tried     map[driver.ShardID]driver.Owner // the newest claim or transfer: its target, and the token before
+	whole     bool                            // no record is missing so far
+	pos       int64                           // step that the next record follows
+	exact     bool                            // pos is known
+	open      bool                            // more records should follow
+	low, high int64                           // smallest and largest wall
 }
 
 func (c *checker) breach(b Breach) {
@@ -293,29 +340,48 @@ func (c *checker) breach(b Breach) {
 
 func (c *checker) run(files []file) error {
 	head := files[0].head
+	whole := head.Part == 0 && head.Steps == 0
 	t := &tracer{checker: c, calls: make(map[fsm.CallID]asked), dead: make(map[driver.SessionID]bool),
-		runner: newRunner(head.Runner && head.Part == 0), seen: newSeen(), offered: make(map[driver.Fence]time.Time),
+		runner: newRunner(head.Runner && whole), seen: newSeen(), offered: make(map[driver.Fence]time.Time),
+		tried: make(map[driver.ShardID]driver.Owner), whole: whole, low: math.MaxInt64, high: math.MinInt64,
 		run: &Run{Node: head.Config.Member.Node, Namespace: head.Namespace, From: time.Unix(0, head.Wall).UTC()}}
 	c.report.Runs = append(c.report.Runs, t.run)
-	if head.Part == 0 {
+	t.now = t.run.From
+	if whole {
 		t.m = fsm.New(head.Config.Machine(t.session))
 	} else {
 		t.note("it begins with step %d, as the files before were removed: steps are not compared", head.Steps+1)
 	}
 	for i, f := range files {
-		if i > 0 && f.head.Part != files[i-1].head.Part+1 {
+		switch {
+		case i > 0 && f.head.Part != files[i-1].head.Part+1:
 			t.gap("files between %s and %s are missing", files[i-1].Name, f.Name)
+		case t.exact && f.head.Steps != t.pos:
+			t.gap("%s begins after step %d, and the file before ends with step %d", f.Name, f.head.Steps, t.pos)
 		}
-		t.wall = f.head.Wall - int64(f.head.At)
+		t.pos, t.exact, t.open = f.head.Steps, true, head.Runner
+		t.clock(f.head.Wall, f.head.At)
 		err := f.read(t.records)
-		if f.gone(err) {
+		switch {
+		case t.ctx.Err() != nil:
+			return t.ctx.Err()
+		case f.gone(err):
 			t.gap("%s was removed before it was read", f.Name)
-			continue
+		case err != nil:
+			c.unread(err)
+			t.gap("%v", err)
+		default:
+			c.read++
+			t.run.Files = append(t.run.Files, f.Name)
 		}
-		if err != nil {
-			return err
-		}
-		t.run.Files = append(t.run.Files, f.Name)
+	}
+	if t.open {
+		t.gap("the trace goes on in a file that is missing")
+	}
+	// A smaller difference is the time between readings of two clocks.
+	if by := time.Duration(min(uint64(t.high)-uint64(t.low), 1<<60)); by >= time.Millisecond {
+		c.set[t.run.Node] = max(c.set[t.run.Node], by)
+		t.note("the wall clock was set by %v: times of this member are compared that much less closely", by)
 	}
 	t.ends()
 	t.endLeases() // the process may have ended here
@@ -331,7 +397,6 @@ func (t *tracer) note(format string, args ...any) {
 	t.run.Notes = append(t.run.Notes, fmt.Sprintf(format, args...))
 }
 
-// stop ends the comparison of steps.
 func (t *tracer) stop(format string, args ...any) {
 	if t.m != nil {
 		t.note("steps are not compared after step %d: %s", t.run.Steps, fmt.Sprintf(format, args...))
@@ -339,23 +404,26 @@ func (t *tracer) stop(format string, args ...any) {
 	}
 }
 
-// gap notes that records are missing after the last one: what became of the leases is not known.
+// gap notes that records are missing after the last one, so the fate of the leases is unknown.
 func (t *tracer) gap(format string, args ...any) {
+	if t.m == nil && t.exact {
+		t.note(format, args...)
+	}
 	t.stop(format, args...)
-	t.runner.on = false
-	t.links = nil
+	t.whole, t.exact, t.open = false, false, false
+	t.runner, t.links, t.joining = newRunner(false), nil, 0
 	t.cut()
 	t.endLeases()
 }
 
-// cut notes that not all is known of what the sessions so far said.
+// cut notes that a part of what the sessions published is unknown.
 func (t *tracer) cut() {
 	for _, s := range t.own {
 		s.cut = true
 	}
 }
 
-// endLeases counts no lease as trusted after the last record.
+// endLeases ends trust in all leases at the last record.
 func (t *tracer) endLeases() {
 	for _, s := range t.own {
 		for f, g := range s.open {
@@ -384,19 +452,19 @@ func (t *tracer) records(r *Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			t.note("the file ends in the middle: the process or its machine died, or the file was copied while it was written")
-			t.runner.on = false
-			t.cut()
+			t.gap("the file ends in the middle: the process or its machine died, its disk was full, or the file was copied while it was written")
 			return nil
 		case err != nil:
 			return err
 		}
 		if rec.Lost != 0 {
 			t.gap("%d records are missing, as the disk was slower than they came", rec.Lost)
+			t.open = r.Header.Runner
 		}
 		if rec.Wall != 0 {
-			t.wall = rec.Wall - int64(rec.At)
+			t.clock(rec.Wall, rec.At)
 		}
+		t.open = t.open && !rec.End
 		t.now = t.timeOf(rec.At)
 		if rec.Acks != nil {
 			t.acked(rec.Acks)
@@ -415,6 +483,12 @@ func (t *tracer) records(r *Reader) error {
 	}
 }
 
+// clock notes the wall clock's time at an instant.
+func (t *tracer) clock(wall int64, at fsm.Instant) {
+	t.wall = wall - int64(at)
+	t.low, t.high = min(t.low, t.wall), max(t.high, t.wall)
+}
+
 func (t *tracer) timeOf(at fsm.Instant) time.Time { return time.Unix(0, t.wall+int64(at)).UTC() }
 
 func (t *tracer) acked(a *Acks) {
@@ -427,14 +501,16 @@ func (t *tracer) acked(a *Acks) {
 	t.acks[a.Fence.Shard] = append(t.acks[a.Fence.Shard], ackedSpan{*a, t.run.Node, t.now})
 }
 
-// step compares a step with the machine's, and notes what it did.
+// step compares a step with the machine's, and notes its effects.
 func (t *tracer) step(rec *Record) error {
 	t.run.Steps++
+	t.pos++
 	t.given(rec.In, rec.At)
 	t.answered(rec.In)
 	if v := rec.In.View; v != nil {
 		t.look(v)
 		for _, s := range v.Shards {
+			t.became(s.Shard, s.Owner)
 			t.show(s.Shard, s.Owner)
 		}
 	}
@@ -485,8 +561,8 @@ func (t *tracer) replay(rec *Record) error {
 	return nil
 }
 
-// does is what the machine does in a step. A file that no member wrote may give it what no runner
-// gives, and it may panic.
+// does returns the machine's effects for an input. If no member wrote the file, the input may
+// be one that no runner gives, so the machine may panic.
 func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -500,7 +576,7 @@ func (t *tracer) does(at fsm.Instant, in fsm.Input) (want []Effect, err error) {
 	return want, nil
 }
 
-// plain is an effect without the texts of errors.
+// plain returns an effect without the texts of errors.
 func plain(e Effect) string {
 	if e.Err != nil {
 		e.Err = &Fault{Is: e.Err.Is, Owner: e.Err.Owner}
@@ -510,7 +586,7 @@ func plain(e Effect) string {
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-// shardsOf are the shards of a call, in the order of its results.
+// shardsOf returns the shards of a call, in the order of its results.
 func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
 	var shards []driver.ShardID
 	c := t.calls[id]
@@ -523,8 +599,8 @@ func (t *tracer) shardsOf(id fsm.CallID) []driver.ShardID {
 	return shards
 }
 
-// answered notes what the answer of a call shows. The call itself is kept: an answer may be
-// compared with it a second time.
+// answered notes what the answer of a call shows. It keeps the call, because another answer may be
+// compared with it.
 func (t *tracer) answered(in *Input) {
 	c, ok := t.calls[in.Call]
 	if !ok || in.Call == 0 {
@@ -564,29 +640,38 @@ func (t *tracer) answered(in *Input) {
 	}
 }
 
-// noteJoin notes the answer of a join.
 func (t *tracer) noteJoin(c asked, in *Input) {
-	if in.Call == t.joining { // else it was given up, and its answer is late
-		t.links, t.joining = []link{{c.at, t.now}}, 0 // all begins anew
+	if in.Call == t.joining { // otherwise it was given up, and its answer is late
+		t.links, t.joining = []link{{c.at, t.now}}, 0 // a new chain begins
 	}
 	if s := t.sessions[c.out.Member.Session]; s != nil {
 		s.beats = append(s.beats, c.at)
 	}
 }
 
-// noteEvictions notes the answer of an eviction.
 func (t *tracer) noteEvictions(c asked, in *Input) {
 	for i, x := range c.out.Suspects {
 		if in.Err == nil && i < len(in.Evictions) && in.Evictions[i].Evicted {
-			t.evictions = append(t.evictions, eviction{by: t.run.Node, of: x.Session, sent: c.at, done: t.now, isDead: t.dead[x.Session], proof: c.proof})
+			e := eviction{by: t.run.Node, of: x.Session, sent: c.at, done: t.now, isDead: t.dead[x.Session], whole: t.whole, proof: c.proof}
+			t.evictions = append(t.evictions, e)
 			t.ended[x.Session] = true
-			t.checker.evicted[x.Session] = t.now
+			t.evicted[x.Session] = e
 			t.report.Evictions++
 		}
 	}
 }
 
-// show notes a holder that the store showed.
+// became notes the outcome of an attempt, whose answer may be lost.
+func (t *tracer) became(shard driver.ShardID, o driver.Owner) {
+	if was, ok := t.tried[shard]; ok && o.Token > was.Token {
+		if o.Session == was.Session {
+			note(t.claimed, shard, o.Token)
+		}
+		delete(t.tried, shard)
+	}
+}
+
+// show notes a holder from the store.
 func (c *checker) show(shard driver.ShardID, o driver.Owner) {
 	if o.Session == "" {
 		return
@@ -611,7 +696,7 @@ func (t *tracer) granted(c *driver.Claim, f *driver.Fence, as driver.SessionID) 
 		f.Session, f.Token, f.Shard, as, c.Shard, c.Seen.Token)})
 }
 
-// noteCall notes a call until its answer, and what an eviction rests on.
+// noteCall notes a call until its answer, with the chain that an eviction relies on.
 func (t *tracer) noteCall(e *Effect) {
 	c := asked{out: *e, at: t.now}
 	if len(e.Suspects) > 0 {
@@ -635,9 +720,12 @@ func (t *tracer) effect(e *Effect) {
 	s := t.sessions[e.Session]
 	for _, c := range e.Claims {
 		t.show(c.Shard, c.Seen)
+		t.tried[c.Shard] = driver.Owner{Session: e.Session, Token: c.Seen.Token}
 	}
 	for _, x := range e.Transfers {
-		if _, again := t.offered[x.Fence]; !again { // a repeated one finds the success of the first
+		t.tried[x.Fence.Shard] = driver.Owner{Session: x.To, Token: x.Fence.Token}
+		// A repeated transfer finds the success of the first one, which a gap may hide.
+		if _, again := t.offered[x.Fence]; !again && (t.whole || t.runner.leases[x.Fence] != nil) {
 			t.offered[x.Fence] = t.now
 		}
 	}
@@ -665,6 +753,7 @@ func (t *tracer) effect(e *Effect) {
 			s = t.sessions[e.Fence.Session]
 		}
 		t.run.Leases++
+		t.became(e.Fence.Shard, driver.Owner{Session: e.Fence.Session, Token: e.Fence.Token})
 		g := &grant{fence: *e.Fence, node: t.run.Node, from: t.now}
 		t.grants[e.Fence.Shard] = append(t.grants[e.Fence.Shard], g)
 		if s == nil { // of a trace whose beginning is missing
@@ -718,7 +807,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// compare judges what the members did together.
+// compare checks the members against each other. It checks ctx between expensive parts, and stops
+// if ctx has ended.
 func (c *checker) compare() {
 	for shard, grants := range c.grants {
 		c.compareGrants(shard, grants)
@@ -730,6 +820,9 @@ func (c *checker) compare() {
 		c.compareBegins(shard, begins)
 	}
 	for _, e := range c.evictions {
+		if c.ctx.Err() != nil {
+			return
+		}
 		c.compareEviction(&e)
 		c.compareEnded(&e)
 	}
@@ -739,12 +832,18 @@ func (c *checker) compare() {
 	c.compareShown()
 }
 
+// apart returns how far the wall clocks of two nodes may be apart.
+func (c *checker) apart(a, b string) time.Duration { return c.clockError + c.set[a] + c.set[b] }
+
 // compareGrants looks for leases that overlap (S1), and tokens that do not grow (S2, S6).
 func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	slices.SortStableFunc(grants, func(a, b *grant) int { return a.from.Compare(b.from) })
 	byToken := make(map[driver.Token]*grant, len(grants))
-	var longest, greatest *grant // of those before: the one trusted longest, and with the greatest token
+	var longest, greatest *grant // among earlier leases: trusted longest, and with the largest token
 	for _, g := range grants {
+		if c.ctx.Err() != nil {
+			return
+		}
 		at := Breach{Time: g.from, Shard: string(shard)}
 		if was := byToken[g.fence.Token]; was != nil {
 			at.Rule, at.Nodes = "S2", []string{was.node, g.node}
@@ -756,13 +855,13 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 			c.breach(at)
 		}
 		byToken[g.fence.Token] = g
-		if greatest != nil && g.fence.Token < greatest.fence.Token && g.from.Sub(greatest.from) > c.clockError {
+		if greatest != nil && g.fence.Token < greatest.fence.Token && g.from.Sub(greatest.from) > c.apart(greatest.node, g.node) {
 			at.Rule, at.Nodes = "S2", []string{greatest.node, g.node}
 			at.Text = fmt.Sprintf("token %d of shard %q was granted to session %q after token %d to session %q at %s", g.fence.Token, shard,
 				g.fence.Session, greatest.fence.Token, greatest.fence.Session, greatest.from.Format(time.RFC3339Nano))
 			c.breach(at)
 		}
-		if over := longest; over != nil && over.fence.Session != g.fence.Session && over.to.Sub(g.from) > c.clockError &&
+		if over := longest; over != nil && over.fence.Session != g.fence.Session && over.to.Sub(g.from) > c.apart(over.node, g.node) &&
 			c.byMembers(shard, over, g) {
 			at.Rule, at.Nodes = "S1", []string{over.node, g.node}
 			at.Text = fmt.Sprintf("two members trusted a lease of shard %q for %v: session %q of node %q under token %d from %s to "+
@@ -774,7 +873,7 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 			}
 			c.breach(at)
 		}
-		if longest == nil || g.to.After(longest.to) {
+		if longest == nil || g.to.Add(-c.set[g.node]).After(longest.to.Add(-c.set[longest.node])) {
 			longest = g
 		}
 		if greatest == nil || g.fence.Token > greatest.fence.Token {
@@ -783,11 +882,11 @@ func (c *checker) compareGrants(shard driver.ShardID, grants []*grant) {
 	}
 }
 
-// byMembers reports whether answers show that members that are traced brought it about that one
-// lease followed another. Else another program may have: it gave the shard to a member, or first to
-// somebody else, by a claim that preempts, and the former holder learns of that later (C11); or it
-// ended the former holder's session. A store that grants what a living session holds is no such
-// program: that session's heartbeats succeed afterwards.
+// byMembers reports whether answers show that traced members caused one lease to follow
+// another. Otherwise, another program may have done it. It may have preempted the lease by a
+// claim for a member, directly or through a third party, which the previous holder learns later
+// (C11). Or it ended the previous holder's session. If that session's heartbeats succeed
+// afterwards, no program ended it, and the store granted a shard that a living session held.
 func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 	claimed := c.claimed[shard]
 	if !claimed[g.fence.Token] {
@@ -803,8 +902,8 @@ func (c *checker) byMembers(shard driver.ShardID, former, g *grant) bool {
 		slices.ContainsFunc(s.beats, func(sent time.Time) bool { return sent.After(g.from) })
 }
 
-// compareAcks looks for commits that were acknowledged twice, or under a token that was not the
-// newest (S3): commits of a shard are numbered, so this needs no clock.
+// compareAcks looks for commits that were acknowledged twice, or under an old token (S3). Commits
+// of a shard are numbered, so this needs no clock.
 func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 	slices.SortStableFunc(acks, func(a, b ackedSpan) int { return cmp.Compare(a.From, b.From) })
 	for i := 1; i < len(acks); i++ {
@@ -828,11 +927,11 @@ func (c *checker) compareAcks(shard driver.ShardID, acks []ackedSpan) {
 	}
 }
 
-// compareEviction looks for a member that was evicted although it was not silent for its TTL
-// (M2, C5): its heartbeats that were answered are in its own trace.
+// compareEviction looks for an evicted member that was not silent for its TTL (M2, C5). Its
+// answered heartbeats are in its own trace.
 func (c *checker) compareEviction(e *eviction) {
 	s := c.sessions[e.of]
-	if s == nil || s.ttl == 0 || e.isDead {
+	if s == nil || s.ttl == 0 || e.isDead || !e.whole && e.by == s.node {
 		return
 	}
 	var last time.Time
@@ -842,7 +941,7 @@ func (c *checker) compareEviction(e *eviction) {
 		}
 	}
 	silent := e.sent.Sub(last)
-	if last.IsZero() || silent >= s.ttl-s.ttl/100-c.clockError {
+	if last.IsZero() || silent >= s.ttl-s.ttl/100-c.apart(e.by, s.node) {
 		c.compareProof(e, s)
 		return
 	}
@@ -851,23 +950,24 @@ func (c *checker) compareEviction(e *eviction) {
 		e.by, e.of, s.node, silent, s.ttl)})
 }
 
-// compareProof looks for an eviction for a silence that its member could not have proven (C5): in the
-// TTL before there has to be an answered call all the time, each of which was answered at most half
-// a TTL after the one before was sent. A member ends sessions of its own node for other reasons.
+// compareProof looks for an eviction whose silence the member could not have proven (C5). The TTL
+// before it must be covered by answered calls, each answered at most half a TTL after the previous
+// one was sent. It skips evictions of sessions of the same node, which have other reasons.
 func (c *checker) compareProof(e *eviction, s *session) {
 	if len(e.proof) == 0 || s.node == e.by {
 		return
 	}
 	var since, newest time.Time
+	set := c.set[e.by]
 	for _, l := range e.proof {
-		if since.IsZero() || l.done.Sub(newest) > s.ttl/2 {
+		if since.IsZero() || l.done.Sub(newest) > s.ttl/2+set {
 			since = l.done
 		}
 		if l.sent.After(newest) {
 			newest = l.sent
 		}
 	}
-	if e.sent.Sub(since) >= s.ttl-s.ttl/100 && e.sent.Sub(newest) <= s.ttl/2+s.ttl/100 {
+	if e.sent.Sub(since) >= s.ttl-s.ttl/100-set && e.sent.Sub(newest) <= s.ttl/2+s.ttl/100+set {
 		return
 	}
 	c.breach(Breach{Rule: "C5", Time: e.sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(

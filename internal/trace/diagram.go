@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	diagramBefore = 15 * time.Second // what is shown before the first breach
+	diagramBefore = 15 * time.Second // time shown before the first breach
 	diagramAfter  = 3 * time.Second
 	diagramRows   = 60 // leases at most
 	columnWidth   = 200
 	rowHeight     = 22
 )
 
-// Diagram writes an SVG of what the members held around the first breach: a column for each node,
-// time downwards, a bar for each lease of the breach's shard. Without a breach it writes nothing.
+// Diagram writes an SVG of the leases around the first breach. It has a column for each node,
+// time runs downwards, and each lease of the breach's shard is a bar. Without a breach, Diagram
+// writes nothing.
 func (r *Report) Diagram(to io.Writer) error {
 	if len(r.Breaches) == 0 {
 		return nil
@@ -40,7 +41,7 @@ func (r *Report) Diagram(to io.Writer) error {
 		}
 	}
 	leases = leases[max(0, len(leases)-diagramRows):]
-	// Each beginning, end and the breach is a row of its own, so that what is close stays apart.
+	// Each begin, end and breach has its own row, so that close times stay apart.
 	times := []time.Time{b.Time}
 	for _, g := range leases {
 		times = append(times, g.from, g.to)

@@ -18,7 +18,7 @@ func TestMutants(t *testing.T) {
 			File: "check.go", In: "tracer.replay",
 			Old: "for i := range max(len(want), len(rec.Out)) {", New: "for i := range min(len(want), len(rec.Out)) {"}}},
 		{Name: "S1: leases are not compared", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", In: "checker.compareGrants", Old: "over.to.Sub(g.from) > c.clockError &&", New: "false &&"}}},
+			File: "check.go", In: "checker.compareGrants", Old: "over.to.Sub(g.from) > c.apart(over.node, g.node) &&", New: "false &&"}}},
 		{Name: "S1: leases that were revoked do not count", Killer: "TestPlanted", Edits: []mutate.Edit{{
 			File: "check.go", In: "tracer.revoked",
 			Old: "g.to, g.why = earlier(t.now, s.until), e.Cause", New: "g.to, g.why = g.from, e.Cause"}}},
@@ -97,6 +97,8 @@ func TestMutants(t *testing.T) {
 			Old: "if len(r.ending) == 0 || r.ending[0] != f {\n", New: "if len(r.ending) == 0 || r.ending[0] != f {\n\t\t\treturn\n"}}},
 		{Name: "S9: the clock may go back", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "told.go", In: "tracer.given", Old: "if at < r.last {", New: "if false {"}}},
+		{Name: "grants are compared after the end of the context", Killer: "TestCompareEnds", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.compareGrants", Old: "if c.ctx.Err() != nil {", New: "if false {"}}},
 		{Name: "S6: leases may be valid after their end", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "told.go", In: "tracer.told", Old: "if x.Valid {", New: "if false {"}}},
 		{Name: "S12: work need not be joined", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
@@ -116,10 +118,44 @@ func TestMutants(t *testing.T) {
 			File: "told.go", In: "tracer.outcome", Old: "case a.From <= l.last && !a.Doubt && l.seqKnown:", New: "case false:"}}},
 		{Name: "L1: entries are not counted", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "told.go", In: "tracer.outcome", Old: "case l.seqKnown && !a.Doubt && a.Seq != l.seq+a.Entries:", New: "case false:"}}},
-		{Name: "a trace that ends in the middle lacks nothing", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "check.go", In: "tracer.records", Old: "\t\t\tt.runner.on = false\n\t\t\tt.cut()\n", New: "\t\t\tt.cut()\n"}}},
+		{Name: "a file that ends in the middle lacks nothing", Killer: "TestMissing", Edits: []mutate.Edit{{
+			File: "check.go", In: "tracer.records", Old: "t.gap(\"the file ends in", New: "t.note(\"the file ends in"}}},
+		{Name: "what the runner did is compared over a gap", Killer: "TestMissing", Edits: []mutate.Edit{{
+			File: "check.go", In: "tracer.gap", Old: "newRunner(false), nil, 0", New: "t.runner, nil, 0"}}},
+		{Name: "Header.Steps is not compared", Killer: "TestMissing", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.run", Old: "case t.exact && f.head.Steps != t.pos:", New: "case false:"}}},
+		{Name: "a first file may begin later", Killer: "TestMissing", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.run", Old: "head.Part == 0 && head.Steps == 0", New: "head.Part == 0"}}},
+		{Name: "a last file that is missing is not missed", Killer: "TestMissing", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.run", Old: "	if t.open {\n", New: "	if t.open && false {\n"}}},
+		{Name: "the end is not marked", Killer: "TestMembers", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.take", Old: ", End: ended}", New: "}"}}},
+		{Name: "a file that does not fit its checksum counts", Killer: "TestCorrupt", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.byRun", Old: "for c.ctx.Err() == nil && err == nil {", New: "for err = io.EOF; false; {"}}},
+		{Name: "lines that no checksum covers count", Killer: "TestCorrupt", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.byRun", Old: "f.most = max(r.good, 1)", New: "f.most = 0"}}},
+		{Name: "lines that do not fit their checksum count", Killer: "TestCorrupt", Edits: []mutate.Edit{{
+			File: "read.go", In: "Reader.scan", Old: " || c.Sum != r.sum", New: ""}}},
+		{Name: "one bad file refuses the others", Killer: "TestBadFile", Edits: []mutate.Edit{{
+			File: "check.go", In: "Check", Old: "if c.read == 0 && c.bad != nil &&", New: "if c.bad != nil &&"}}},
+		{Name: "a bad file goes unnoticed", Killer: "TestBadFile", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.unread", Old: "append(c.report.Unread, err.Error())", New: "c.report.Unread"}}},
+		{Name: "a file counts twice", Killer: "TestDamagedFiles", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.byRun",
+			Old: "files[i].head.Part == files[i-1].head.Part {", New: "files[i].head.Part == files[i-1].head.Part && false {"}}},
+		{Name: "a clock that was set widens nothing", Killer: "TestClockSet", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.apart", Old: "c.clockError + c.set[a] + c.set[b]", New: "c.clockError"}}},
+		{Name: "a clock that was set breaks a proof", Killer: "TestClockSet", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.compareProof", Old: "set := c.set[e.by]", New: "set := time.Duration(0)"}}},
+		{Name: "a clock that was set hides others' leases", Killer: "TestClockSet", Edits: []mutate.Edit{{
+			File: "check.go", In: "checker.compareGrants", Old: "g.to.Add(-c.set[g.node]).After(longest.to.Add(-c.set[longest.node]))",
+			New: "g.to.After(longest.to)"}}},
+		{Name: "S1: a lost reply hides a lease", Killer: "TestLostReply", Edits: []mutate.Edit{{
+			File: "check.go", In: "tracer.became", Old: "if o.Session == was.Session {", New: "if false {"}}},
+		{Name: "S1: what another program gave counts", Killer: "TestLostReply", Edits: []mutate.Edit{{
+			File: "check.go", In: "tracer.became", Old: "		delete(t.tried, shard)\n", New: ""}}},
 		{Name: "a trace without calls has to have them", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "check.go", In: "checker.run", Old: "newRunner(head.Runner && head.Part == 0)", New: "newRunner(head.Part == 0)"}}},
+			File: "check.go", In: "checker.run", Old: "newRunner(head.Runner && whole)", New: "newRunner(whole)"}}},
 		{Name: "S3: heads of leases are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "seen.go", In: "checker.compareBegins", Old: "last.To > b.head.Number {", New: "false {"}}},
 		{Name: "L1: logs of leases are not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
@@ -145,46 +181,60 @@ func TestMutants(t *testing.T) {
 		{Name: "M4: what members say is not compared", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "seen.go", In: "checker.compareShown", Old: "return hash(*st) == hash(x.state) }", New: "return true }"}}},
 		{Name: "M2: the dead may beat", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.sent) > c.clockError {", New: "if false {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.sent) > c.apart(e.by, s.node) {", New: "if false {"}}},
 		{Name: "M2: the living may not", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.sent) > c.clockError {", New: "if true {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.sent) > c.apart(e.by, s.node) {", New: "if true {"}}},
 		{Name: "M1: the dead may claim", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
-			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.done) > c.clockError {", New: "if false {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.done) > c.apart(e.by, s.node) {", New: "if false {"}}},
 		{Name: "M1: the living may not", Killer: "TestPlantedNothing", Edits: []mutate.Edit{{
-			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.done) > c.clockError {", New: "if true {"}}},
+			File: "seen.go", In: "checker.compareEnded", Old: "if sent.Sub(e.done) > c.apart(e.by, s.node) {", New: "if true {"}}},
 		{Name: "A5: gifts to the dead", Killer: "TestPlantedRunner", Edits: []mutate.Edit{{
 			File: "seen.go", In: "checker.compareGift",
-			Old: "ok && g.sent.Sub(done) > c.clockError {", New: "ok && false && g.sent.Sub(done) > c.clockError {"}}},
+			Old: "ok && g.sent.Sub(e.done) >", New: "ok && false && g.sent.Sub(e.done) >"}}},
 		{Name: "C5: a member that has just joined may evict", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", In: "checker.compareProof", Old: "if e.sent.Sub(since) >= s.ttl-s.ttl/100 &&", New: "if true &&"}}},
+			File: "check.go", In: "checker.compareProof", Old: "if e.sent.Sub(since) >= s.ttl-s.ttl/100-set &&", New: "if true &&"}}},
 		{Name: "C5: what an eviction rests on is what its answer finds", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", In: "tracer.noteEvictions", Old: "proof: c.proof})", New: "proof: t.links})"}}},
+			File: "check.go", In: "tracer.noteEvictions", Old: "proof: c.proof}", New: "proof: t.links}"}}},
 		{Name: "C5: the answer of a join that was given up begins all anew", Killer: "TestPlanted", Edits: []mutate.Edit{{
 			File: "check.go", In: "tracer.noteJoin", Old: "in.Call == t.joining {", New: "true {"}}},
 		{Name: "C5: an eviction needs no newer answer", Killer: "TestPlanted", Edits: []mutate.Edit{{
-			File: "check.go", In: "checker.compareProof", Old: "&& e.sent.Sub(newest) <= s.ttl/2+s.ttl/100 {", New: "{"}}},
+			File: "check.go", In: "checker.compareProof", Old: "&& e.sent.Sub(newest) <= s.ttl/2+s.ttl/100+set {", New: "{"}}},
 		{Name: "a gap goes unnoticed", Killer: "TestLost", Edits: []mutate.Edit{{
 			File: "check.go", In: "tracer.records", Old: "if rec.Lost != 0 {", New: "if rec.Lost < 0 {"}}},
 		{Name: "a lease counts as trusted over a gap", Killer: "TestGap", Edits: []mutate.Edit{{
 			File: "check.go", In: "tracer.gap", Old: "	t.cut()\n	t.endLeases()\n", New: "	t.cut()\n"}}},
 		{Name: "a beginning that is missing goes unnoticed", Killer: "TestRotation", Edits: []mutate.Edit{{
-			File: "check.go", In: "checker.run", Old: "if head.Part == 0 {", New: "if head.Part >= 0 {"}}},
+			File: "check.go", In: "checker.run", Old: "	if whole {\n", New: "	if whole || true {\n"}}},
 		{Name: "a file that a member removes meanwhile fails the check", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
 			File: "check.go", In: "Source.gone", Old: "return s.MayGo && errors.Is", New: "return false && errors.Is"}}},
 		{Name: "a file that was named may be missing", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
 			File: "check.go", In: "Source.gone", Old: "return s.MayGo && errors.Is", New: "return errors.Is"}}},
 		{Name: "all files may be missing", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
-			File: "check.go", In: "byRun", Old: "if len(files) == 0 && gone != nil {", New: "if gone == nil && gone != nil {"}}},
+			File: "check.go", In: "checker.byRun", Old: "			c.bad = cmp.Or(c.bad, err)\n", New: ""}}},
 		{Name: "records of a file that was removed are not missed", Killer: "TestRemovedBeside", Edits: []mutate.Edit{{
-			File: "check.go", In: "checker.run", Old: "\t\t\tt.gap(\"%s was removed before it was read\", f.Name)\n", New: ""}}},
+			File: "check.go", In: "checker.run", Old: "t.gap(\"%s was removed before it was read\", f.Name)", New: "_ = 0"}}},
 		{Name: "namespaces are mixed", Killer: "TestHostile", Edits: []mutate.Edit{{
-			File: "check.go", In: "byRun", Old: "if f.head.Namespace != first.Namespace ||", New: "if"}}},
+			File: "check.go", In: "checker.byRun", Old: "if f.head.Namespace != first.Namespace ||", New: "if"}}},
 		{Name: "memory has no bound", Killer: "TestLost", Edits: []mutate.Edit{{
 			File: "log.go", In: "Log.put", Old: "if l.weight > maxWaiting {", New: "if l.weight < 0 {"}}},
 		{Name: "files have no bound", Killer: "TestRotation", Edits: []mutate.Edit{{
-			File: "log.go", In: "Log.open", Old: "if len(l.names) > 1 {", New: "if len(l.names) > 1000 {"}}},
-		{Name: "a disk that fails is tried for ever", Killer: "TestDiskFails", Edits: []mutate.Edit{{
-			File: "log.go", In: "Log.write", Old: "\t\t\tl.stop()\n\t\t\treturn\n", New: ""}}},
+			File: "log.go", In: "Log.makeRoom", Old: "if room >= 0 {", New: "if true {"}}},
+		{Name: "small files have no bound", Killer: "TestLabelBytes", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.makeRoom", Old: "max(f.Size(), l.o.MaxBytes/256)", New: "f.Size()"}}},
+		{Name: "each process has a bound of its own", Killer: "TestLabelBytes", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.makeRoom", Old: "strings.HasPrefix(e.Name(), l.label)", New: "strings.HasPrefix(e.Name(), l.prefix)"}}},
+		{Name: "labels that are alike share a bound", Killer: "TestLabelBytes", Edits: []mutate.Edit{{
+			File: "log.go", In: "fileName", Old: "if b.String() != node {", New: "if false {"}}},
+		{Name: "other files are removed", Killer: "TestLabelBytes", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.makeRoom", Old: "strings.Contains(e.Name(), Suffix) &&", New: ""}}},
+		{Name: "a disk that failed is not tried again", Killer: "TestDiskFails", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.failed", Old: "time.Now().Add(retryAfter)", New: "time.Now().Add(1000 * retryAfter)"}}},
+		{Name: "each failure of a disk warns", Killer: "TestDiskFails", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.failed", Old: "if l.retry.IsZero() {", New: "if true {"}}},
+		{Name: "a full disk ends the member", Killer: "TestFullDisk", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.Start", Old: "errors.Is(err, syscall.EROFS):", New: "err != nil:"}}},
+		{Name: "a gap of a full disk goes unnoticed", Killer: "TestFullDisk", Edits: []mutate.Edit{{
+			File: "log.go", In: "Log.failed", Old: "	l.head.Part++ // a reader misses a file\n", New: ""}}},
 		{Name: "files are for everybody", Killer: "TestRotation", Edits: []mutate.Edit{{
 			File: "log.go", In: "Log.open", Old: "0o600)", New: "0o644)"}}},
 		{Name: "commits are not traced", Killer: "TestMembers", Edits: []mutate.Edit{{

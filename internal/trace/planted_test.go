@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 	"strings"
@@ -27,12 +29,10 @@ func (p *tape) source(t testing.TB, name string) trace.Source {
 	t.Helper()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
-	enc := json.NewEncoder(zip)
-	err := enc.Encode(&p.head)
-	for _, r := range p.recs {
-		err = errors.Join(err, enc.Encode(r))
+	if _, err := zip.Write(p.lines(t)); err != nil {
+		t.Fatal(err)
 	}
-	if err := errors.Join(err, zip.Flush(), zip.Close()); err != nil {
+	if err := errors.Join(zip.Flush(), zip.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if p.cut {
@@ -41,18 +41,38 @@ func (p *tape) source(t testing.TB, name string) trace.Source {
 	return source(name, out.Bytes())
 }
 
+// lines are the header, the records and their checksum.
+func (p *tape) lines(t testing.TB) (all []byte) {
+	t.Helper()
+	sum := crc32.NewIEEE()
+	for i := range len(p.recs) + 1 {
+		var v any = &p.head
+		if i > 0 {
+			v = p.recs[i-1]
+		}
+		line, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = sum.Write(line)
+		all = append(append(all, line...), '\n')
+	}
+	return fmt.Appendf(all, "{\"sum\":%d}\n", sum.Sum32())
+}
+
 func source(name string, text []byte) trace.Source {
 	return trace.Source{Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }}
 }
 
 // A scene is a member that leads a shard, commits, and gives it to a second one, which commits too.
 type scene struct {
-	t    testing.TB
-	tape [2]*tape
-	m    [2]*fsm.Machine
-	ids  [2]int
-	head driver.Head                     // of the shard
-	asks [2]map[fsm.CallID]*trace.Effect // without an answer yet
+	t     testing.TB
+	tape  [2]*tape
+	m     [2]*fsm.Machine
+	ids   [2]int
+	third *tape
+	head  driver.Head                     // of the shard
+	asks  [2]map[fsm.CallID]*trace.Effect // without an answer yet
 }
 
 const ttl = time.Second
@@ -200,6 +220,14 @@ func (s *scene) play() {
 	}
 	lead(0, time.Second, driver.Owner{}, 5, 3)
 	lead(1, 5*time.Second, driver.Owner{Token: 5}, 9, 2)
+	s.ends()
+}
+
+// ends notes that both traces are whole.
+func (s *scene) ends() {
+	for _, p := range s.tape {
+		p.recs = append(p.recs, &trace.Record{At: p.recs[len(p.recs)-1].At, End: true})
+	}
 }
 
 func (s *scene) check() *trace.Report {

@@ -4,22 +4,37 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
+
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
-// maxLine bounds one record, and with it the memory that a reader needs: a full view of
-// 100,000 shards has some 20 MB.
-const maxLine = 64 << 20
+// maxLine limits one record, and with it the memory of a reader. A full view of 100,000 shards has
+// about 20 MB.
+const maxLine = 24 << 20
 
-// Reader reads one file.
+// maxValues limits the values of one record. A shard in a view has 11.
+const maxValues = 1_200_000
+
 type Reader struct {
 	Header Header
 	lines  *bufio.Scanner
 	n      int
+	sum    uint32 // of the lines so far
+	good   int    // number of lines up to the last checksum
+	most   int    // number of lines to read; 0: all
 }
+
+// A checksum is a line of a file. It holds the CRC-32 of all lines before it except checksums.
+// gzip's own checksum is at the end, which the file of a killed process lacks.
+type checksum struct {
+	Sum uint32 `json:"sum"`
+}
+
+const sumStart = `{"sum":`
 
 // NewReader reads the header.
 func NewReader(from io.Reader) (*Reader, error) {
@@ -30,11 +45,10 @@ func NewReader(from io.Reader) (*Reader, error) {
 	r := &Reader{lines: bufio.NewScanner(zip)}
 	r.lines.Buffer(make([]byte, 64<<10), maxLine)
 	r.lines.Split(wholeLines)
-	if !r.lines.Scan() {
+	if err := r.scan(); err != nil {
 		return nil, fmt.Errorf("this is no trace of Tenure: %w", errors.Join(r.lines.Err(), io.ErrUnexpectedEOF))
 	}
-	r.n++
-	if err := json.Unmarshal(r.lines.Bytes(), &r.Header); err != nil || r.Header.Format == 0 {
+	if err := boundjson.Unmarshal(r.lines.Bytes(), maxLine, 256, &r.Header); err != nil || r.Header.Format == 0 {
 		return nil, errors.New("this is no trace of Tenure: its first line is no header")
 	}
 	if r.Header.Format != Format {
@@ -44,8 +58,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// wholeLines is bufio.ScanLines, but that the last line counts only if it has its end: a process
-// that was killed may have written a part of it.
+// wholeLines is bufio.ScanLines, except that the last line needs its end, because a killed process
+// may have written a part of it.
 func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil
@@ -56,22 +70,42 @@ func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 	return 0, nil, nil
 }
 
-// Next reads the next record. The error is io.EOF at the end, and io.ErrUnexpectedEOF where the
-// process or the machine died before it had written the rest.
-func (r *Reader) Next() (*Record, error) {
-	if !r.lines.Scan() {
-		err := r.lines.Err()
-		switch {
-		case err == nil:
-			return nil, io.EOF
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, io.ErrUnexpectedEOF
+// scan reads the next line that is not a checksum.
+func (r *Reader) scan() error {
+	for r.most == 0 || r.n < r.most {
+		if !r.lines.Scan() {
+			err := r.lines.Err()
+			switch {
+			case err == nil:
+				return io.EOF
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				return io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("line %d: %w", r.n+1, err)
 		}
-		return nil, fmt.Errorf("line %d: %w", r.n+1, err)
+		line := r.lines.Bytes()
+		if !bytes.HasPrefix(line, []byte(sumStart)) {
+			r.n++
+			r.sum = crc32.Update(r.sum, crc32.IEEETable, line)
+			return nil
+		}
+		var c checksum
+		if err := boundjson.Unmarshal(line, maxLine, 8, &c); err != nil || c.Sum != r.sum {
+			return fmt.Errorf("the lines to line %d do not fit their checksum", r.n)
+		}
+		r.good = r.n
 	}
-	r.n++
+	return io.ErrUnexpectedEOF
+}
+
+// Next reads the next record. The error is io.EOF at the end, and io.ErrUnexpectedEOF if the
+// process or the machine died before it wrote the rest.
+func (r *Reader) Next() (*Record, error) {
+	if err := r.scan(); err != nil {
+		return nil, err
+	}
 	rec := new(Record)
-	if err := json.Unmarshal(r.lines.Bytes(), rec); err != nil {
+	if err := boundjson.Unmarshal(r.lines.Bytes(), maxLine, maxValues, rec); err != nil {
 		return nil, fmt.Errorf("line %d: %w", r.n, err)
 	}
 	return rec, nil

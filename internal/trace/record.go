@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// Format is the number of the format that Log writes. A reader reads its own number only.
+// Format is the number of the format that Log writes. A reader reads only files with its own
+// number.
 const Format = 1
 
 // Header is the first line of each file.
@@ -17,16 +18,16 @@ type Header struct {
 	Format    int         `json:"tenure_trace"`
 	Namespace string      `json:"namespace"`
 	StoreID   string      `json:"store_id"`
-	Run       string      `json:"run"`  // the same in all files of one Run, and in no other
-	Part      int         `json:"part"` // 0: it begins with the first step
-	Steps     int64       `json:"steps"`
-	Wall      int64       `json:"wall"` // nanoseconds since 1970, at the instant At
+	Run       string      `json:"run"`   // the same in all files of one Run, and in no other
+	Part      int         `json:"part"`  // 0: it begins with the first step
+	Steps     int64       `json:"steps"` // number of steps before this file
+	Wall      int64       `json:"wall"`  // nanoseconds since 1970, at the instant At
 	At        fsm.Instant `json:"at"`
 	Config    Config      `json:"config"`
-	Runner    bool        `json:"runner,omitempty"` // there are Calls and Leases as well
+	Runner    bool        `json:"runner,omitempty"` // the trace also has Calls and Leases
 }
 
-// Config is fsm.Config, but for what makes session ids.
+// Config is fsm.Config without NewSession.
 type Config struct {
 	Member       driver.Member `json:"member"`
 	Interval     time.Duration `json:"interval"`
@@ -47,8 +48,9 @@ type Config struct {
 	Failback     time.Duration `json:"failback,omitempty"`
 }
 
-// A Record is one line: a step of the machine, commits that were acknowledged, a call, what the
-// application was told of a lease, a time of the wall clock, or a gap.
+// A Record is one line. It may be a step of the machine, acknowledged commits, a call, or an
+// event of a lease for the application. It may also be a time of the wall clock, a gap, or the
+// end of the Run.
 type Record struct {
 	At    fsm.Instant `json:"t"`
 	In    *Input      `json:"i,omitempty"`
@@ -58,24 +60,24 @@ type Record struct {
 	Lease *Lease      `json:"l,omitempty"`
 	Wall  int64       `json:"w,omitempty"` // nanoseconds since 1970
 	Lost  int64       `json:"lost,omitempty"`
+	End   bool        `json:"end,omitempty"` // no record follows, in this file or another
 }
 
-// Acks are commits under one lease that were acknowledged, with all numbers From to To, or are in
-// doubt.
+// Acks are commits under one lease, numbered From to To, that were acknowledged or are in doubt.
 type Acks struct {
 	Fence   driver.Fence   `json:"f"`
 	From    driver.WriteNo `json:"from"`
 	To      driver.WriteNo `json:"to"`
 	Doubt   bool           `json:"doubt,omitempty"`
-	Entries driver.Seq     `json:"n,omitempty"`  // of the log that the commits appended
+	Entries driver.Seq     `json:"n,omitempty"`  // number of log entries that the commits appended
 	Seq     driver.Seq     `json:"q,omitempty"`  // last entry of the log after them
-	Sent    fsm.Instant    `json:"at,omitempty"` // when the last one was first sent
+	Sent    fsm.Instant    `json:"at,omitempty"` // when the last commit was first sent
 }
 
-// Fault is an error: what it matches, and its text, which is cut.
+// Fault describes an error by the sentinels that it matches, and its shortened text.
 type Fault struct {
 	Is    []string      `json:"is,omitempty"`
-	Owner *driver.Owner `json:"owner,omitempty"` // that a HeldError or FencedError names
+	Owner *driver.Owner `json:"owner,omitempty"` // the owner that a HeldError or FencedError names
 	Text  string        `json:"text,omitempty"`
 }
 
@@ -99,7 +101,7 @@ type Input struct {
 	Reason    string              `json:"why,omitempty"`
 }
 
-// View is driver.View, without what the machine does not read.
+// View is driver.View without the fields that the machine does not read.
 type View struct {
 	Reset   bool                `json:"reset,omitempty"`
 	Members []driver.Member     `json:"m,omitempty"`
@@ -162,7 +164,7 @@ var (
 	}
 )
 
-// sentinels are the errors that the machine tells apart, by the names of the format.
+// sentinels are the errors that the machine distinguishes, by their names in the format.
 var sentinels = []struct {
 	name string
 	err  error
@@ -174,15 +176,15 @@ var sentinels = []struct {
 	{"damaged", driver.ErrDamaged},
 }
 
-// maxText is how many bytes of an error's text are kept.
+// maxText is the number of bytes kept of an error's text.
 const maxText = 200
 
-// NewHeader is the header of a trace of a machine.
+// NewHeader returns the header of a trace of a machine.
 func NewHeader(info driver.Info, cfg *fsm.Config) *Header {
 	return &Header{Format: Format, Namespace: info.Namespace, StoreID: info.StoreID, Config: configOf(cfg)}
 }
 
-// NewRecord is the record of a step. It shares the memory of in and out.
+// NewRecord returns the record of a step. It shares the memory of in and out.
 func NewRecord(now fsm.Instant, in *fsm.Input, out []fsm.Effect) *Record {
 	r := &Record{At: now, In: inputOf(in)}
 	for i := range out {
@@ -200,8 +202,8 @@ func configOf(c *fsm.Config) Config {
 	}
 }
 
-// Machine is the configuration of a machine that takes the same steps. session gives the ids
-// that it joins with.
+// Machine returns the configuration of a machine that takes the same steps. session returns the
+// session ids for its joins.
 func (c *Config) Machine(session func() driver.SessionID) fsm.Config {
 	return fsm.Config{
 		Member: c.Member, NewSession: session, Interval: c.Interval, Jitter: c.Jitter, Margin: c.Margin,
@@ -232,7 +234,7 @@ func faultOf(err error) *Fault {
 	return f
 }
 
-// fault is an error that was read: it matches what the one that was written matched.
+// fault is an error from a trace. It matches the same sentinels as the original.
 type fault struct {
 	text string
 	is   []error
@@ -241,7 +243,7 @@ type fault struct {
 func (f *fault) Error() string   { return f.text }
 func (f *fault) Unwrap() []error { return f.is }
 
-// err is the error that f describes, of a shard.
+// err returns the error that f describes, for a shard.
 func (f *Fault) err(shard driver.ShardID) error {
 	if f == nil {
 		return nil
@@ -263,7 +265,7 @@ func (f *Fault) err(shard driver.ShardID) error {
 	return e
 }
 
-// unless returns a pointer to v, nil for the zero value.
+// unless returns a pointer to v, or nil for the zero value.
 func unless[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -309,7 +311,7 @@ func inputOf(in *fsm.Input) *Input {
 	return r
 }
 
-// kindOf is the place of a name among names.
+// kindOf returns the index of a name.
 func kindOf(names []string, name string) (int, error) {
 	for i, n := range names {
 		if n == name && name != "" {
@@ -319,8 +321,7 @@ func kindOf(names []string, name string) (int, error) {
 	return 0, fmt.Errorf("%.40q is no kind that this version knows", name)
 }
 
-// Input is what the machine was given. The errors of results name the shards of the call that
-// they answer.
+// input returns the machine's input. The errors of results name the shards of the answered call.
 func (r *Input) input(shards []driver.ShardID) (fsm.Input, error) {
 	kind, err := kindOf(inputs[:], r.Kind)
 	if err != nil {

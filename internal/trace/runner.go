@@ -8,30 +8,30 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// Call is a call that the store answered, as it was made: what the machine asked for and was given
-// is in its steps.
+// Call is a call that the store answered. The machine's request and the answer that it got are in
+// its steps.
 type Call struct {
-	Call    fsm.CallID       `json:"c,omitempty"` // none: an Observe that succeeded
+	Call    fsm.CallID       `json:"c,omitempty"` // 0: an Observe that succeeded
 	Kind    string           `json:"k"`
 	Session driver.SessionID `json:"s,omitempty"`
 	Sent    fsm.Instant      `json:"at"`
 	Full    bool             `json:"full,omitempty"` // of an Observe: it read the full state
 	Asked   uint64           `json:"q,omitempty"`    // hash of the arguments
-	Answer  uint64           `json:"r,omitempty"`    // hash of the answer; none for success without results
+	Answer  uint64           `json:"r,omitempty"`    // hash of the answer; 0 for success without results
 }
 
-// Lease is what the application was told of one lease.
+// Lease is an event of one lease, as the application saw it.
 type Lease struct {
 	Fence driver.Fence `json:"f"`
 	Is    string       `json:"is"` // one of the constants below
-	// Until is how long the lease is trusted, as the application finds it.
+	// Until is how long the application trusts the lease.
 	Until fsm.Instant  `json:"until,omitempty"`
 	Head  *driver.Head `json:"h,omitempty"` // of LeaseBegun
-	// Valid, of LeaseEnded, says that the application still finds it valid.
+	// Valid is true in LeaseEnded if the application still finds the lease valid.
 	Valid bool `json:"valid,omitempty"`
 }
 
-// What the application is told of a lease.
+// The events of a lease.
 const (
 	LeaseBegun  = "begun"  // its handler is called
 	LeaseEnded  = "ended"  // it was revoked
@@ -41,8 +41,8 @@ const (
 // observed is the kind of an Observe.
 const observed = "observe"
 
-// Called notes a call that the machine asked for. e has what the store was asked for, in what it
-// answered. What they refer to is read later, as that of a step.
+// Called notes a call that the machine asked for. e is the request that the store got, and in the
+// answer. The Log reads the values that they refer to later, as with Step.
 func (l *Log) Called(sent fsm.Instant, e *fsm.Effect, in *fsm.Input) {
 	l.note(item{
 		rec: &Record{Call: &Call{Call: in.Call, Kind: effects[e.Kind], Session: e.Session, Sent: sent}},
@@ -56,7 +56,7 @@ func (l *Log) Observed(sent fsm.Instant, full bool, v *driver.View) {
 	l.note(item{rec: &Record{Call: &Call{Kind: observed, Sent: sent, Full: full, Answer: in.hash()}}})
 }
 
-// Told notes what the application was told of a lease.
+// Told notes an event of a lease for the application.
 func (l *Log) Told(x *Lease) { l.note(item{rec: &Record{Lease: x}}) }
 
 func (l *Log) note(i item) {
@@ -67,12 +67,13 @@ func (l *Log) note(i item) {
 	l.put(i)
 }
 
-// hash is a number for what a call asks for.
+// hash returns a hash of a call's request.
 func (e *Effect) hash() uint64 {
 	return hash(Effect{Member: e.Member, Claims: e.Claims, Transfers: e.Transfers, Fences: e.Fences, Suspects: e.Suspects, State: e.State})
 }
 
-// hash is a number for an answer, without the texts of errors. Of a view it counts what is in it.
+// hash returns a hash of an answer without the texts of errors. For a view, it hashes only the
+// counts.
 func (r *Input) hash() uint64 {
 	if v := r.View; v != nil {
 		return hash([]int{len(v.Members), len(v.Gone), len(v.Beats), len(v.Shards)})
@@ -89,7 +90,7 @@ func (r *Input) hash() uint64 {
 	return hash(x)
 }
 
-// plain is an error without its text.
+// plain returns an error without its text.
 func (f *Fault) plain() *Fault {
 	if f == nil {
 		return nil
@@ -97,10 +98,10 @@ func (f *Fault) plain() *Fault {
 	return &Fault{Is: f.Is, Owner: f.Owner}
 }
 
-// nothing is the text of what has no fields.
+// nothing is the JSON of an empty Input or Effect.
 const nothing = `{"k":""}`
 
-// hash is a number for x, which has plain types; 0 for nothing.
+// hash returns a hash of x, which has plain types, or 0 if x is empty.
 func hash(x any) uint64 {
 	text, _ := json.Marshal(x)
 	if string(text) == nothing {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// A begin is a handler that was called, with the shard's head as its lease has it.
+// A begin is the start of a handler, with the shard's head in its lease.
 type begin struct {
 	fence driver.Fence
 	head  driver.Head
@@ -18,13 +18,14 @@ type begin struct {
 	at    time.Time
 }
 
-// A said is a number under which a session said something about itself.
+// A said is the number of a state that a session published.
 type said struct {
 	session driver.SessionID
 	update  driver.UpdateNo
 }
 
-// seen is what one member was shown, so that time does not go back for it (O1).
+// seen is the state that one member saw. It serves to check that time does not go back for that
+// member (O1).
 type seen struct {
 	tokens  map[driver.ShardID]driver.Token
 	beats   map[driver.SessionID]driver.Version
@@ -37,7 +38,7 @@ func newSeen() *seen {
 		updates: make(map[driver.SessionID]driver.UpdateNo), gone: make(map[driver.SessionID]bool)}
 }
 
-// holder notes whom a token of a shard belongs to: one session, for ever (A2).
+// holder notes the session that a token of a shard belongs to, which never changes (A2).
 func (t *tracer) holder(shard driver.ShardID, o driver.Owner) {
 	if o.Session == "" {
 		return
@@ -89,7 +90,7 @@ func (t *tracer) look(v *View) {
 	}
 }
 
-// showed is what a view shows that a session says.
+// showed is a session's state as a view showed it.
 type showed struct {
 	state driver.MemberState
 	node  string
@@ -100,13 +101,13 @@ func (t *tracer) back(shard driver.ShardID, format string, args ...any) {
 	t.breach(Breach{Rule: "O1", Time: t.now, Shard: string(shard), Nodes: []string{t.run.Node}, Text: fmt.Sprintf(format, args...)})
 }
 
-// says notes what a member says about itself.
+// says notes a state that a member published.
 func (t *tracer) says(session driver.SessionID, st *driver.MemberState) {
 	key := said{session, st.Update}
 	t.saying[key] = append(t.saying[key], st)
 }
 
-// compareShown compares what views showed of members with what these said (M4).
+// compareShown compares members' states in views with the published ones (M4).
 func (c *checker) compareShown() {
 	for key, states := range c.showed {
 		s := c.sessions[key.session]
@@ -114,6 +115,9 @@ func (c *checker) compareShown() {
 			continue
 		}
 		for _, x := range states {
+			if c.ctx.Err() != nil {
+				return
+			}
 			if slices.ContainsFunc(c.saying[key], func(st *driver.MemberState) bool { return hash(*st) == hash(x.state) }) {
 				continue
 			}
@@ -124,16 +128,17 @@ func (c *checker) compareShown() {
 	}
 }
 
-// compareEnded looks for calls that only a living session makes, and that succeeded although they
-// were sent after its eviction (M1); and for heartbeats that succeeded although they were sent
-// after the eviction was: they gave the record another version, or found none (M2).
+// compareEnded looks for claims of a session that succeeded although they were sent after its
+// eviction (M1). It also looks for heartbeats that succeeded although they were sent after the
+// eviction was. Such a heartbeat either came first and changed the version, or found no record
+// (M2).
 func (c *checker) compareEnded(e *eviction) {
 	s := c.sessions[e.of]
 	if s == nil {
 		return
 	}
 	for _, sent := range s.beats {
-		if sent.Sub(e.sent) > c.clockError {
+		if sent.Sub(e.sent) > c.apart(e.by, s.node) {
 			c.breach(Breach{Rule: "M2", Time: sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
 				"a heartbeat of session %q succeeded, and so did the eviction of an older version that node %q sent %v before",
 				e.of, e.by, sent.Sub(e.sent))})
@@ -141,7 +146,7 @@ func (c *checker) compareEnded(e *eviction) {
 		}
 	}
 	for _, sent := range s.claims {
-		if sent.Sub(e.done) > c.clockError {
+		if sent.Sub(e.done) > c.apart(e.by, s.node) {
 			c.breach(Breach{Rule: "M1", Time: sent, Nodes: []string{e.by, s.node}, Text: fmt.Sprintf(
 				"a claim of session %q succeeded that was sent %v after node %q had evicted it", e.of, sent.Sub(e.done), e.by)})
 			break
@@ -149,12 +154,12 @@ func (c *checker) compareEnded(e *eviction) {
 	}
 }
 
-// compareGift looks for a shard that was given to a session after its eviction (A5).
+// compareGift looks for a shard that was transferred to a session after its eviction (A5).
 func (c *checker) compareGift(g *gift) {
-	if done, ok := c.evicted[g.fence.Session]; ok && g.sent.Sub(done) > c.clockError {
+	if e, ok := c.evicted[g.fence.Session]; ok && g.sent.Sub(e.done) > c.apart(g.by, e.by) {
 		c.breach(Breach{Rule: "A5", Time: g.sent, Shard: string(g.fence.Shard), Nodes: []string{g.by}, Text: fmt.Sprintf(
 			"shard %q was given to session %q, with token %d, %v after that was evicted",
-			g.fence.Shard, g.fence.Session, g.fence.Token, g.sent.Sub(done))})
+			g.fence.Shard, g.fence.Session, g.fence.Token, g.sent.Sub(e.done))})
 	}
 }
 
@@ -165,15 +170,18 @@ type gift struct {
 	by    string
 }
 
-// compareBegins compares the heads with which leases began with the commits before (S3, S4, L1).
-// Commits are numbered, and tokens too, so this needs no clock.
+// compareBegins compares the heads with which leases began with the commits before them (S3,
+// S4, L1). Commits and tokens are numbered, so this needs no clock.
 func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	acks := c.acks[shard] // by number
 	byToken := slices.Clone(acks)
 	slices.SortStableFunc(byToken, func(a, b ackedSpan) int { return cmp.Compare(a.Fence.Token, b.Fence.Token) })
 	slices.SortStableFunc(begins, func(a, b begin) int { return cmp.Compare(a.fence.Token, b.fence.Token) })
-	var last *ackedSpan // of those under lesser tokens, the one with the greatest number
+	var last *ackedSpan // with the largest number among those under smaller tokens
 	for i := range begins {
+		if c.ctx.Err() != nil {
+			return
+		}
 		b := &begins[i]
 		for len(byToken) > 0 && byToken[0].Fence.Token < b.fence.Token {
 			if last == nil || byToken[0].To > last.To {
@@ -193,7 +201,7 @@ func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	}
 }
 
-// compareHead compares the head with which a lease began with what was told of the last commit.
+// compareHead compares the head with which a lease began with the acknowledged commits.
 func (c *checker) compareHead(shard driver.ShardID, b *begin, acks []ackedSpan) {
 	n := b.head.Number
 	i, _ := slices.BinarySearchFunc(acks, n, func(a ackedSpan, n driver.WriteNo) int { return cmp.Compare(a.To, n) })
@@ -213,7 +221,7 @@ func (c *checker) compareHead(shard driver.ShardID, b *begin, acks []ackedSpan) 
 	c.breach(at)
 }
 
-// joinedBy reports whether the commits under a token are all known.
+// joinedBy reports whether all commits under a token are known.
 func (c *checker) joinedBy(shard driver.ShardID, token driver.Token) bool {
 	for f := range c.joined {
 		if f.Shard == shard && f.Token == token {

@@ -7,16 +7,16 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// runner compares what a runner did with what its machine did: calls, answers, and what the
-// application was told of leases.
+// runner compares what a runner did with its machine. It compares calls, answers, and events of
+// leases for the application.
 type runner struct {
 	on     bool // there is something to compare
 	made   map[fsm.CallID]*made
-	views  []*Call // that the machine was not given yet
+	views  []*Call // not yet given to the machine
 	leases map[driver.Fence]*told
 	begun  map[driver.ShardID]driver.Fence // whose handler runs
-	ending []driver.Fence                  // revoked in the step before, and the application is not told
-	resync fsm.Instant                     // of the last step that asked for a full read; 0: it was read
+	ending []driver.Fence                  // revoked in the step before, but the application has not been notified
+	resync fsm.Instant                     // of the last step that asked for a full read; 0: done
 	last   fsm.Instant                     // of the step before
 	until  map[driver.SessionID]fsm.Instant
 }
@@ -24,13 +24,13 @@ type runner struct {
 // made is a call of the machine.
 type made struct {
 	out  Effect
-	call *Call // nil: it was not made yet
+	call *Call // nil: not yet made
 }
 
 // told is a lease that the machine was granted.
 type told struct {
 	open                     bool // not revoked
-	begun, returned, drained bool // drained: the machine knows that it has returned
+	begun, returned, drained bool // drained: the machine knows of the return
 	ended                    fsm.Instant
 	last                     driver.WriteNo // commit, or one before the lease, or one in doubt
 	seq                      driver.Seq     // entry of the log after it
@@ -42,7 +42,7 @@ func newRunner(on bool) *runner {
 		begun: make(map[driver.ShardID]driver.Fence), until: make(map[driver.SessionID]fsm.Instant)}
 }
 
-// differs notes a breach of the runner, once for each run: what follows may come of it.
+// differs notes a breach of the runner, once for each run, because later ones may follow from it.
 func (t *tracer) differs(rule string, shard driver.ShardID, format string, args ...any) {
 	if !t.runner.on {
 		return
@@ -52,7 +52,7 @@ func (t *tracer) differs(rule string, shard driver.ShardID, format string, args 
 	t.breach(Breach{Rule: rule, Time: t.now, Shard: string(shard), Nodes: []string{t.run.Node}, Text: fmt.Sprintf(format, args...)})
 }
 
-// called compares a call with what the machine asked for.
+// called compares a call with the machine's request.
 func (t *tracer) called(c *Call) {
 	r := t.runner
 	if !r.on {
@@ -83,7 +83,7 @@ func (t *tracer) called(c *Call) {
 	m.call = c
 }
 
-// given compares an answer or a view with what the store answered.
+// given compares an answer or a view with the store's.
 func (t *tracer) given(in *Input, at fsm.Instant) {
 	r := t.runner
 	if !r.on {
@@ -121,7 +121,7 @@ func (t *tracer) replied(in *Input) {
 	delete(t.runner.made, in.Call)
 }
 
-// replyTo is the input that answers an effect.
+// replyTo returns the input kind that answers an effect.
 func replyTo(effect string) string {
 	for i := range fsm.EffClose {
 		if e := i + 1; effects[e] == effect {
@@ -144,8 +144,8 @@ func (t *tracer) viewed(in *Input) {
 		t.differs("S13", "", "the machine was given a state as of %v, which was read at %v", in.SentAt, c.Sent)
 	case c.Answer != in.hash():
 		t.differs("S13", "", "the machine was given another state than was read")
-	// By the instant of the runner, which is before the call reached the backend: in between the
-	// machine may ask for the full state.
+	// This compares the runner's instant, which is before the call reached the backend. In
+	// between, the machine may ask for the full state.
 	case r.resync != 0 && in.SentAt > r.resync && !c.Full:
 		t.differs("S13", "", "the machine asked for the full state at %v, and what was read at %v is what had changed only",
 			r.resync, in.SentAt)
@@ -154,7 +154,7 @@ func (t *tracer) viewed(in *Input) {
 	}
 }
 
-// asks notes what a step asked of the runner.
+// asks notes a step's request to the runner.
 func (t *tracer) asks(e *Effect, at fsm.Instant) {
 	r := t.runner
 	if e.Call != 0 {
@@ -176,7 +176,7 @@ func (t *tracer) asks(e *Effect, at fsm.Instant) {
 	}
 }
 
-// told compares what the application was told of a lease with the machine's.
+// told compares an event of a lease for the application with the machine's.
 func (t *tracer) told(x *Lease, at fsm.Instant) {
 	r, f := t.runner, x.Fence
 	if !r.on {
@@ -224,7 +224,7 @@ func (t *tracer) told(x *Lease, at fsm.Instant) {
 	}
 }
 
-// drained compares the end of a handler with what the machine is told.
+// drained compares the end of a handler with the machine's input.
 func (t *tracer) drained(in *Input) {
 	for f, l := range t.runner.leases {
 		if f.Shard == in.Shard && f.Token == in.Token && l.returned {
@@ -268,7 +268,7 @@ func (t *tracer) outcome(a *Acks) {
 	l.last, l.seq, l.seqKnown = max(l.last, a.To), a.Seq, !a.Doubt
 }
 
-// ends compares, at the end of a trace that is whole, what the machine asked for with what was done.
+// ends compares, at the end of a whole trace, the machine's requests with what was done.
 func (t *tracer) ends() {
 	for id, m := range t.runner.made {
 		if m.call == nil {

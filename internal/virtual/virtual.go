@@ -1,6 +1,6 @@
-// Package virtual is what core asks its surroundings for, where a test plays them:
-// package tenuretest has the machine of one process suspended, while the time of the
-// bubble goes on for the others, and repeats what is random otherwise.
+// Package virtual lets tests replace what core asks of its surroundings. With it, package
+// tenuretest suspends the machine of one process while the bubble's time passes for the others.
+// It also makes random values repeatable.
 package virtual
 
 import (
@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// Host is a backend whose process is a virtual one.
+// Host is a backend with a virtual process.
 type Host interface {
 	Process() *Process
 }
 
-// Process has the clocks and the randomness of one process. Safe for concurrent use.
+// Process provides the clocks and the randomness of one process. It is safe for concurrent use.
 type Process struct {
 	mu     sync.Mutex
 	rnd    *rand.Rand
-	id     uint64        // that its sessions begin with
-	missed time.Duration // in suspensions that are over
-	since  time.Time     // of the one under way; zero: none is
+	id     uint64        // the beginning of its sessions' ids
+	missed time.Duration // in past suspensions
+	since  time.Time     // the begin of the present suspension, or zero
 }
 
-// NewProcess returns a process. No two of a test have the same seed.
+// NewProcess returns a process. Each process of a test must have a different seed.
 func NewProcess(seed uint64) *Process { return &Process{rnd: rand.New(rand.NewPCG(seed, 0))} }
 
-// SessionID is a new session's id. Those of one process begin alike.
+// SessionID returns a new session's id. The ids of one process begin with the same bytes.
 func (p *Process) SessionID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,18 +38,18 @@ func (p *Process) SessionID() string {
 	return fmt.Sprintf("%016x%016x", p.id, session)
 }
 
-// Int64N is a number from 0 to n-1.
+// Int64N returns a number from 0 to n-1.
 func (p *Process) Int64N(n int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rnd.Int64N(n)
 }
 
-// crawl is how slowly a suspended clock goes. Were it to stand still, a timer that is
-// about to fire would be set anew for ever.
+// crawl is how much slower a suspended clock runs. If the clock stood still, a timer that is
+// about to fire would be set again forever.
 const crawl = 1000
 
-// Suspend has the monotonic clock of the process stand still, but for a thousandth.
+// Suspend stops the monotonic clock of the process, except for a thousandth of the time.
 func (p *Process) Suspend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *Process) Suspend() {
 	}
 }
 
-// Resume has it go on from where it stood.
+// Resume lets the clock continue from its value.
 func (p *Process) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *Process) Resume() {
 	p.since = time.Time{}
 }
 
-// missing is what was missed in the suspension under way.
+// missing returns the time missed in the present suspension.
 func (p *Process) missing() time.Duration {
 	if p.since.IsZero() {
 		return 0
@@ -75,15 +75,15 @@ func (p *Process) missing() time.Duration {
 	return d - d/crawl
 }
 
-// Behind is how far the monotonic clock is behind that of the bubble.
+// Behind returns how far the monotonic clock is behind the bubble's.
 func (p *Process) Behind() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.missed + p.missing()
 }
 
-// Ahead is how far the boot clock, which counts suspended time, is ahead of the
-// monotonic clock. The process finds out when it runs again.
+// Ahead returns how far the boot clock, which counts suspended time, is ahead of the monotonic
+// clock. The process notices when it runs again.
 func (p *Process) Ahead() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

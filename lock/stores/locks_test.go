@@ -43,7 +43,7 @@ func name(i int) string { return fmt.Sprintf("account-%d", i) }
 
 func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 
-// setting is what a child is told.
+// setting is a child's configuration.
 type setting struct {
 	Resource string // its address
 	Seed     uint64
@@ -104,8 +104,8 @@ func (w *worker) work(ctx context.Context, locks *lock.Locks, rng *rand.Rand) er
 	return nil
 }
 
-// update is a guarded read-modify-write, of a program that does not look whether it has the lock
-// after it began: the fence alone is to protect the counter. What fails is not repeated.
+// update is a guarded read-modify-write of a program that does not check its lock after it began:
+// only the fence protects the counter. A failed update is not repeated.
 func (w *worker) update(k *lock.Lock) {
 	if k.Err() != nil {
 		return
@@ -141,8 +141,8 @@ func (w *worker) ask(path string, k *lock.Lock, value int) (string, error) {
 	return string(body), err
 }
 
-// fileLimit is how long another holder is waited for where the one before may have been stopped with
-// the file.
+// fileLimit is how long the test waits for another holder if the one before may have been stopped
+// with the file.
 const fileLimit = 6 * time.Second
 
 // fault is a kind of fault.
@@ -159,7 +159,7 @@ const (
 )
 
 // schedule draws the faults of a run. Each has a holder that is stopped in the middle of its write,
-// and one of three plain faults, which is another one for the next seed.
+// and one of three plain faults, which the seed selects.
 func schedule(rng *rand.Rand, n int, seed uint64, served bool) []fault {
 	out := []fault{stopInWrite, killInWrite, []fault{stopPast, kill, leave}[seed%3]}
 	deck := []fault{stopInWrite, stopPast, kill, leave}
@@ -185,7 +185,7 @@ func (f *chaos) start() {
 	f.Start(setting{f.r.URL, f.Rand.Uint64()})
 }
 
-// total is what the runs on one store found.
+// total has the findings of the runs on one store.
 type total struct {
 	mu                             sync.Mutex
 	runs, damaged, writes, refused int
@@ -198,17 +198,17 @@ func (s *total) String() string {
 		s.runs, s.writes, s.refused, s.disordered, s.lost, s.damaged, s.struck)
 }
 
-// TestLocks takes locks for guarded writes while their holders are killed, stopped in the middle
-// of a write, and cut off from the store: all accepted writes are in the order of their tokens,
-// and none overwrites what it has not read. Every run is repeated by -first and -seeds=1, but for
-// what the scheduler does.
+// TestLocks takes locks for guarded writes while their holders are killed, stopped in the middle of
+// a write, and cut off from the store. All accepted writes are in the order of their tokens, and
+// none overwrites a value that it has not read. -first and -seeds=1 repeat a run, except for the
+// scheduler's choices.
 func TestLocks(t *testing.T) { onAll(t, true) }
 
-// TestUnfenced is the control: the same without comparing tokens does damage in 19 of 20 runs.
+// TestUnfenced is the control: without comparing tokens there is damage in 19 of 20 runs.
 func TestUnfenced(t *testing.T) { onAll(t, false) }
 
-// With -short there is one run on each store with all faults that every run has, and the control
-// is on one store. The seeds differ, so that the stores together see each fault.
+// With -short there is one run on each store with all common faults, and the control is on one
+// store. The seeds differ, so that the stores together see each fault.
 func onAll(t *testing.T, fenced bool) {
 	runs, n := *seeds, *faults
 	if testing.Short() {
@@ -321,8 +321,8 @@ func (f *chaos) catch(p *fleet.Proc, path string) *hold {
 	return h
 }
 
-// stopInWrite stops a process in the middle of a write until another holder has written. Where the
-// store is a file nobody else may be able to: it was stopped in a transaction, which holds the file.
+// stopInWrite stops a process in the middle of a write until another holder has written. If the
+// store is a file, the process may be stopped in a transaction, which holds the file for others.
 func (f *chaos) stopInWrite(p *fleet.Proc) bool {
 	f.Helper()
 	h := f.catch(p, "/read")
@@ -369,7 +369,7 @@ func (f *chaos) settle(what string) {
 }
 
 // nothingLeft: after all have left, a newcomer frees the locks whose holders' sessions ended, which
-// are those of a claim that was under way. Then no lock has a holder.
+// had a claim in progress. Then no lock has a holder.
 func (f *chaos) nothingLeft(b core.Backend) {
 	f.Helper()
 	locks, err := lock.New(b, &core.Options{Node: "judge", TTL: 5 * time.Second, LockDir: "none", Logger: slog.New(slog.DiscardHandler)})
@@ -393,7 +393,7 @@ func (f *chaos) nothingLeft(b core.Backend) {
 	}
 }
 
-// records are those of locks.
+// records returns the records of locks.
 func records(t *testing.T, b core.Backend) []driver.ShardState {
 	t.Helper()
 	v, err := b.Observe(t.Context(), driver.ObserveQuery{})

@@ -24,8 +24,8 @@ const (
 	before  = 2 * lockers // names before the heap is measured
 )
 
-// TestNames locks many names once each: neither the store nor the heap of a process that locks, or
-// of one that only watches, keeps something for each of them.
+// TestNames locks many names once each. Neither the store nor the heap of a process that locks, or
+// only watches, keeps anything for each name.
 func TestNames(t *testing.T) {
 	for _, at := range fleet.Places() {
 		t.Run(at.Name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestNames(t *testing.T) {
 			t.Logf("%d names in %v, %.0f a second: %d records before, %d after; %d bytes of heap before, %d after (%+.2f a name)",
 				n, took.Round(time.Millisecond), float64(n)/took.Seconds(), records0, records1, heap0, heap1,
 				float64(heap1-heap0)/float64(n))
-			// What others release while one removes records stays until the next time.
+			// Records that others release during a removal stay until the next one.
 			if most := driver.MaxFreeLocks + lockers; records1 > most {
 				t.Errorf("%d names left %d records; the bound is %d", n, records1, most)
 			}
@@ -63,7 +63,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// locksOf are the locks of a member of a store.
+// locksOf returns the locks of a member of a store.
 func locksOf(t *testing.T, s *fleet.Store, node string) *lock.Locks {
 	t.Helper()
 	l, err := lock.New(s.Open(t, "names"), &core.Options{Node: node, LockDir: "none", Logger: slog.New(slog.DiscardHandler)})
@@ -103,7 +103,7 @@ func use(t *testing.T, l *lock.Locks, prefix string, n int) {
 	}
 }
 
-// heap is the bytes of what is reachable, once goroutines and views have caught up.
+// heap returns the reachable bytes, once goroutines and views have caught up.
 func heap() int64 {
 	time.Sleep(500 * time.Millisecond)
 	var m runtime.MemStats

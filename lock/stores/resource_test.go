@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// resource is what the locks protect: a counter for each name. A holder reads it and writes what
-// it read plus one.
+// resource is the data that the locks protect: a counter for each name. A holder reads it and
+// writes the value plus one.
 type resource struct {
 	*httptest.Server
 	fenced bool // it refuses lower tokens than the greatest it has seen, also those of readers
@@ -109,7 +109,7 @@ func (r *resource) arrives(q *http.Request) (token int64, pid int) {
 	return token, pid
 }
 
-// admit compares a token; false if the request is to be refused. r.mu is held.
+// admit compares a token. It returns false if the request must be refused. r.mu is held.
 func (r *resource) admit(c *counter, token int64) bool {
 	if token < c.seen {
 		return !r.fenced
@@ -132,7 +132,7 @@ func (r *resource) holds(q *http.Request, pid int, token int64) {
 	<-h.release
 }
 
-// catch holds back the next request of a process to a path; nil if none comes.
+// catch holds back the next request of a process to a path, or returns nil if none comes.
 func (r *resource) catch(pid int, path string) *hold {
 	h := &hold{path: path, pid: pid, caught: make(chan struct{}), release: make(chan struct{})}
 	r.mu.Lock()
@@ -164,7 +164,7 @@ func (r *resource) overtaken(h *hold) bool {
 	return false
 }
 
-// counts is how many writes of each name were accepted.
+// counts returns the number of accepted writes of each name.
 func (r *resource) counts() (out [names]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,8 +174,8 @@ func (r *resource) counts() (out [names]int) {
 	return out
 }
 
-// judge finds what locks with a fence exclude: accepted writes of which the token is not greater
-// than those before, each of which was read under another lock, and updates that were lost.
+// judge finds violations that fenced locks exclude: accepted writes with a token that is not
+// greater than all before, since each write has its own lock, and lost updates.
 func judge(writes []write) (disordered, lost []string) {
 	value, newest := 0, write{}
 	for i, w := range writes {

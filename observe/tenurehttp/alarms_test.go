@@ -97,7 +97,8 @@ func (p *world) startWith(node string, h core.Handler, shards ...string) *proces
 	if x.backend, err = memory.Open(p.Context(), p.store, "plant", &memory.Options{Wrap: x.link.Wrap}); err != nil {
 		p.Fatal(err)
 	}
-	o := &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, BackoffMax: 10 * ttl, Logger: slog.New(slog.DiscardHandler)}
+	o := &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, BackoffMax: 10 * ttl,
+		Logger: slog.New(slog.DiscardHandler)}
 	o.Hooks.OnRefused = func(*core.FencedError) { x.refused.Add(1) }
 	o.Hooks.OnCall = func(c core.Call) {
 		if c.Kind == "beat" && c.Took > ttl/6 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -14,11 +15,10 @@ import (
 //go:embed page
 var page embed.FS
 
-// policy has the page load its own script and style, and nothing else from anywhere.
+// policy lets the page load its own script and style, and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// asset serves a file of the page.
 func asset(name, kind string) http.HandlerFunc {
 	content, err := page.ReadFile("page/" + name)
 	if err != nil {
@@ -38,22 +38,21 @@ func asset(name, kind string) http.HandlerFunc {
 	}
 }
 
-// Place is where a shard is drawn, as a part of the width and the height of the map: 0, 0
-// is above and to the left.
+// Place is the position of a shard on the map, as parts of its width and height. The origin is at
+// the top left.
 type Place struct {
 	X, Y float64
-	Name string // of the place, for people; may be empty
+	Name string // of the place; may be empty
 }
 
-// Bounds of what a stream sends at first: of more shards the board says that they are
-// left out.
+// Limits of the first update of a stream. If there are more shards, the board says so.
 const (
 	maxBoardShards = 20_000
-	maxBoardBytes  = 2 << 20 // of their names, and of why they are set aside
+	maxBoardBytes  = 2 << 20 // of the shards' names, and of why they are set aside
 )
 
-// update is one message of a stream: the whole board at first, then what has changed.
-// Empty fields have not changed, except for those without omitempty.
+// update is one message of a stream: first the whole board, then the changes. Empty fields have not
+// changed, except those without omitempty.
 type update struct {
 	Full      bool             `json:"full,omitempty"`
 	At        int64            `json:"at"` // milliseconds since 1970
@@ -64,23 +63,24 @@ type update struct {
 	Halted    string           `json:"halted"`
 	Leaving   bool             `json:"leaving"`
 	Contended int              `json:"contended"`
-	Total     int              `json:"total"` // shards, those included that are left out
+	Total     int              `json:"total"` // all shards, including those that are left out
+	Known     int              `json:"known"` // of Total, without Tenure's own shards and those whose range was merged
 	Unowned   int              `json:"unowned"`
 	Reserved  int              `json:"reserved"`
 	Aside     int              `json:"quarantined"`
 	Refused   *uint64          `json:"refused,omitempty"` // nil without a Journal
-	Beats     map[string]int64 `json:"beats"`             // by session, milliseconds since the last one seen
+	Beats     map[string]int64 `json:"beats"`             // by session: milliseconds since the last heartbeat seen
 	Lag       *lagJSON         `json:"lag,omitempty"`
 	Members   json.RawMessage  `json:"members,omitempty"` // []boardMember
-	Owners    []boardOwner     `json:"owners,omitempty"`  // sessions that rows name for the first time
-	Shards    []boardRow       `json:"shards,omitempty"`  // new, or of another owner, token or reason to be set aside
+	Owners    []boardOwner     `json:"owners,omitempty"`  // sessions that rows refer to for the first time
+	Shards    []boardRow       `json:"shards,omitempty"`  // new, or changed in owner, token or the reason to be set aside
 	Removed   []string         `json:"removed,omitempty"`
 	Moves     []moveJSON       `json:"moves,omitempty"` // of this member, oldest first
 	Notes     []Note           `json:"notes,omitempty"`
 	Places    map[string]point `json:"places,omitempty"`
-	// MemberLoads are memberShares by session, Ranges all ranges as []rangeJSON, Elsewhere the zones
-	// of shards that are in another one, and Loads those of shards that have changed; null: not known
-	// any more. Left out without Options.Sharding.
+	// MemberLoads is memberShares by session, and Ranges is []rangeJSON. Elsewhere are the zones of
+	// shards whose owner is in another one. Loads are the changed loads; null means no longer
+	// known. All are left out without Options.Sharding.
 	MemberLoads json.RawMessage     `json:"member_loads,omitempty"`
 	Elsewhere   json.RawMessage     `json:"elsewhere,omitempty"`
 	Ranges      json.RawMessage     `json:"ranges,omitempty"`
@@ -93,34 +93,34 @@ type boardMember struct {
 	TTLMillis int64 `json:"ttl_ms"`
 }
 
-// boardRow is a shard's name, the number of its owner's session in this stream, 0 for
-// none, and its token. A shard that is set aside has the reason as well, and the end in
-// milliseconds since 1970, 0 for none.
+// boardRow is a shard's name, the number of its owner's session in this stream (0: none), and its
+// token. If the shard is set aside, the row also has the reason and the end in milliseconds since
+// 1970 (0: none).
 type boardRow []any
 
 func newRow(o *core.Ownership, owner int) boardRow {
 	row := boardRow{o.Shard, owner, o.Token}
-	if o.Aside.Why == "" {
+	if o.Aside == "" {
 		return row
 	}
 	until := int64(0)
-	if !o.Aside.Until.IsZero() {
-		until = o.Aside.Until.UnixMilli()
+	if !o.AsideUntil.IsZero() {
+		until = o.AsideUntil.UnixMilli()
 	}
-	return append(row, cut(o.Aside.Why, maxAside), until)
+	return append(row, cut(o.Aside, maxAside), until)
 }
 
-// boardOwner is a number, and the session that it stands for.
+// boardOwner is a number and the session that it stands for.
 type boardOwner [2]any
 
 // point is a Place: x, y, name.
 type point [3]any
 
-// feed is what one stream has sent so far.
+// feed is the state that one stream has sent so far.
 type feed struct {
 	h       *handler
 	last    *core.View
-	shards  []core.Ownership // of it, those that were sent
+	shards  []core.Ownership // the shards of last that were sent
 	members json.RawMessage
 	owners  map[core.SessionID]int
 	notes   uint64
@@ -132,7 +132,7 @@ type feed struct {
 	effects             *effectsJSON
 }
 
-// next is what has changed since the last call. news is false if it is only the time.
+// next returns the changes since the last call. news is false if only the time has changed.
 func (f *feed) next() (u *update, news bool) {
 	v := f.h.source.View()
 	u = &update{
@@ -144,7 +144,7 @@ func (f *feed) next() (u *update, news bool) {
 		u.Halted = reason(v.Err)
 	}
 	n := f.h.count(v)
-	u.Unowned, u.Reserved, u.Aside = n.unowned, n.reserved, n.quarantined
+	u.Unowned, u.Reserved, u.Aside, u.Known = n.unowned, n.reserved, n.quarantined, n.known
 	for session, age := range f.h.heartbeats() {
 		u.Beats[string(session)] = age.Milliseconds()
 	}
@@ -171,22 +171,22 @@ func (f *feed) next() (u *update, news bool) {
 	return u, news
 }
 
-// changes adds to an update what differs between the last view and v.
+// changes adds the differences between the last view and v to an update.
 func (f *feed) changes(u *update, v *core.View) {
 	list, _ := members(v, f.h.heartbeats())
 	rows := make([]boardMember, len(list))
 	for i := range list {
-		rows[i] = boardMember{memberJSON: list[i], TTLMillis: v.Members[i].TTL.Milliseconds()}
+		rows[i] = boardMember{memberJSON: list[i], TTLMillis: list[i].ttl.Milliseconds()}
 		rows[i].SinceHeartbeat = "" // in Beats
 	}
 	if all, err := json.Marshal(rows); err == nil && !bytes.Equal(all, f.members) {
 		u.Members, f.members = all, all
 	}
-	u.Moves = movesAfter(f.last, v)
+	u.Moves = movesAfter(f.last, v, sentence)
 	shown := v.Shards[:min(len(v.Shards), maxBoardShards)]
 	size := 0
 	for i := range shown {
-		if size += len(shown[i].Shard) + min(len(shown[i].Aside.Why), maxAside); size > maxBoardBytes {
+		if size += len(shown[i].Shard) + min(len(shown[i].Aside), maxAside); size > maxBoardBytes {
 			shown = shown[:i]
 			break
 		}
@@ -205,7 +205,7 @@ func (f *feed) diff(u *update, shown []core.Ownership) {
 			old = old[1:]
 		}
 		if len(old) > 0 && old[0].Shard == o.Shard {
-			same := old[0].Session == o.Session && old[0].Token == o.Token && old[0].Aside == o.Aside
+			same := old[0].Session == o.Session && old[0].Token == o.Token && old[0].Aside == o.Aside && old[0].AsideUntil.Equal(o.AsideUntil)
 			old = old[1:]
 			if same {
 				continue
@@ -218,7 +218,7 @@ func (f *feed) diff(u *update, shown []core.Ownership) {
 	}
 }
 
-// owner is the number of a session.
+// owner returns the number of a session.
 func (f *feed) owner(u *update, s core.SessionID) int {
 	if s == "" {
 		return 0
@@ -232,8 +232,8 @@ func (f *feed) owner(u *update, s core.SessionID) int {
 	return n
 }
 
-// movesAfter are the moves of v that last, which may be nil, does not have.
-func movesAfter(last, v *core.View) []moveJSON {
+// movesAfter returns the moves of v that are newer than last, which may be nil.
+func movesAfter(last, v *core.View, say func(error) string) []moveJSON {
 	fresh := v.Moves
 	if last != nil && len(last.Moves) > 0 {
 		newest := &last.Moves[len(last.Moves)-1]
@@ -245,25 +245,51 @@ func movesAfter(last, v *core.View) []moveJSON {
 			}
 		}
 	}
-	return moves(fresh)
+	return moves(fresh, say)
 }
 
-func moves(list []core.Move) []moveJSON {
+// sentence returns the text that the board shows for why a lease or a session ended.
+func sentence(err error) string {
+	for _, s := range []struct {
+		of   error
+		says string
+	}{
+		{core.ErrWithdrawn, "the application withdrew it"},
+		{core.ErrHandOver, "another member is to have it"},
+		{core.ErrShutdown, "the process stops"},
+		{core.ErrFailback, "a member with a higher priority is back"},
+		{core.ErrLapsed, "no heartbeat succeeded in time, so another member may have it"},
+		{core.ErrDrainBudget, "the handler was asked to stop and did not stop in time"},
+		{core.ErrStalled, "the handler reported no progress in time"},
+		{core.ErrReleased, "the handler returned"},
+		{core.ErrFenced, "the store has granted it to another lease"},
+	} {
+		if errors.Is(err, s.of) {
+			return s.says
+		}
+	}
+	if e, ok := errors.AsType[*core.RevokedError](err); ok {
+		return bounded(e.Cause)
+	}
+	return strings.TrimPrefix(reason(err), "tenure: ")
+}
+
+func moves(list []core.Move, say func(error) string) []moveJSON {
 	out := make([]moveJSON, 0, len(list))
 	for _, m := range list {
 		move := moveJSON{At: m.At, Shard: string(m.Fence.Shard), Token: m.Fence.Token, Kind: string(m.Kind)}
 		if m.Err != nil {
-			move.Reason = reason(m.Err)
+			move.Reason = say(m.Err)
 		}
 		out = append(out, move)
 	}
 	return out
 }
 
-// bounded is text of at most maxReason bytes.
+// bounded returns text of at most maxReason bytes.
 func bounded(text string) string { return cut(text, maxReason) }
 
-// cut is text of at most n bytes, and what says that there were more.
+// cut shortens text to n bytes and marks the omission.
 func cut(text string, n int) string {
 	if len(text) > n {
 		text = strings.ToValidUTF8(text[:n], "") + "..."

@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 // changing is a view that a test replaces.
@@ -45,6 +46,7 @@ func (c *changing) change(f func(*core.View)) {
 // event is what a test looks at of an event of /events.
 type event struct {
 	Full    bool
+	Known   int
 	Refused *uint64
 	Members []tenurehttp.Member
 	Owners  [][2]any
@@ -312,8 +314,8 @@ func TestAside(t *testing.T) {
 	}
 	until := time.UnixMilli(1_800_000_000_000).UTC()
 	source.change(func(v *core.View) {
-		v.Shards[2].Aside = core.Aside{Why: "in quarantine", Until: until}
-		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: core.Aside{Why: strings.Repeat("\u202e", 1000)}})
+		v.Shards[2].Aside, v.Shards[2].AsideUntil = "in quarantine", until
+		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: strings.Repeat("\u202e", 1000)})
 	})
 	e := next(func(e event) bool { return len(e.Shards) > 0 })
 	if e.Aside != 1 || len(e.Shards) != 2 || e.Shards[0] != [5]any{"orders-3", 3.0, 3.0, "in quarantine", 1.8e12} || e.Shards[1][4] != 0.0 ||
@@ -325,7 +327,7 @@ func TestAside(t *testing.T) {
 		len(v.Shards[3].Aside) > 110 || !v.Shards[3].AsideUntil.IsZero() || v.Shards[0].Aside != "" {
 		t.Errorf("got %+v", v)
 	}
-	source.change(func(v *core.View) { v.Shards[2].Aside = core.Aside{} })
+	source.change(func(v *core.View) { v.Shards[2].Aside, v.Shards[2].AsideUntil = "", time.Time{} })
 	if e := next(func(e event) bool { return len(e.Shards) > 0 }); e.Aside != 0 || !slices.Equal(e.Shards, [][5]any{{"orders-3", 3.0, 3.0}}) {
 		t.Errorf("got %+v, want the shard that is free again", e)
 	}
@@ -505,6 +507,33 @@ func TestManyShardsStream(t *testing.T) {
 	next := follow(t, serve(t, tenurehttp.Handler(newChanging(v), nil)).URL)
 	if e := next(nil); len(e.Shards) != 20_000 {
 		t.Errorf("%d shards, want 20,000", len(e.Shards))
+	}
+}
+
+// TestOwnMemberIsShown: however much other members say of themselves, the one that serves the board is on it, and its
+// load is. What ended leases and sessions is said in a sentence.
+func TestOwnMemberIsShown(t *testing.T) {
+	t.Parallel()
+	v := &core.View{Node: "self", Session: "T", Trusted: true}
+	for i := range 5000 {
+		v.Members = append(v.Members, core.Member{Session: core.SessionID(fmt.Sprintf("S%04d", i)), Node: fmt.Sprintf("n%d", i), TTL: time.Second,
+			MemberState: core.MemberState{Meta: map[string]string{"about": strings.Repeat("x", 2000)}}})
+	}
+	v.Members = append(v.Members, core.Member{Session: "T", Node: "self", TTL: 7 * time.Second})
+	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: "merged"}}
+	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.MoveRevoked,
+		Err: fmt.Errorf("x: %w", core.ErrDrainBudget)}}
+	p := &painted{}
+	p.p.Store(&sharding.Picture{Loads: map[string]float64{"a": 3}})
+	h := tenurehttp.Handler(newChanging(v), &tenurehttp.Options{Sharding: p.picture})
+	e := follow(t, serve(t, h).URL)(nil)
+	last := e.Members[len(e.Members)-1]
+	if last.Node != "self" || len(e.Members) < 40 || len(e.Members) > 1000 || e.MemberLoads["T"].Load != 3 || e.Known != 1 ||
+		e.Moves[0].Reason != "the handler was asked to stop and did not stop in time" {
+		t.Errorf("%d members, the last is %+v with load %v, %d shards, moves %+v", len(e.Members), last, e.MemberLoads["T"], e.Known, e.Moves)
+	}
+	if v := get[tenurehttp.View](t, h, "/view", 200); !v.MoreMembers || v.Members[len(v.Members)-1].Node != "self" {
+		t.Errorf("%d members in the view", len(v.Members))
 	}
 }
 

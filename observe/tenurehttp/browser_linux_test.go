@@ -1,6 +1,7 @@
 package tenurehttp_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/browser"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -124,7 +128,7 @@ func TestBrowserOrder(t *testing.T) {
 	if err := p.Eval(`[...document.querySelectorAll("#log li")].map(li => [...li.querySelectorAll("p")].map(p => p.textContent).join("; "))`, &got); err != nil {
 		t.Fatal(err)
 	}
-	lapsed := core.ErrLapsed.Error()
+	const lapsed = "no heartbeat succeeded in time, so another member may have it"
 	want := []string{
 		"1 lease of n1 revoked; " + lapsed + "; f", "n2 evicted", "3 leases of n1 granted; c, d, e", "2 leases of n1 revoked; " + lapsed + "; a, b",
 	}
@@ -133,6 +137,9 @@ func TestBrowserOrder(t *testing.T) {
 	}
 }
 
+// codes are the letters of a member.
+var codes = regexp.MustCompile(` \([A-Z]{2}\)$`)
+
 // agree waits until the page's table has the rows that /view has.
 func agree(t *testing.T, p *browser.Page, url string) {
 	t.Helper()
@@ -140,11 +147,13 @@ func agree(t *testing.T, p *browser.Page, url string) {
 	if !ample.Soon(t.Context(), func() bool {
 		want = nil
 		for _, s := range viewAt(t, url).Shards {
-			owner := s.Node + map[string]string{"n1": " (A)", "n2": " (B)", "": "nobody"}[s.Node]
-			want = append(want, []string{s.Shard, owner, fmt.Sprint(s.Token)})
+			want = append(want, []string{s.Shard, cmp.Or(s.Node, "nobody"), fmt.Sprint(s.Token)})
 		}
 		if err := p.Eval(tableOf, &rows); err != nil {
 			t.Fatal(err)
+		}
+		for _, row := range rows {
+			row[1] = codes.ReplaceAllString(row[1], "")
 		}
 		return slices.EqualFunc(rows, want, slices.Equal[[]string])
 	}) {
@@ -177,8 +186,8 @@ func TestBrowserAside(t *testing.T) {
 	p := b.Open(serve(t, tenurehttp.Handler(source, nil)).URL+"/", browser.Options{Width: 1000, Height: 800})
 	p.Await(`document.getElementById("n-unowned").textContent === "1" && document.getElementById("tile-quarantined").hidden`)
 	source.change(func(v *core.View) {
-		v.Shards[2].Aside = core.Aside{Why: "in quarantine until noon", Until: time.Now().Add(time.Hour)}
-		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: core.Aside{Why: "its range was merged"}})
+		v.Shards[2].Aside, v.Shards[2].AsideUntil = "in quarantine until noon", time.Now().Add(time.Hour)
+		v.Shards = append(v.Shards, core.Ownership{Shard: "orders-4", Token: 1, Aside: "its range was merged"})
 	})
 	p.Await(`document.getElementById("n-quarantined").textContent === "1" && !document.getElementById("tile-quarantined").hidden`)
 	p.Await(`document.getElementById("n-unowned").textContent === "0" && document.title.startsWith("1 in quarantine")`)
@@ -188,8 +197,73 @@ func TestBrowserAside(t *testing.T) {
 	p.Await(`document.getElementById("cell").textContent === "orders-4: nobody: its range was merged, token 1"`)
 	p.Press("ArrowLeft")
 	p.Await(`document.getElementById("cell").textContent === "orders-3: nobody: in quarantine until noon, token 3"`)
-	source.change(func(v *core.View) { v.Shards[2].Aside = core.Aside{} })
+	source.change(func(v *core.View) { v.Shards[2].Aside, v.Shards[2].AsideUntil = "", time.Time{} })
 	p.Await(`document.getElementById("tile-quarantined").hidden && document.querySelector("#log li").textContent.includes("1 shard out of quarantine")`)
+	if said := b.Complaints(); len(said) > 0 {
+		t.Errorf("the page complains: %q", said)
+	}
+}
+
+// TestBrowserPeople: a board shows what people look for: its member first, shards in natural order and
+// without Tenure's own, the same letters on each board, strong colours for much load, and nodes, destinations and
+// sentences in what happened.
+func TestBrowserPeople(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	id := func(i int) core.SessionID { return core.SessionID(fmt.Sprintf("%032x", i)) }
+	v := &core.View{Trusted: true}
+	for i := range 20 {
+		v.Members = append(v.Members, core.Member{Session: id(i), Node: fmt.Sprintf("node-%d", i), TTL: 10 * time.Second})
+	}
+	p := &painted{}
+	p.p.Store(&sharding.Picture{Ranges: equal(2, func(i int) string { return fmt.Sprintf("a-%d", 9+i) }),
+		Loads: map[string]float64{"a-9": 100, "a-10": 1}})
+	own := func(v *core.View, first int) {
+		v.Shards = []core.Ownership{{Shard: "_assigner", Session: id(0), Node: "node-0", Token: 1}}
+		for _, n := range []int{1, 10, 11, 12, 13, 14, 15, 2, 3, 4, 5, 6, 7, 8, 9} { // in the order of names
+			owner := first + n%14
+			v.Shards = append(v.Shards, core.Ownership{Shard: fmt.Sprintf("a-%d", n), Session: id(owner), Node: fmt.Sprintf("node-%d", owner),
+				Token: core.Token(first + 1)})
+		}
+	}
+	own(v, 0)
+	v.Moves = []core.Move{{At: time.Unix(1000, 0), Fence: core.Fence{Shard: "a-3", Token: 7}, Kind: core.MoveRevoked, Err: core.ErrStalled}}
+	var letters [2]string
+	for i, self := range []int{7, 12} {
+		seen := *v
+		seen.Node, seen.Session = fmt.Sprintf("node-%d", self), id(self)
+		if seen.Members = slices.Clone(v.Members); i == 1 {
+			slices.Reverse(seen.Members[:10]) // what a board saw first decides nothing
+			slices.SortFunc(seen.Members, func(a, b core.Member) int { return cmp.Compare(a.Session, b.Session) })
+		}
+		j, source := &tenurehttp.Journal{}, newChanging(&seen)
+		j.Add(tenurehttp.Note{Kind: tenurehttp.NoteSession, Text: "session lost: evicted by " + string(id(3))})
+		page := b.Open(serve(t, tenurehttp.Handler(source, &tenurehttp.Options{Journal: j, Sharding: p.picture})).URL+"/",
+			browser.Options{Width: 1280, Height: 1000})
+		page.Await(`document.getElementById("n-shards").textContent === "15" && !document.getElementById("heat-help").hidden`)
+		page.Await(fmt.Sprintf(`[...document.querySelectorAll("#members li")].map(li => li.dataset.node).slice(0, 4).join() === "node-%d,node-0,node-1,node-2"`, self))
+		page.Await(`document.querySelector("[data-node=node-0] .count").textContent === "1"`) // a-14
+		page.Await(`[...document.querySelectorAll("#ranges span")].map(e => Number(e.style.opacity).toFixed(2)).join() === "1.00,0.46"`)
+		page.Await(`[...document.querySelectorAll("#log p")].some(p => p.textContent === "session lost: evicted by node-3")`)
+		page.Await(`[...document.querySelectorAll("#log p.why")].some(p => p.textContent === "the handler reported no progress in time")`)
+		page.Await(`(document.getElementById("grid").focus(), document.getElementById("cell").textContent !== "")`)
+		page.Press("End")
+		page.Await(`document.getElementById("cell").textContent.startsWith("a-15: ")`)
+		page.Await(`(document.getElementById("table-box").open = true, document.querySelectorAll("#rows tr").length === 16)`)
+		var rows [][]string
+		if err := page.Eval(tableOf, &rows); err != nil || len(rows) != 16 || rows[2][0] != "a-2" || rows[10][0] != "a-10" {
+			t.Errorf("%v, %v", rows, err)
+		}
+		for _, row := range rows {
+			letters[i] += row[1] + "\n"
+		}
+		source.change(func(v *core.View) { own(v, 3) })
+		page.Await(`[...document.querySelectorAll("#log p.why")].some(p => /^to node-3 \(1\), node-4 \(2\), .* and [0-9]+ more$/.test(p.textContent))`)
+		picture(t, page, fmt.Sprintf("people-%d", i))
+	}
+	if letters[0] != letters[1] || !codes.MatchString(strings.TrimSpace(letters[0])) {
+		t.Errorf("the boards show\n%s\nand\n%s", letters[0], letters[1])
+	}
 	if said := b.Complaints(); len(said) > 0 {
 		t.Errorf("the page complains: %q", said)
 	}
@@ -286,7 +360,7 @@ func TestBrowserShares(t *testing.T) {
 	p.Press("Home")
 	p.Await(`/^orders-[0-9]+: 0x0000000000000000 to 0x/.test(document.getElementById("range").textContent)`)
 	p.Press("End")
-	p.Await(`/ to 0x10000000000000000, [0-9.]+ % of the keyspace, n[12] \([AB]\), load /.test(document.getElementById("range").textContent)`)
+	p.Await(`/ to 0x10000000000000000, [0-9.]+ % of the keyspace, n[12] \([A-Z]{2}\), load /.test(document.getElementById("range").textContent)`)
 	p.Await(`(document.getElementById("table-box").open = true, !document.getElementById("load-head").hidden)`)
 	p.Await(`[...document.querySelectorAll("#rows tr")].filter(tr => /^orders/.test(tr.textContent) &&
 		Number(tr.children[3].textContent) > 0).length > 2`)
@@ -335,7 +409,7 @@ func keyed(t *testing.T, store *memory.Store, node string, keys sharding.Keyspac
 		}
 		return nil
 	}, &sharding.Options{Keyspace: keys, Interval: 200 * time.Millisecond, Capacity: capacity, OnRange: j.Ranged,
-		OnError: func(err error) { t.Log(err) }})
+		Logger: loglines.Failures("tenure: sharding: trying", func(err error) { t.Log(err) })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +440,9 @@ func TestBrowserSharesHostile(t *testing.T) {
 	page := b.Open(serve(t, tenurehttp.Handler(newChanging(v), &tenurehttp.Options{Journal: j, Sharding: p.picture})).URL+"/",
 		browser.Options{Width: 390, Height: 844, Scale: 2, Phone: true, Dark: true})
 	page.Await(`document.querySelectorAll("#ranges span").length === 256`)
-	j.Ranged([]sharding.RangeEvent{{From: evil, To: []string{evil}, Rule: &control.Rule{Author: evil, Reason: evil}}})
+	j.Ranged([]sharding.RangeEvent{{From: evil, To: []string{"orders-2"}, Rule: &control.Rule{Author: evil, Reason: evil}}})
+	j.Ranged([]sharding.RangeEvent{{From: evil, To: []string{evil}, Why: evil}})
+	page.Await(`[...document.querySelectorAll("#log li p")].some(p => p.textContent.endsWith("return of a range begun: \"><img src=x onerror=\"document.title='pwned'\">__proto__"))`)
 	page.Await(`[...document.querySelectorAll("#log li p")].some(p => p.textContent.includes("split begun by a rule of \"><img"))`)
 	page.Await(`document.querySelector("#members .load").textContent.includes("load 1E300")`)
 	page.Await(`document.documentElement.scrollWidth <= innerWidth`)

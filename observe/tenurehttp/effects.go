@@ -10,31 +10,31 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// Bounds of what is shown of effects.
+// Limits of what is shown of effects.
 const (
-	maxEffectShards = 100         // those with most that wait for a person, then with most in doubt
-	effectsEvery    = time.Second // at most so often they are counted
+	maxEffectShards = 100         // with the most effects that wait for a person, then the most in doubt
+	effectsEvery    = time.Second // the shortest time between two counts
 )
 
-// effectsJSON is how many effects of this process wait. It does not change.
+// effectsJSON is the number of effects of this process that wait. It is immutable.
 type effectsJSON struct {
-	// InDoubt are those about which Resolve or the next Do decides, Unresolved those that wait for
-	// a person, and Oldest is when the oldest of both began.
+	// InDoubt counts effects about which Resolve or the next Do decides. Unresolved counts effects
+	// that wait for a person. Oldest is when the oldest of both began.
 	InDoubt    int           `json:"in_doubt"`
 	Unresolved int           `json:"unresolved"`
 	Oldest     time.Time     `json:"oldest,omitzero"`
 	Shards     []effectShard `json:"shards"`
-	More       bool          `json:"more,omitempty"` // there are shards beside these
+	More       bool          `json:"more,omitempty"` // there are more shards
 }
 
-// effectShard is how many effects of a shard wait.
+// effectShard is the number of effects of a shard that wait.
 type effectShard struct {
 	Shard      string `json:"shard"`
 	InDoubt    int    `json:"in_doubt"`
 	Unresolved int    `json:"unresolved"`
 }
 
-// effects counts for all streams and answers. Safe for concurrent use.
+// effects counts for all streams and answers. It is safe for concurrent use.
 type effects struct {
 	counts func() effect.Counts // may be nil
 
@@ -43,7 +43,7 @@ type effects struct {
 	next time.Time
 }
 
-// look counts at most once in effectsEvery; nil if the handler shows no effects.
+// look counts at most once in effectsEvery. It returns nil if the handler shows no effects.
 func (e *effects) look() *effectsJSON {
 	if e.counts == nil {
 		return nil
@@ -59,7 +59,7 @@ func (e *effects) look() *effectsJSON {
 func newEffects(c effect.Counts) *effectsJSON {
 	out := &effectsJSON{InDoubt: c.InDoubt.Number, Unresolved: c.Unresolved.Number, Shards: []effectShard{}}
 	for _, w := range []effect.Waiting{c.InDoubt, c.Unresolved} {
-		year := w.Oldest.Year() // JSON has no other years, and a record may have any
+		year := w.Oldest.Year() // JSON has no other years, but a record may
 		if w.Number > 0 && year >= 0 && year <= 9999 && (out.Oldest.IsZero() || w.Oldest.Before(out.Oldest)) {
 			out.Oldest = w.Oldest
 		}
@@ -75,7 +75,7 @@ func newEffects(c effect.Counts) *effectsJSON {
 	return out
 }
 
-// countEffects adds the effects that wait to an update, if they have changed.
+// countEffects adds the waiting effects to an update if they have changed.
 func (f *feed) countEffects(u *update) (news bool) {
 	e := f.h.effects.look()
 	if e == nil || reflect.DeepEqual(e, f.effects) {

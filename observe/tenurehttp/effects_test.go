@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -109,7 +110,7 @@ func (p *world) waiting() {
 	}
 	var decided effect.Decision
 	open := func() *effect.Ledger {
-		ledger, err := effect.Open(p.Context(), <-leases, &effect.Options{Stats: stats, OnError: func(error) {},
+		ledger, err := effect.Open(p.Context(), <-leases, &effect.Options{Stats: stats, Logger: slog.New(slog.DiscardHandler),
 			Resolve: func(context.Context, effect.Effect) (effect.Decision, error) { return decided, nil }})
 		if err != nil {
 			p.Fatal(err)

@@ -12,36 +12,36 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Kinds of a Note.
+// These are the kinds of a Note.
 const (
-	NoteRefused = "refused" // a write, by its fence
-	NoteMember  = "member"  // another member came, fell silent or went
-	NoteSession = "session" // something happened to this process's own session
+	NoteRefused = "refused" // a write, because of its fence
+	NoteMember  = "member"  // another member joined, fell silent or left
+	NoteSession = "session" // an event of this process's own session
 	NoteRange   = "range"   // splits and merges
 	NoteOther   = "note"
 )
 
-// Note is something that happened, for people to read.
+// Note is an event, for people to read.
 type Note struct {
 	At    time.Time `json:"at"`
 	Kind  string    `json:"kind"`
 	Shard string    `json:"shard,omitempty"`
-	Text  string    `json:"text"` // at most 1000 bytes are kept
+	Text  string    `json:"text"` // cut to 1000 bytes
 }
 
-// maxNotes is how many notes a Journal keeps.
+// maxNotes is the number of notes that a Journal keeps.
 const maxNotes = 64
 
-// Journal keeps the newest 64 notes, and counts refused writes, for /view and the board.
-// Its Hooks feed it. The zero value works. Safe for concurrent use.
+// Journal keeps the newest 64 notes and counts refused writes, for /view and the board. Its Hooks
+// feed it. The zero value is ready for use. A Journal is safe for concurrent use.
 type Journal struct {
 	mu      sync.Mutex
 	notes   []Note // oldest first
-	total   uint64 // of notes, the forgotten ones included
+	total   uint64 // of notes, including forgotten ones
 	refused uint64
 }
 
-// Hooks are for core.Options, joined with others by core.JoinHooks.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (j *Journal) Hooks() core.Hooks {
 	return core.Hooks{
 		OnRefused: j.Refused,
@@ -53,14 +53,14 @@ func (j *Journal) Hooks() core.Hooks {
 		OnSession: func(e core.SessionEvent) {
 			text := string(e.Kind)
 			if e.Err != nil {
-				text += ": " + e.Err.Error()
+				text += ": " + sentence(e.Err)
 			}
 			j.Add(Note{Kind: NoteSession, Text: text})
 		},
 	}
 }
 
-// Refused counts a write that was refused by its fence, and notes it.
+// Refused counts and notes a write that its fence refused.
 func (j *Journal) Refused(e *core.FencedError) {
 	text := fmt.Sprintf("write under token %d refused", e.Fence.Token)
 	if e.Current.Token != 0 {
@@ -72,8 +72,8 @@ func (j *Journal) Refused(e *core.FencedError) {
 	j.add(Note{Kind: NoteRefused, Shard: string(e.Fence.Shard), Text: text})
 }
 
-// Ranged notes what a plan began and ended: it is for sharding.Options.OnRange. Events that are
-// alike are one note.
+// Ranged notes the changes of ranges that a plan began and ended. It is for
+// sharding.Options.OnRange. Equal events become one note.
 func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	same := map[string][]sharding.RangeEvent{}
 	for _, e := range events {
@@ -81,15 +81,24 @@ func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	}
 	for _, what := range slices.Sorted(maps.Keys(same)) {
 		list := same[what]
-		n := Note{Kind: NoteRange, Shard: list[0].From, Text: what + ", into " + strings.Join(list[0].To, ", ")}
-		if len(list) > 1 {
-			n.Text = fmt.Sprintf("%s; and %d more, of other shards", n.Text, len(list)-1)
+		n := Note{Kind: NoteRange, Shard: list[0].From, Text: what}
+		for i, e := range list {
+			if i > 0 {
+				n.Text += "; " + e.From
+			}
+			if !slices.Contains(e.To, e.From) { // a range that returns has From in To
+				n.Text += ", into " + strings.Join(e.To, ", ")
+			}
+			if rest := len(list) - 1 - i; rest > 0 && len(n.Text) > maxReason/2 {
+				n.Text = fmt.Sprintf("%.900s; and %d more, of other shards", n.Text, rest)
+				break
+			}
 		}
 		j.Add(n)
 	}
 }
 
-// Add adds a note. Without a time it is of now.
+// Add adds a note. If the note has no time, Add sets the current time.
 func (j *Journal) Add(n Note) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -109,8 +118,8 @@ func (j *Journal) add(n Note) {
 	j.notes = append(j.notes, n)
 }
 
-// since returns the notes that are kept of those after the first n, and how many there
-// were in all, and of refused writes. A nil Journal has none.
+// since returns the kept notes after the first n, the total number of notes, and the number of
+// refused writes. A nil Journal has none.
 func (j *Journal) since(n uint64) (notes []Note, total, refused uint64) {
 	if j == nil {
 		return nil, 0, 0

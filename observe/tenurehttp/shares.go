@@ -12,26 +12,26 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Bounds of what is shown of ranges and loads.
+// Limits of what is shown of ranges and loads.
 const (
-	maxRanges   = 256         // of more, neighbours are combined
+	maxRanges   = 256         // if there are more, neighbours are combined
 	maxLoads    = 4096        // members whose load is shown
-	sharesEvery = time.Second // at most so often they are looked at
-	sharesRest  = 20          // and such a multiple of what the last look took
+	sharesEvery = time.Second // the shortest time between two looks
+	sharesRest  = 20          // the shortest pause, in durations of the last look
 )
 
-// shares are the ranges and loads at one time. They do not change. Nil: the handler shows none.
+// shares are the ranges and loads at one time. They are immutable. Nil: the handler shows none.
 type shares struct {
-	loads   map[string]float64              // by shard; those that are known
+	loads   map[string]float64              // by shard; only known loads
 	members map[core.SessionID]memberShares // empty while no load is known
 	ranges  []rangeJSON                     // in the order of hashes
 
-	elsewhere map[string]string // zones by shard, which its owner is not in
+	elsewhere map[string]string // zones by shard, for shards whose owner is in another zone
 
 	membersJSON, rangesJSON, elsewhereJSON json.RawMessage
 }
 
-// memberShares is the load of what a member owns, and its capacity; 0: not known.
+// memberShares is the load of a member's shards, and its capacity (0: unknown).
 type memberShares struct {
 	Load     float64 `json:"load"`
 	Capacity float64 `json:"capacity,omitempty"`
@@ -40,18 +40,18 @@ type memberShares struct {
 // rangeJSON is a range of the keyspace, or neighbours that are shown as one.
 type rangeJSON struct {
 	Range sharding.Range `json:"range"`
-	Part  float64        `json:"part"`  // of the keyspace; all have 1
-	Shard string         `json:"shard"` // the first
-	// Shards is how many are combined, and Owners how many members, or nobody, own them.
+	Part  float64        `json:"part"`  // of the keyspace, which is 1
+	Shard string         `json:"shard"` // the first shard
+	// Shards is the number of ranges combined, and Owners the number of their owners.
 	Shards int `json:"shards"`
 	Owners int `json:"owners"`
-	// Session owns the most of it. Empty: nobody who lives.
+	// Session is the owner of the largest part. Empty: no living member.
 	Session core.SessionID `json:"session,omitempty"`
-	// Load is the sum of those that are known; left out if none is.
+	// Load is the sum of the known loads. It is left out if none is known.
 	Load *float64 `json:"load,omitempty"`
 }
 
-// shared looks at ranges and loads, for all streams and answers at most once in sharesEvery.
+// shared looks at ranges and loads at most once in sharesEvery, for all streams and answers.
 func (h *handler) shared(v *core.View) *shares {
 	if h.sharding == nil {
 		return nil
@@ -75,7 +75,10 @@ func newShares(p sharding.Picture, v *core.View) *shares {
 			of[o.Session] = sum(of[o.Session], x)
 		}
 	}
-	for i := range v.Members[:min(len(v.Members), maxLoads)] {
+	for i := range v.Members {
+		if i >= maxLoads && v.Members[i].Session != v.Session {
+			continue
+		}
 		m := memberShares{Load: rounded(of[v.Members[i].Session])}
 		if c := p.Capacity[v.Members[i].Session]; isLoad(c) {
 			m.Capacity = rounded(c)
@@ -91,14 +94,14 @@ func newShares(p sharding.Picture, v *core.View) *shares {
 		}
 		s.elsewhere[cut(shard, maxShardName)] = cut(zone, maxZone)
 	}
-	s.membersJSON, _ = json.Marshal(s.members) // no number in them is NaN or infinite
+	s.membersJSON, _ = json.Marshal(s.members) // it contains neither NaN nor infinity
 	s.rangesJSON, _ = json.Marshal(s.ranges)
 	s.elsewhereJSON, _ = json.Marshal(s.elsewhere)
 	return s
 }
 
-// combine are the ranges as they are shown: of more than maxRanges, those that begin in the same
-// part of the keyspace are one.
+// combine returns the ranges to show. If there are more than maxRanges, it combines ranges that
+// begin in the same part of the keyspace.
 func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	out := []rangeJSON{}
 	if p.Ranges == nil {
@@ -108,7 +111,7 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	for range p.Ranges {
 		n++
 	}
-	widths := map[core.SessionID]float64{} // of the last one's owners
+	widths := map[core.SessionID]float64{} // by owner, within the last of out
 	for shard, r := range p.Ranges {
 		if r.Empty() {
 			continue
@@ -123,7 +126,7 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 		if o.Node == "" {
 			o.Session = ""
 		}
-		// The width without 1, since the whole keyspace has 2^64.
+		// The width is computed without 1, because the whole keyspace has 2^64 hashes.
 		width := (float64(r.To-1-r.From) + 1) / math.Exp2(64)
 		widths[o.Session] += width
 		if x.Shards++; x.Shards == 1 || widths[o.Session] > widths[x.Session] {
@@ -146,21 +149,22 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	return out
 }
 
-// maxShardName is more than a valid name has, and maxZone the bytes of a zone that are shown.
+// maxShardName exceeds the length of valid names. maxZone is the number of bytes of a zone shown.
 const maxShardName, maxZone = 200, 64
 
-// isLoad reports whether a number can be a load, wherever it is from.
+// isLoad reports whether a number can be a load.
 func isLoad(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }
 
 func sum(a, b float64) float64 { return min(a+b, math.MaxFloat64) }
 
-// rounded is a load in three digits, so that noise is not news.
+// rounded returns a load rounded to three digits, so that noise causes no update.
 func rounded(x float64) float64 {
 	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
 	return min(y, math.MaxFloat64)
 }
 
-// share adds to an update what differs between the last shares and s. news: something does.
+// share adds the differences between the last shares and s to an update. news is true if there are
+// any.
 func (f *feed) share(u *update, s *shares) (news bool) {
 	if s == nil {
 		return false
@@ -197,7 +201,6 @@ func (f *feed) share(u *update, s *shares) (news bool) {
 	return news || len(u.Loads) > 0
 }
 
-// add adds ranges and loads to an answer of /view.
 func (s *shares) add(out *viewJSON) {
 	if s == nil {
 		return

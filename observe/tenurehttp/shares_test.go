@@ -256,6 +256,7 @@ func TestRanged(t *testing.T) {
 	events := []sharding.RangeEvent{
 		{From: "orders-0", To: []string{"orders-4", "orders-5"}, Rule: rule},
 		{From: "orders-1", To: []string{"orders-2"}, Merge: true, Ended: true},
+		{From: "orders-7", To: []string{"orders-7"}, Why: "not taken: no room"},
 	}
 	for i := range 10_000 {
 		events = append(events, sharding.RangeEvent{From: named(i), To: []string{"orders-0"}, Merge: true})
@@ -269,8 +270,12 @@ func TestRanged(t *testing.T) {
 		}
 		got = append(got, n.Shard+": "+n.Text[:min(len(n.Text), 34)])
 	}
+	if all := e.Notes[0].Text; !strings.Contains(all, "; orders-2, into orders-0; orders-3, into orders-0; ") ||
+		!strings.HasSuffix(all, " more, of other shards") {
+		t.Errorf("events that are alike: %q", all)
+	}
 	want := []string{"orders-1: merge begun by the assigner, into ",
-		"orders-1: merge ended, into orders-2", "orders-0: split begun by a rule of ann, \"<b>"}
+		"orders-1: merge ended, into orders-2", "orders-7: return of a range begun: not taken", "orders-0: split begun by a rule of ann, \"<b>"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -10,33 +10,36 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Bounds of /may-stop.
+// Limits of /may-stop.
 const (
 	stopCall     = 4 * time.Second  // of one call to the store
-	stopAsk      = 8 * time.Second  // of a question, but for the end of a write
-	stopPatience = 30 * time.Second // for a client to wait, and to take the answer
-	stopFresh    = time.Second      // an answer is given again for so long
-	maxAsking    = 16               // requests at a time
+	stopAsk      = 8 * time.Second  // of a question, except the end of a write
+	stopPatience = 30 * time.Second // for a client to wait and to take the answer
+	stopFresh    = time.Second      // between two questions; until then a no is repeated
+	maxAsking    = 16               // concurrent requests
 )
 
-// stops answers /may-stop. One request at a time asks the store; those that wait get the
-// same answer. Safe for concurrent use.
+// stops answers requests for /may-stop. One request at a time asks the store. Requests that
+// arrived before it asked get the same answer. It is safe for concurrent use.
 type stops struct {
 	source  Source
 	backend core.Backend
-	ask     operator.Question // without what each request finds out
+	ask     operator.Question // without the parts that depend on the request
 	token   string
-	asking  chan struct{} // has room for each request that is being served
+	asking  chan struct{} // holds an element for each request that is being served
 
-	turn chan struct{} // of the request that asks; guards the others
-	at   time.Time     // of last
-	last stopReply
+	asked atomic.Int64  // number of questions begun; last answers the newest
+	turn  chan struct{} // held by the request that asks; guards the others
+	at    time.Time     // of last
+	last  stopReply
 }
 
 type stopReply struct {
@@ -56,7 +59,7 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, status, problemJSON{Error: why})
 		return
 	}
-	// A ResponseWriter that has no deadline leaves it to its server.
+	// A ResponseWriter without deadlines leaves them to its server.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(stopPatience))
 	select {
 	case s.asking <- struct{}{}:
@@ -73,8 +76,8 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, a.status, a.body)
 }
 
-// refusal says which requests are not answered, and why; status 0: none of them. What it
-// lets pass writes to the store, and a place that is taken keeps others from being updated.
+// refusal returns the status and the reason if a request is refused, otherwise 0. It is strict
+// because an accepted request writes to the store, and a reserved place delays other nodes.
 func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why string) {
 	switch {
 	case r.Method != http.MethodGet:
@@ -86,7 +89,7 @@ func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return http.StatusUnauthorized, "the bearer token is missing or wrong: send that of Options.StopToken"
 	case s.token == "" && !local(r):
-		return http.StatusForbidden, "only processes of this machine may ask, without a proxy: set Options.StopToken for others"
+		return http.StatusForbidden, "without a token only a request over a Unix socket is answered, without a proxy: set Options.StopToken"
 	case r.URL.RawQuery != "":
 		return http.StatusBadRequest, "it takes no parameters, and answers for the node of this member only: use tenure may-stop for others"
 	}
@@ -103,15 +106,15 @@ func browser(h http.Header) bool {
 	return false
 }
 
-// authorised compares in constant time.
+// authorised compares the tokens in constant time.
 func (s *stops) authorised(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.token))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// local reports whether a process of this machine sent a request, as far as it can be known:
-// a proxy on this machine says that it passes one on, and for whom, or by which name.
+// local reports whether a request came over a Unix socket, where the mode of the file decides who
+// may ask. A loopback port does not: every user, container and proxy of the machine reaches it.
 func local(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" ||
@@ -119,45 +122,48 @@ func local(r *http.Request) bool {
 			return false
 		}
 	}
-	switch at := r.Context().Value(http.LocalAddrContextKey).(type) {
-	case *net.UnixAddr:
-		return true
-	case *net.TCPAddr:
-		return at.IP.IsLoopback() && here(r.Host, nil)
-	}
-	return false
+	_, unix := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
+	return unix
 }
 
-// answer asks the store, unless it has just answered. The request's end does not end the
-// question, since its answer is also for those that wait.
+// answer asks the store. For stopFresh after a question, it repeats a no. It never repeats a yes
+// from before the request, because the place may have ended since. The end of the request does
+// not end the question, because other requests wait for the answer.
 func (s *stops) answer(ctx context.Context) stopReply {
+	came := s.asked.Load()
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 	}
+	if fresh := stopFresh - time.Since(s.at); ctx.Err() == nil && !s.at.IsZero() && fresh > 0 {
+		if s.last.status != http.StatusOK || s.asked.Load() > came {
+			return s.last
+		}
+		select {
+		case <-time.After(fresh):
+		case <-ctx.Done():
+		}
+	}
 	if ctx.Err() != nil { // the client did not wait
 		return stopReply{status: http.StatusServiceUnavailable, body: problemJSON{Error: "the request has ended"}}
 	}
-	if !s.at.IsZero() && time.Since(s.at) < stopFresh {
-		return s.last
-	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopAsk)
 	defer cancel()
+	s.asked.Add(1)
 	s.last = s.put(bounded)
 	s.at = time.Now()
 	return s.last
 }
 
-// put asks the store.
 func (s *stops) put(ctx context.Context) stopReply {
 	v := s.source.View()
 	o := &core.Options{TTL: max(10*time.Second, s.backend.Info().Limits.MinTTL), CallTimeout: stopCall}
 	q := s.ask
 	q.Node, q.Silent, q.Writer = v.Node, v.Silent, "tenurehttp of node "+v.Node
-	q.Aside = func(shard string) core.Aside {
+	q.Aside = func(shard string) seam.Aside {
 		o, _ := v.Owner(shard)
-		return o.Aside
+		return seam.Aside{Why: o.Aside, Until: o.AsideUntil}
 	}
 	a, err := (&operator.Writer{Backend: s.backend, Options: o, Timeout: stopCall}).Ask(ctx, q)
 	switch {

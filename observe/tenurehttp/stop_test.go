@@ -59,12 +59,12 @@ func (f *fleet) Join(ctx context.Context, m core.Member) (driver.Session, error)
 	return f.Backend.Join(ctx, m)
 }
 
-func (f *fleet) List(ctx context.Context, shard core.ShardID, prefix string, limit int) ([]core.Item, error) {
+func (f *fleet) List(ctx context.Context, shard core.ShardID, prefix string, limit, largest int) ([]core.Item, error) {
 	f.reads.Add(1)
 	if err := f.fail.Load(); err != nil {
 		return nil, *err
 	}
-	return f.Backend.List(ctx, shard, prefix, limit)
+	return f.Backend.List(ctx, shard, prefix, limit, largest)
 }
 
 // handler is that of the member of a node.
@@ -73,9 +73,9 @@ func (f *fleet) handler(node string, o tenurehttp.Options) http.Handler {
 	return tenurehttp.Handler((*fixed)(&core.View{Node: node, Session: core.SessionID("S" + node), Trusted: true}), &o)
 }
 
-// asks are requests of /may-stop: by default over loopback.
+// asks are requests of /may-stop: by default over a Unix socket.
 func asks(h http.Handler, change func(*http.Request)) *httptest.ResponseRecorder {
-	local := context.WithValue(context.Background(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
+	local := context.WithValue(context.Background(), http.LocalAddrContextKey, &net.UnixAddr{Name: "/run/x.sock", Net: "unix"})
 	r := httptest.NewRequestWithContext(local, http.MethodGet, "http://localhost/may-stop", nil)
 	if change != nil {
 		change(r)
@@ -102,7 +102,7 @@ func answerOf(t *testing.T, w *httptest.ResponseRecorder, status int) (a operato
 // places are the nodes that hold one.
 func (f *fleet) places() []string {
 	f.t.Helper()
-	items, err := f.Backend.List(context.Background(), "_control", "rule/stop/", 0)
+	items, err := f.Backend.List(context.Background(), "_control", "rule/stop/", 0, 0)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -150,9 +150,45 @@ func TestMayStop(t *testing.T) {
 	})
 }
 
+// TestMayStopAsksForAYes: a yes is the store's, and not the one of a moment ago, since the place may
+// have been ended meanwhile and be another node's. A flood asks the store once a second all the same.
+func TestMayStopAsksForAYes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, "n1", "n2", "n3")
+		one, two := f.handler("n1", tenurehttp.Options{}), f.handler("n2", tenurehttp.Options{})
+		answerOf(t, asks(one, nil), 200)
+		w := &operator.Writer{Backend: f, Options: &core.Options{TTL: 10 * time.Second}, Timeout: time.Second}
+		if had, err := w.Done(t.Context(), "n1", "an operator"); err != nil || !had {
+			t.Fatal(had, err)
+		}
+		answerOf(t, asks(two, nil), 200)
+		answerOf(t, asks(one, nil), 409)
+		began, reads := time.Now(), f.reads.Load()
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				for time.Since(began) < 10*time.Second {
+					if w := asks(two, nil); w.Code != 200 {
+						t.Errorf("status %d: %s", w.Code, w.Body)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := f.reads.Load() - reads; n < 2*8 || n > 2*12 {
+			t.Errorf("%d lists of rules in 10 s of yes, want two a second", n)
+		}
+	})
+}
+
 // TestMayStopAtOnce: of members that are asked at once one gets the place.
 func TestMayStopAtOnce(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, atOnce)
+}
+
+func atOnce(t *testing.T) {
 	for range 10 {
 		f := newFleet(t, "n1", "n2", "n3", "n4")
 		var all sync.WaitGroup
@@ -226,8 +262,8 @@ func TestMayStopIsOff(t *testing.T) {
 	}
 }
 
-// TestMayStopFromOutside: whoever reaches the port cannot take places: not from another
-// machine, not through a proxy on this one, not by another Host, and not by a page in a
+// TestMayStopFromOutside: whoever reaches the port cannot take places: not from this machine or
+// another, not through a proxy before a Unix socket, not by another Host, and not by a page in a
 // browser of this machine.
 func TestMayStopFromOutside(t *testing.T) {
 	t.Parallel()
@@ -242,15 +278,18 @@ func TestMayStopFromOutside(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*http.Request){
-		"another machine":       at(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8081}),
-		"a connection unknown":  at(nil),
-		"a proxy":               header("X-Forwarded-For", "192.0.2.1"),
-		"a proxy, by RFC 7239":  header("Forwarded", "for=192.0.2.1"),
-		"a proxy, by Via":       header("Via", "1.1 proxy"),
-		"a mesh":                header("X-Envoy-External-Address", "192.0.2.1"),
-		"nginx":                 header("X-Real-IP", "192.0.2.1"),
-		"a proxy's name":        func(r *http.Request) { r.Host = "board.example" },
-		"DNS rebinding":         func(r *http.Request) { r.Host = "evil.example:8081" },
+		"loopback":             at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8081}),
+		"another machine":      at(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8081}),
+		"a connection unknown": at(nil),
+		"a proxy":              header("X-Forwarded-For", "192.0.2.1"),
+		"a proxy, by RFC 7239": header("Forwarded", "for=192.0.2.1"),
+		"a proxy, by Via":      header("Via", "1.1 proxy"),
+		"a mesh":               header("X-Envoy-External-Address", "192.0.2.1"),
+		"nginx":                header("X-Real-IP", "192.0.2.1"),
+		"DNS rebinding": func(r *http.Request) {
+			at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8081})(r)
+			r.Host = "evil.example:8081"
+		},
 		"an image on a page":    header("Sec-Fetch-Site", "cross-site"),
 		"a link that is opened": header("Sec-Fetch-Mode", "navigate"),
 		"a prefetch":            header("Sec-Purpose", "prefetch"),
@@ -268,12 +307,12 @@ func TestMayStopFromOutside(t *testing.T) {
 	if got, reads := f.places(), f.reads.Load(); len(got) != 0 || reads != 0 || f.joins.Load() != 0 {
 		t.Errorf("got places for %v, and %d reads", got, reads)
 	}
-	if w := asks(h, at(&net.UnixAddr{Name: "/run/x.sock", Net: "unix"})); w.Code != 200 {
+	if w := asks(h, nil); w.Code != 200 {
 		t.Errorf("a Unix socket: status %d: %s", w.Code, w.Body)
 	}
 }
 
-// TestMayStopToken: with a token everybody needs it, on this machine, too.
+// TestMayStopToken: with a token everybody needs it, over a Unix socket, too.
 func TestMayStopToken(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2")
@@ -292,7 +331,7 @@ func TestMayStopToken(t *testing.T) {
 		}
 	}
 	if w := asks(h, nil); w.Code != 401 {
-		t.Errorf("loopback without the token: status %d", w.Code)
+		t.Errorf("a Unix socket without the token: status %d", w.Code)
 	}
 	if w := asks(h, func(r *http.Request) { outside("Bearer secret")(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }); w.Code != 403 {
 		t.Errorf("a browser with the token: status %d", w.Code)
@@ -423,10 +462,15 @@ func TestMayStopServed(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	server := httptest.NewServer(tenurehttp.Handler(e, &tenurehttp.Options{Stops: f}))
+	server := httptest.NewServer(tenurehttp.Handler(e, &tenurehttp.Options{Stops: f, StopToken: "secret"}))
 	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/may-stop", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer secret")
 	ample.Wait(t, "the member does not join", func() bool {
-		resp, err := http.Get(server.URL + "/may-stop")
+		resp, err := server.Client().Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// Bounds of the streams of /events.
+// Limits of the streams of /events.
 const (
 	maxStreams     = 16
-	streamEvery    = 200 * time.Millisecond // at most so often a stream says what has changed
-	streamPulse    = time.Second            // and at least so often the ages of heartbeats
-	streamPatience = 10 * time.Second       // for a client to take a message, or an answer
-	streamLife     = 15 * time.Minute       // then the client asks again
+	streamEvery    = 200 * time.Millisecond // the shortest time between two updates
+	streamPulse    = time.Second            // the longest time between two updates of the heartbeats' ages
+	streamPatience = 10 * time.Second       // for a client to take a message or an answer
+	streamLife     = 15 * time.Minute       // after which the client must ask again
 )
 
-// streams has the places of a handler's streams, and ends them with their server. Safe for
-// concurrent use.
+// streams manages the places of a handler's streams, and ends the streams with their server. It is
+// safe for concurrent use.
 type streams struct {
 	most int
 
 	mu    sync.Mutex
 	taken []*place                       // oldest first
-	left  int                            // streams that lost their place, and have not ended yet
+	left  int                            // streams that lost their place and have not ended yet
 	ended map[*http.Server]chan struct{} // closed by Shutdown
 }
 
-// place is one stream's.
+// place is the place of one stream.
 type place struct {
-	from  netip.Prefix  // the client's address; of IPv6 its network
+	from  netip.Prefix  // the client's address; for IPv6 its network
 	lost  chan struct{} // closed when another stream has the place
 	ended chan struct{} // closed when the server shuts down; may be nil
 }
 
-// enter makes room for a stream; nil if there is none. Where all places are taken, one
-// address that has most of them loses its oldest to an address that has fewer: streams that
-// are held and never read, which cannot be told from quiet ones, keep nobody else out.
+// enter makes room for a stream, or returns nil. If all places are taken, an address with the most
+// places loses its oldest one to an address with fewer. Without this, streams that are held but
+// never read, which look like quiet ones, would keep all other clients out.
 func (s *streams) enter(r *http.Request) *place {
 	p := &place{from: network(r.RemoteAddr), lost: make(chan struct{})}
 	s.mu.Lock()
@@ -61,7 +61,7 @@ func (s *streams) enter(r *http.Request) *place {
 	return p
 }
 
-// makeRoom ends a stream for one from an address. s.mu is held.
+// makeRoom ends a stream in favour of an address. The caller holds s.mu.
 func (s *streams) makeRoom(from netip.Prefix) bool {
 	count := make(map[netip.Prefix]int)
 	most := 0
@@ -89,22 +89,22 @@ func (s *streams) leave(p *place) {
 	}
 }
 
-// network is what counts as one client: an address, of IPv6 its network of 64 bits.
+// network returns what counts as one client: an address, or for IPv6 its network of 64 bits.
 func network(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return netip.Prefix{} // of another kind of listener: all are one
+		return netip.Prefix{} // of another kind of listener: all count as one
 	}
 	addr := at.Addr().Unmap().WithZone("")
 	p, _ := addr.Prefix(min(64, addr.BitLen())) // the length fits
 	return p
 }
 
-// crossSite reports whether a browser asks for another site's page.
+// crossSite reports whether a browser sent the request for another site's page.
 func crossSite(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") == "cross-site" }
 
-// events serves /events: an update at once, and then what has changed since, as
-// server-sent events. A client that is slow gets several changes as one.
+// events serves /events as server-sent events: the whole board immediately, then each change. A
+// slow client gets several changes as one.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	if !reads(w, r) {
 		return
@@ -165,7 +165,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, out *http.Respo
 	}
 }
 
-// send writes an update as one event, within a bound.
+// send writes an update as one event, within streamPatience.
 func send(w http.ResponseWriter, out *http.ResponseController, u *update) bool {
 	data, err := json.Marshal(u)
 	if err != nil {

@@ -1,54 +1,55 @@
-// Package tenurehttp shows an Elector over HTTP: for load balancers, for orchestrators, and
-// for a person at three in the morning. All but /may-stop is read-only.
+// Package tenurehttp shows an Elector over HTTP to load balancers, orchestrators and people. All
+// paths except /may-stop are read-only.
 //
 //	mux.Handle("/tenure/", http.StripPrefix("/tenure", tenurehttp.Handler(elector, nil)))
 //
-//	GET /healthz         200, or 503 while a handler is stuck, which a restart would end,
-//	                     while the store refuses calls, by core.View.Trouble, and once the member is halted, which only a restart ends
-//	GET /livez           200, or 503 while a handler is stuck: what may restart the process
-//	                     asks here, since a halted member remembers what it was answered,
-//	                     and some stores that went back show it to nobody else
+//	GET /healthz         200, or 503 in a state that may need a restart or a person: a
+//	                     handler is stuck, core.View.Trouble, or the member is halted
+//	GET /livez           200, or 503 while a handler is stuck. Let this path decide about
+//	                     restarts: a halted member remembers what the store answered, and
+//	                     with some restored stores only that member notices
 //	GET /readyz          200 while this member takes part: it has joined if it contends,
 //	                     or has news from the store; 503 from the start of a drain or
 //	                     stop, and while halted. See Options.NeedsStore
-//	GET /leader?shard=s  200 on the one member that serves shard s; elsewhere 503, with
-//	                     who does; 404 for a shard that nobody contends for
+//	GET /leader?shard=s  200 on the one member that serves shard s; elsewhere 503 with its
+//	                     owner; 404 for a shard that no member contends for
 //	GET /view            members, shards, own leases and last moves, with their reasons
-//	GET /                the board: a page that shows all this, and follows it
-//	GET /events          what the page follows: server-sent events
+//	GET /                the board: a page that shows all this and follows it
+//	GET /events          the source of the page: server-sent events
 //	GET /may-stop        200 if this node may be stopped now, and a place is reserved for it;
 //	                     409 with the nodes that are away if not; 503 without an answer.
 //	                     Only with Options.Stops
 //
-// Everything but /may-stop is answered without I/O, from Elector.View and Options, as JSON. It is a
-// picture: a process that was stopped may answer 200 once more after it was superseded. A load
-// balancer may go by it, a write may not: the lease decides, in the store.
+// The handler answers everything except /may-stop without I/O, from Elector.View and Options, as
+// JSON. The answer is a snapshot: a process that was stopped may answer 200 once more after it was
+// superseded. A load balancer may rely on the answer. A write may not, because only the lease in
+// the store decides.
 //
-// An answer has at most 2 MiB, whatever the namespace holds: lists end early then, and
-// say so.
+// An answer has at most 2 MiB. If the namespace holds more, lists end early and say so.
 //
-// The board is for people: members with their heartbeats, every shard in its owner's
-// colour, moves with their reasons, refused writes and lag; with Options.Sharding the ranges
-// of the keyspace, and loads; with Options.Effects how many effects wait. It loads nothing from
-// another host, and its Content-Security-Policy forbids that. It needs its address to end in a
-// slash, as in the example. A stream of /events says what has changed at most five times a second. It ends
-// with its server, with a client that takes nothing for 10 s, and after 15 min, when the
-// page opens another one; of more than Options.MaxStreams at a time the
-// last are refused, or an address that has most of them loses its oldest to another address.
-// It shows the first 20,000 shards.
+// The board is for people. It shows members with their heartbeats, every shard in its owner's
+// colour, moves with their reasons, refused writes and lag. With Options.Sharding, it also shows
+// loads and the ranges of the keyspace. With Options.Effects, it shows the number of effects that
+// wait. It loads nothing from another host, which its Content-Security-Policy forbids. Its
+// address must end in a slash, as in the example. It shows the first 20,000 shards.
 //
-// /may-stop is for preStop hooks and controllers that update members one by one. It asks the
-// store as tenure may-stop does, for the node of this member and no other, and so writes to
-// it. Asking again keeps the place. It takes GET only, no parameters, and no browser's
-// request. It answers the processes of this machine, or, with Options.StopToken, those that
-// send the token. It asks the store once a second at most, and writes twice in Options.StopFor
-// at most.
+// A stream of /events sends changes at most five times a second. It ends when its server ends,
+// when the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
+// there are more streams than Options.MaxStreams, the newest is refused. However, if its address
+// has fewer streams than another, the address with the most streams loses its oldest one instead.
 //
-// The rest of the handler takes GET and HEAD only and changes nothing. It tells names, metadata
-// and addresses of members: serve it on loopback, or where only operators reach it. On
-// loopback it refuses a Host that is neither localhost, an address of loopback nor one of
-// Options.Hosts, so that no other site's page reads it through a name that its owner points
-// here; /healthz, /livez and /readyz take any.
+// /may-stop is for preStop hooks and controllers that update members one by one. It asks the store
+// as "tenure may-stop" does, but only for the node of this member. This includes writes to the
+// store. Asking again keeps the place. It accepts only GET without parameters, and no request of a
+// browser. It answers requests over a Unix socket or, with Options.StopToken, requests with that
+// token. It asks the store at most once a second, and writes at most twice in Options.StopFor.
+// Between two questions, it repeats a no. Before it says yes, it asks again.
+//
+// The other paths take only GET and HEAD and change nothing. They show names, metadata and
+// addresses of members, so serve them on loopback, or where only operators reach them. Over
+// loopback, the handler refuses a Host that is neither localhost, a loopback address nor one of
+// Options.Hosts. Otherwise, another site's page could read the answers through a DNS name that
+// points to loopback. /healthz, /livez and /readyz take any Host.
 package tenurehttp
 
 import (
@@ -67,65 +68,66 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/mark"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Source is what a Handler shows: a *core.Elector. One that has the methods
-// TrustRemaining and Heartbeats of an Elector shows these, too.
+// Source is what a Handler shows, usually a *core.Elector. If it has the methods TrustRemaining
+// and Heartbeats of an Elector, the Handler shows their results, too.
 type Source interface {
-	// View is the newest snapshot, as Elector.View.
+	// View returns the newest snapshot: see core.Elector.View.
 	View() *core.View
 }
 
-// Options of a Handler. Nil works.
+// Options are the options of a Handler. Nil means the defaults.
 type Options struct {
-	// MaxShards bounds the shards, and the leases, in one answer of /view. Default, and
-	// most, 1000. The rest of the shards is asked for with ?after=NAME.
+	// MaxShards limits the shards, and the leases, in one answer of /view. Default and maximum:
+	// 1000. Ask for the other shards with ?after=NAME.
 	MaxShards int
-	// NeedsStore makes /readyz 503 also while the session is not trusted, that is in
-	// every outage of the store. Without it such a member stays ready, since no other one
+	// NeedsStore makes /readyz answer 503 while the session is not trusted, too. This includes
+	// every outage of the store. By default, such a member stays ready, because no other member
 	// could do better, and the answer has the reason.
 	NeedsStore bool
-	// Journal has what a View does not: refused writes, and what happened to members.
-	// Nil: they are not shown.
-	Journal *Journal
-	// Lag is how far a follower is behind, such as follower.Tailer.Lag: entries known and
-	// not applied, and since when the oldest of them is known. It must not wait. Nil: not
+	// Journal records refused writes and the events of members. If it is nil, they are not
 	// shown.
+	Journal *Journal
+	// Lag returns how far a follower is behind, as follower.Tailer.Lag does. It returns the number
+	// of entries known and not applied, and how long the oldest of them has been known. It must
+	// not wait. If it is nil, no lag is shown.
 	Lag func() (entries int64, oldest time.Duration)
-	// Sharding has the board and /view show the ranges of a keyspace, and the load of shards and
-	// members: Manager.Picture of the Manager on this Elector, which says what store calls it costs.
-	// It is called at most once a second, only while a board is open or /view is asked for, and
-	// must not wait. Nil: they are not shown.
+	// Sharding, if set, lets the board and /view show the ranges of a keyspace, and the load of
+	// shards and members. Use Manager.Picture of the Manager on this Elector. Its comment describes
+	// its calls to the store. The Handler calls it at most once a second, and only while a board is
+	// open or /view is asked for. It must not wait.
 	Sharding func() sharding.Picture
-	// Effects has the board and /view show how many effects of this process wait, and for what:
-	// Counts of the effect.Stats of its ledgers. It is called at most once a second, only while a
-	// board is open or /view is asked for. No key of an effect is shown. Nil: they are not shown.
+	// Effects, if set, lets the board and /view show how many effects of this process wait, and for
+	// what. Use the method Counts of the ledgers' effect.Stats. The Handler calls it at most once a
+	// second, and only while a board is open or /view is asked for. No key of an effect is shown.
 	Effects func() effect.Counts
-	// Places has the board draw these shards on a map as well. It is not modified. Nil:
-	// there is no map.
+	// Places, if set, lets the board draw these shards on a map, too. The Handler does not modify
+	// it.
 	Places map[string]Place
-	// MaxStreams bounds the boards that follow at a time. Default, and most, 16.
+	// MaxStreams limits the number of boards that follow concurrently. Default and maximum: 16.
 	MaxStreams int
-	// Hosts are names, without ports, by which requests may come over loopback beside
-	// localhost and its addresses, such as that of a proxy on this machine. Default none.
+	// Hosts are further names, without ports, that a request over loopback may have as its Host.
+	// An example is the name of a proxy on this machine. Default: none.
 	Hosts []string
 
-	// Stops is the backend of the Elector: /may-stop reads it, and reserves places there. Nil:
-	// there is no /may-stop.
+	// Stops is the backend of the Elector. The path /may-stop reads it, and reserves places in
+	// it. If Stops is nil, there is no /may-stop.
 	Stops core.Backend
-	// StopAway is how many nodes may be away at a time, those included that are about to be
-	// stopped. Default 1. The least of those counts that hold places or ask for one.
+	// StopAway is the number of nodes that may be away at a time, including the node that is about
+	// to stop. Default 1. The smallest number among this request and the reserved places counts.
 	StopAway int
-	// StopMembers is how many nodes should run; those that are missing count as away. Default
-	// 0: not known.
+	// StopMembers is the number of nodes that should run; missing nodes count as away. Default 0:
+	// unknown.
 	StopMembers int
-	// StopFor is how long a place lasts, if no other session of the node joins before. Default
-	// 10 min, 1 s to 24 h. Members under a new label for each process, as those of a
-	// Deployment, end no place by joining: give the time that it takes to replace one.
+	// StopFor is how long a place lasts, if no other session of the node joins before. Default 10
+	// min, 1 s to 24 h. If each process has a new label, as in a Deployment, joining does not end a
+	// place. Set StopFor to the time that a replacement takes.
 	StopFor time.Duration
-	// StopToken is what /may-stop wants as a bearer token. Empty, the default: it answers only
-	// requests over loopback or a Unix socket that no proxy passed on.
+	// StopToken is the bearer token that /may-stop requires. Default: none; /may-stop then answers
+	// only requests over a Unix socket that no proxy passed on.
 	StopToken string
 }
 
@@ -134,53 +136,53 @@ type viewJSON struct {
 	Node      string `json:"node"`
 	Session   string `json:"session,omitempty"`
 	Trusted   bool   `json:"trusted"`
-	Halted    string `json:"halted,omitempty"` // why nothing is granted any more
+	Halted    string `json:"halted,omitempty"` // why the member grants no more leases
 	Leaving   bool   `json:"leaving"`          // a planned stop has begun
 	Contended int    `json:"contended"`        // shards that this member contends for
-	// Ineligible is why this member is not eligible; left out if it is.
+	// Ineligible is why this member is not eligible. It is left out if the member is eligible.
 	Ineligible string `json:"ineligible,omitempty"`
-	// Trouble is what somebody has to mend about this member: see core.View.
+	// Trouble is a problem of this member that a person must solve: see core.View.
 	Trouble string `json:"trouble,omitempty"`
-	// TrustRemaining is how long the own leases last if no heartbeat succeeds any more.
+	// TrustRemaining is how long the member's leases last if no further heartbeat succeeds.
 	TrustRemaining string       `json:"trust_remaining,omitempty"`
 	Members        []memberJSON `json:"members"`
-	// MoreMembers: there are members beside these, whose names and metadata are long.
+	// MoreMembers is true if members are left out because names and metadata are long.
 	MoreMembers bool `json:"more_members,omitempty"`
-	// Shards are the first, or those after ?after=NAME; ?shard=NAME shows one only.
+	// Shards are the first shards, or those after ?after=NAME, or the one of ?shard=NAME.
 	Shards []shardJSON `json:"shards"`
-	More   bool        `json:"more,omitempty"` // there are shards behind these
-	// Unowned and Reserved count, of all shards, those that nobody serves, as
-	// core.View.Unowned does: the reserved ones, Tenure's own, apart.
+	More   bool        `json:"more,omitempty"` // there are more shards
+	// Unowned and Reserved count the shards without an owner, as core.View.Unowned does: Reserved
+	// counts Tenure's own.
 	Unowned  int `json:"unowned"`
 	Reserved int `json:"unowned_reserved"`
-	// Quarantined counts, of all shards, those in quarantine, as core.View.Quarantined does.
+	// Quarantined counts the shards in quarantine, as core.View.Quarantined does.
 	Quarantined int         `json:"quarantined"`
-	Leases      []leaseJSON `json:"leases"`     // of this member; as many as shards at most
+	Leases      []leaseJSON `json:"leases"`     // of this member; at most as many as shards
 	Stuck       []string    `json:"stuck"`      // shards whose handler did not return in time; at most 100
 	LastMoves   []moveJSON  `json:"last_moves"` // of this member, oldest first
-	// Damaged are records of the store that cannot be read, at most 64; DamagedTotal
-	// counts all that were found since the start. See core.View.
+	// Damaged are unreadable records of the store, at most 64. DamagedTotal counts all found since
+	// the start: see core.View.
 	Damaged      []*core.DamagedError `json:"damaged,omitempty"`
 	DamagedTotal int                  `json:"damaged_total"`
-	// Refused counts writes that were refused by their fence, Notes are the newest of what
-	// the Journal has, oldest first, and Lag is a follower's. See Options.
+	// Refused counts writes that their fence refused. Notes are the newest of the Journal, oldest
+	// first. Lag is a follower's: see Options.
 	Refused uint64   `json:"refused,omitempty"`
 	Notes   []Note   `json:"notes,omitempty"`
 	Lag     *lagJSON `json:"lag,omitempty"`
-	// Ranges are those of the keyspace, in the order of hashes: of more than 256, neighbours are
-	// combined. See Options.Sharding.
+	// Ranges are the ranges of the keyspace, in the order of hashes. If there are more than 256,
+	// neighbours are combined: see Options.Sharding.
 	Ranges []rangeJSON `json:"ranges,omitempty"`
-	// Effects are those of this process that wait. See Options.Effects.
+	// Effects are the effects of this process that wait: see Options.Effects.
 	Effects *effectsJSON `json:"effects,omitempty"`
 }
 
 // lagJSON is how far a follower is behind.
 type lagJSON struct {
 	Entries int64   `json:"entries"` // known and not applied
-	Seconds float64 `json:"seconds"` // since the oldest of them is known
+	Seconds float64 `json:"seconds"` // for which the oldest of them has been known
 }
 
-// memberJSON is a member that lives.
+// memberJSON is a living member.
 type memberJSON struct {
 	Node     string            `json:"node"`
 	Session  string            `json:"session"`
@@ -190,31 +192,34 @@ type memberJSON struct {
 	Draining bool              `json:"draining,omitempty"`
 	Silent   bool              `json:"silent,omitempty"` // no heartbeat was seen for its TTL
 	Meta     map[string]string `json:"meta,omitempty"`
-	// Ineligible is why it is not eligible; left out if it is.
+	// Ineligible is why the member is not eligible. It is left out if the member is eligible.
 	Ineligible string `json:"ineligible,omitempty"`
-	// Trouble is what it says that somebody has to mend.
+	// Trouble is a problem of the member that a person must solve.
 	Trouble string `json:"trouble,omitempty"`
-	// SinceHeartbeat is how long ago this member saw its last heartbeat, where it watches
-	// that member.
+	// SinceHeartbeat is how long ago this member saw the other member's last heartbeat, if it
+	// watches that member.
 	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
-	// Load is the sum of what its shards have, as far as it is known, and its capacity, if it has
-	// one; left out if no load is known. See Options.Sharding.
+	// Load is the sum of the known loads of the member's shards, and its capacity, if it has one.
+	// It is left out if no load is known: see Options.Sharding.
 	Load *memberShares `json:"load,omitempty"`
+
+	ttl time.Duration
 }
 
-// shardJSON is a shard and its owner. Without a node, no member serves it at present.
+// shardJSON is a shard and its owner. Node is empty while no member serves it.
 type shardJSON struct {
 	Shard   string     `json:"shard"`
 	Node    string     `json:"node,omitempty"`
 	Session string     `json:"session,omitempty"`
 	Token   core.Token `json:"token"`
-	// Aside is why the shard is not meant to have an owner, and AsideUntil when it is meant to
-	// have one again, as in quarantine; left out if it is, and if it never is.
+	// Aside is why the shard is meant to have no owner. It is left out if the shard should have
+	// one. AsideUntil is the end of that, for example of a quarantine. It is left out if there is
+	// none.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
-	// Load is left out if it is not known. See Options.Sharding.
+	// Load is left out if it is unknown: see Options.Sharding.
 	Load *float64 `json:"load,omitempty"`
-	// Elsewhere is the zone that the shard prefers, where its owner is in another one.
+	// Elsewhere is the zone that the shard prefers, if its owner is in another one.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -226,7 +231,7 @@ type leaseJSON struct {
 	Since time.Time  `json:"since"`
 }
 
-// moveJSON is something that happened to a lease of this member, and why.
+// moveJSON is an event of a lease of this member, and its reason.
 type moveJSON struct {
 	At     time.Time  `json:"at"`
 	Shard  string     `json:"shard"`
@@ -235,7 +240,7 @@ type moveJSON struct {
 	Reason string     `json:"reason,omitempty"`
 }
 
-// statusJSON is the answer of /healthz, /livez and /readyz. One that is OK may have reasons to look.
+// statusJSON is the answer of /healthz, /livez and /readyz. It may have reasons even if OK is true.
 type statusJSON struct {
 	OK      bool     `json:"ok"`
 	Reasons []string `json:"reasons,omitempty"`
@@ -247,13 +252,12 @@ type leaderJSON struct {
 	shardJSON
 }
 
-// problemJSON is the answer to a request that cannot be served.
+// problemJSON is the answer to a refused request.
 type problemJSON struct {
 	Error string `json:"error"`
 }
 
-// Handler returns a handler for the paths of the package comment, of a
-// *core.Elector. Safe for concurrent use.
+// Handler returns a handler for the paths of the package comment. It is safe for concurrent use.
 func Handler(s Source, o *Options) http.Handler {
 	h := &handler{source: s, limit: maxShards}
 	h.streams = streams{most: maxStreams, ended: make(map[*http.Server]chan struct{})}
@@ -286,7 +290,7 @@ func Handler(s Source, o *Options) http.Handler {
 		mux.Handle("/may-stop", newStops(s, o))
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A ResponseWriter that has no deadline leaves it to its server.
+		// A ResponseWriter without deadlines leaves them to its server.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(streamPatience))
 		if probes[r.URL.Path] || addressed(w, r, h.hosts) {
 			mux.ServeHTTP(w, r)
@@ -294,12 +298,11 @@ func Handler(s Source, o *Options) http.Handler {
 	})
 }
 
-// probes are the paths that an orchestrator asks, by whatever name.
+// probes are the paths that an orchestrator asks, under any Host.
 var probes = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true}
 
-// CheckHost is a handler that refuses over loopback what Handler refuses, for what is
-// served beside it, such as metrics: a Host that is neither localhost, an address of
-// loopback nor one of hosts, which are names without ports.
+// CheckHost returns a handler that refuses the same Hosts over loopback as Handler does. It is for
+// other pages of the same server, such as metrics. The hosts are names without ports.
 func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if addressed(w, r, hosts) {
@@ -308,8 +311,8 @@ func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	})
 }
 
-// addressed reports whether a request over loopback names this machine, and answers any
-// other: a page of another site whose name was pointed at loopback names that site.
+// addressed reports whether a request over loopback names this machine. If not, it answers the
+// request. A page of another site whose name points to loopback sends the name of that site.
 func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil || !local.IP.IsLoopback() {
@@ -323,7 +326,7 @@ func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	return false
 }
 
-// here reports whether a Host is localhost, an address of loopback, or one of the names.
+// here reports whether a Host is localhost, a loopback address, or one of the names.
 func here(host string, names []string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -334,7 +337,7 @@ func here(host string, names []string) bool {
 		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, name) })
 }
 
-// reads reports whether a request only reads, and answers any other.
+// reads reports whether a request only reads. If not, it answers the request.
 func reads(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -344,11 +347,11 @@ func reads(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// Bounds of an answer. Together they keep it below 2 MiB.
+// Limits of an answer. Together they keep it below 2 MiB.
 const (
 	maxShards  = 1000
 	maxStuck   = 100
-	maxMembers = 512 << 10 // bytes of what members told, as JSON
+	maxMembers = 512 << 10 // bytes of the members' own data, as JSON
 	maxReason  = 1000      // bytes of an error
 	maxAside   = 100       // bytes of why a shard is set aside
 )
@@ -357,14 +360,14 @@ type handler struct {
 	source     Source
 	limit      int
 	needsStore bool
-	journal    *Journal // nil works
+	journal    *Journal // may be nil
 	lagOf      func() (int64, time.Duration)
 	places     map[string]Place
 	hosts      []string
 	streams    streams
 
 	mu      sync.Mutex
-	counted *core.View // of which the numbers are
+	counted *core.View // the view that counts were taken from
 	counts  counts
 
 	sharding   func() sharding.Picture // may be nil
@@ -375,8 +378,8 @@ type handler struct {
 	effects effects
 }
 
-// counts are those of a View that look at every shard.
-type counts struct{ unowned, reserved, quarantined int }
+// counts are the numbers that need a look at every shard of a View.
+type counts struct{ unowned, reserved, quarantined, known int }
 
 // count counts once for each snapshot.
 func (h *handler) count(v *core.View) counts {
@@ -384,7 +387,12 @@ func (h *handler) count(v *core.View) counts {
 	defer h.mu.Unlock()
 	if h.counted != v {
 		h.counts.unowned, h.counts.reserved = v.Unowned()
-		h.counts.quarantined = v.Quarantined()
+		h.counts.quarantined, h.counts.known = v.Quarantined(), 0
+		for i := range v.Shards {
+			if o := &v.Shards[i]; !driver.Reserved(o.Shard) && (o.Aside == "" || !o.AsideUntil.IsZero()) {
+				h.counts.known++
+			}
+		}
 		h.counted = v
 	}
 	return h.counts
@@ -392,7 +400,7 @@ func (h *handler) count(v *core.View) counts {
 
 func (h *handler) newFeed() *feed { return &feed{h: h, owners: make(map[core.SessionID]int)} }
 
-// trust and heartbeats are the Source's, if it has them.
+// trust and heartbeats return the results of the Source's methods, if it has them.
 func (h *handler) trust() time.Duration {
 	if s, ok := h.source.(interface{ TrustRemaining() time.Duration }); ok {
 		return s.TrustRemaining()
@@ -417,21 +425,21 @@ func (h *handler) lag() *lagJSON {
 	return &lagJSON{Entries: entries, Seconds: oldest.Seconds()}
 }
 
-// reason is an error's text, which may have come from a store.
+// reason returns the text of an error, which may have come from a store.
 func reason(err error) string { return bounded(err.Error()) }
 
-// meta is what the application says of a member.
+// meta returns the application's metadata of a member.
 func meta(m *core.Member) map[string]string {
 	if m.Ineligible() == "" && m.Trouble() == "" {
 		return m.Meta
 	}
 	own := maps.Clone(m.Meta)
-	delete(own, driver.IneligibleKey)
-	delete(own, driver.TroubleKey)
+	delete(own, mark.IneligibleKey)
+	delete(own, mark.TroubleKey)
 	return own
 }
 
-// size is more than what a member takes in an answer.
+// size returns an upper bound of the bytes that a member takes in an answer.
 func size(m *core.Member) int {
 	const rest, escaped, indent = 400, 6, 30
 	n := rest + escaped*(len(m.Node)+len(m.Session))
@@ -471,7 +479,7 @@ func (h *handler) health(v *core.View, _ *http.Request) (int, any) {
 
 func (h *handler) live(v *core.View, _ *http.Request) (int, any) { return status(stuck(v)) }
 
-// stuck has a reason for each handler that did not return, as far as an answer may have them.
+// stuck returns a reason for each stuck handler, up to the limit of an answer.
 func stuck(v *core.View) (reasons []string) {
 	all := v.Stuck()
 	for _, s := range all[:min(len(all), maxStuck)] {
@@ -526,7 +534,7 @@ func (h *handler) leader(v *core.View, r *http.Request) (int, any) {
 
 func shard(o core.Ownership) shardJSON {
 	return shardJSON{Shard: o.Shard, Node: o.Node, Session: string(o.Session), Token: o.Token,
-		Aside: cut(o.Aside.Why, maxAside), AsideUntil: o.Aside.Until}
+		Aside: cut(o.Aside, maxAside), AsideUntil: o.AsideUntil}
 }
 
 func (h *handler) view(v *core.View, r *http.Request) (int, any) {
@@ -543,7 +551,7 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		shards = shards[sort.Search(len(shards), func(i int) bool { return shards[i].Shard > after }):]
 	}
 	leases, stuck := v.Leases, v.Stuck()
-	if name := q.Get("shard"); name != "" { // both are sorted by it
+	if name := q.Get("shard"); name != "" { // both are sorted by shard
 		from := sort.Search(len(shards), func(i int) bool { return shards[i].Shard >= name })
 		to := sort.Search(len(shards), func(i int) bool { return shards[i].Shard > name })
 		shards = shards[from:to]
@@ -552,8 +560,9 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 		leases = leases[from:to]
 	}
 	out := viewJSON{
-		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble), Contended: v.Contended, More: len(shards) > limit,
-		// Empty lists rather than null.
+		Node: v.Node, Session: string(v.Session), Trusted: v.Trusted, Leaving: v.Leaving, Ineligible: v.Ineligible, Trouble: bounded(v.Trouble),
+		Contended: v.Contended, More: len(shards) > limit,
+		// Lists are empty rather than null.
 		Shards: []shardJSON{}, Leases: []leaseJSON{}, Stuck: append([]string{}, stuck[:min(len(stuck), maxStuck)]...),
 	}
 	if v.Err != nil {
@@ -571,26 +580,34 @@ func (h *handler) view(v *core.View, r *http.Request) (int, any) {
 	for _, o := range shards[:min(limit, len(shards))] {
 		out.Shards = append(out.Shards, shard(o))
 	}
-	if !crossSite(r) { // another site's page, which cannot read this, has the store read for nobody
+	if !crossSite(r) { // another site's page cannot read the answer, so the store is not read for it
 		h.shared(v).add(&out)
 	}
 	for _, l := range leases[:min(h.limit, len(leases))] {
 		out.Leases = append(out.Leases, leaseJSON{Shard: string(l.Fence.Shard), Token: l.Fence.Token, State: string(l.State), Since: l.Since})
 	}
-	out.LastMoves = moves(v.Moves)
+	out.LastMoves = moves(v.Moves, reason)
 	return http.StatusOK, out
 }
 
-// members are those of a view as far as they fit, with the ages of their heartbeats.
+// members returns the members of a view that fit, always including this one, with the ages of
+// their heartbeats.
 func members(v *core.View, beats map[core.SessionID]time.Duration) (list []memberJSON, more bool) {
 	list = []memberJSON{}
 	left := maxMembers
+	if self, ok := v.Member(v.Session); ok {
+		left -= size(&self)
+	}
 	for i := range v.Members {
 		m := &v.Members[i]
-		if left -= size(m); left < 0 {
-			return list, true
+		if m.Session != v.Session {
+			if left -= size(m); left < 0 {
+				more = true
+				continue
+			}
 		}
 		out := memberJSON{
+			ttl:  m.TTL,
 			Node: m.Node, Session: string(m.Session), TTL: m.TTL.String(), Priority: m.Priority, Weight: m.Weight, Meta: meta(m),
 			Ineligible: m.Ineligible(), Trouble: m.Trouble(), Draining: m.Draining, Silent: slices.Contains(v.Silent, m.Session),
 		}
@@ -602,5 +619,5 @@ func members(v *core.View, beats map[core.SessionID]time.Duration) (list []membe
 		}
 		list = append(list, out)
 	}
-	return list, false
+	return list, more
 }

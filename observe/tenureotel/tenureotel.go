@@ -1,17 +1,16 @@
-// Package tenureotel shows an Elector, and what is used beside it, to OpenTelemetry. It is
-// fed by hooks and by the View alone, and needs OpenTelemetry's API, not its SDK.
+// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it,
+// to OpenTelemetry. It needs OpenTelemetry's API, not its SDK.
 //
 //	telemetry, err := tenureotel.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, telemetry.Hooks())
 //	elector, err := core.NewElector(backend, o)
 //	err = telemetry.Watch(elector)
 //
-// A call to the store is a span, "tenure commit" or with another operation, below the
-// span of the caller: of the context that was given to Lease.Commit, Append, Get, List or
-// ReadLog. One call carries the commits of several callers; it is below the first one's
-// span, and linked to those of the others. Calls that the member makes by itself, such as
-// heartbeats, are below the span of Run's context, and without one have none, unless
-// Options.Background asks for it.
+// A call to the store is a span, such as "tenure commit". Its parent is the span of the context
+// passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
+// callers, its parent is the first caller's span. It is linked to the spans of the others. Calls
+// that the member makes for itself, such as heartbeats, are below the span of Run's context. If
+// Run's context has no span, these calls have one only if Options.Background is set.
 //
 // The metrics, with their attributes and units:
 //
@@ -45,7 +44,7 @@
 //	tenure.effects.begun
 //	tenure.effects.ended {outcome}                   done, failed or refused
 //	tenure.effects.retries                           attempts after an effect's first
-//	tenure.effects.full                              calls of Do that began none, as too many are in doubt
+//	tenure.effects.full                              calls of Do refused because too many are in doubt
 package tenureotel
 
 import (
@@ -70,16 +69,15 @@ import (
 
 const scope = "github.com/tenure-go/tenure/observe/tenureotel"
 
-// Options of Telemetry. Nil works.
+// Options are the options of Telemetry. Nil means the defaults.
 type Options struct {
-	// TracerProvider and MeterProvider default to the global ones.
+	// TracerProvider and MeterProvider default to the global providers.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	// Attributes are added to each span and metric: to tell several Electors of one
-	// process apart, such as by namespace.
+	// Attributes are added to each span and metric. If a process has several Electors, the
+	// attributes distinguish them, for example by namespace.
 	Attributes []attribute.KeyValue
-	// Background makes a span, without a parent, of each call that the member makes by
-	// itself.
+	// Background requests a span without a parent for each call that the member makes for itself.
 	Background bool
 }
 
@@ -94,7 +92,7 @@ type Tailer interface {
 	Lag() follower.Lag
 }
 
-// Telemetry makes spans and metrics of one Elector. Safe for concurrent use.
+// Telemetry makes spans and metrics of one Elector. It is safe for concurrent use.
 type Telemetry struct {
 	tracer     trace.Tracer
 	meter      metric.Meter
@@ -109,7 +107,7 @@ type Telemetry struct {
 	remaining, lag, certificate                                                 metric.Float64ObservableGauge
 }
 
-// New returns Telemetry. An error is the MeterProvider's. Nil options work.
+// New returns Telemetry, or an error of the MeterProvider. Nil options mean the defaults.
 func New(o *Options) (*Telemetry, error) {
 	var c Options
 	if o != nil {
@@ -175,7 +173,7 @@ func New(o *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// with are the own attributes and one more.
+// with returns the options' attributes and one more.
 func (t *Telemetry) with(key, value string) metric.MeasurementOption {
 	all := append(t.own[:len(t.own):len(t.own)], attribute.String(key, value))
 	return metric.WithAttributes(all...)
@@ -185,7 +183,7 @@ func (t *Telemetry) add(c metric.Int64Counter, n int, o metric.MeasurementOption
 	c.Add(context.Background(), int64(n), o)
 }
 
-// Hooks are for core.Options, joined with others by core.JoinHooks.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (t *Telemetry) Hooks() core.Hooks {
 	ctx, none := context.Background(), metric.WithAttributes(t.own...)
 	return core.Hooks{
@@ -234,7 +232,7 @@ func outcomeOf(err error) attribute.KeyValue {
 	return attribute.String("outcome", outcome)
 }
 
-// callStart makes a span of a call below its caller's.
+// callStart makes a span of a call below the caller's span.
 func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Context, func(error)) {
 	if !t.background && !trace.SpanContextFromContext(ctx).IsValid() {
 		linked := false
@@ -281,7 +279,7 @@ func (t *Telemetry) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks are for follower.Options.
+// FollowerHooks returns hooks for follower.Options.
 func (t *Telemetry) FollowerHooks() follower.Hooks {
 	return follower.Hooks{
 		OnError:   func(f follower.Failure) { t.add(t.failures, 1, t.with("applier", f.Applier)) },
@@ -290,7 +288,7 @@ func (t *Telemetry) FollowerHooks() follower.Hooks {
 	}
 }
 
-// Follow has a Tailer's lag observed. An error is the MeterProvider's.
+// Follow observes a Tailer's lag. It returns an error of the MeterProvider.
 func (t *Telemetry) Follow(f Tailer) error {
 	none := metric.WithAttributes(t.own...)
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
@@ -302,8 +300,8 @@ func (t *Telemetry) Follow(f Tailer) error {
 	return err
 }
 
-// Effects has the effects of this process observed: effect.Options.Stats of all its ledgers. An
-// error is the MeterProvider's.
+// Effects observes the effects of this process. Pass the effect.Options.Stats of all its ledgers.
+// It returns an error of the MeterProvider.
 func (t *Telemetry) Effects(s *effect.Stats) error {
 	var errs []error
 	count := func(name, text string) metric.Int64ObservableCounter {
@@ -342,7 +340,7 @@ func (t *Telemetry) Effects(s *effect.Stats) error {
 	return err
 }
 
-// Watch has an Elector's View observed. An error is the MeterProvider's.
+// Watch observes an Elector's View. It returns an error of the MeterProvider.
 func (t *Telemetry) Watch(e Elector) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, e.View(), e.TrustRemaining())

@@ -312,7 +312,7 @@ func TestMetrics(t *testing.T) {
 // for a person for a minute, and another is not begun.
 func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	t.Helper()
-	l, err := effect.Open(t.Context(), lease, &effect.Options{Stats: s, MaxInDoubt: 1, BackoffMin: time.Millisecond, OnError: func(error) {}})
+	l, err := effect.Open(t.Context(), lease, &effect.Options{Stats: s, MaxInDoubt: 1, BackoffMin: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

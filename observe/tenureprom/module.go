@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// provided is what the application, or package tenurefx, provides.
+// provided is the input from the application or package tenurefx.
 type provided struct {
 	fx.In
 
@@ -18,18 +18,18 @@ type provided struct {
 	Registerer prometheus.Registerer `optional:"true"`
 }
 
-// hooks are among those that package tenurefx gives the Elector.
+// hooks joins the group of hooks that package tenurefx gives the Elector.
 type hooks struct {
 	fx.Out
 
 	Hooks core.Hooks `group:"tenure.hooks"`
 }
 
-// Module is for an application that is wired with package tenurefx. It provides
-// *Metrics, and shows the application's *core.Elector with them from start to stop. They
-// are registered with the application's prometheus.Registerer, or with Prometheus' default
-// one if it provides none. A name that is registered already fails the start: give
-// Options.Labels where a process has several Electors. Nil options work.
+// Module is for an application that uses package tenurefx. It provides *Metrics, which show the
+// application's *core.Elector from start to stop. It registers them with the application's
+// prometheus.Registerer, or with Prometheus' default one. If a name is already registered, the
+// start fails. In a process with several Electors, set Options.Labels. Nil options mean the
+// defaults.
 func Module(o *Options) fx.Option {
 	return fx.Module("tenure.prometheus",
 		fx.Provide(

@@ -15,14 +15,15 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Options of Metrics. Nil works.
+// Options are the options of Metrics. Nil means the defaults.
 type Options struct {
-	// Labels are added to each series: needed to tell several Electors of one process
-	// apart, such as by namespace.
+	// Labels are added to each series. If a process has several Electors, labels must distinguish
+	// them, for example by namespace.
 	Labels prometheus.Labels
 	// PerShard adds series for each shard.
 	PerShard bool
-	// Buckets of the histograms of calls and batches, in seconds. Default 1 ms to 10 s.
+	// Buckets are the buckets of the histograms of calls and batches, in seconds. Default 1 ms
+	// to 10 s.
 	Buckets []float64
 }
 
@@ -38,7 +39,7 @@ type Tailer interface {
 	Lags() []follower.Lag
 }
 
-// Metrics is a prometheus.Collector of one Elector. Safe for concurrent use.
+// Metrics is a prometheus.Collector of one Elector. It is safe for concurrent use.
 type Metrics struct {
 	gauges
 	counters
@@ -52,14 +53,14 @@ type Metrics struct {
 	effects *effect.Stats
 }
 
-// gauges are read from a View when they are asked for.
+// gauges are read from a View at each collection.
 type gauges struct {
 	trusted, halted, leaving, eligible, joined, remaining, ttl, members, silent, troubled *prometheus.Desc
 	known, contended, unowned, reserved, leases, damaged, lagEntries, lagSeconds          *prometheus.Desc
 	quarantined, leader, token, shardLag, certificate                                     *prometheus.Desc
 }
 
-// effectDescs are of what is read from Effects when it is asked for.
+// effectDescs describe the metrics that are read from Effects at each collection.
 type effectDescs struct{ waiting, oldest, begun, finished, retries, full *prometheus.Desc }
 
 // counters are fed by hooks.
@@ -70,7 +71,7 @@ type counters struct {
 	handover, calls, applies                                                             *prometheus.HistogramVec
 }
 
-// New returns Metrics to be registered. Nil options work.
+// New returns Metrics for the caller to register. Nil options mean the defaults.
 func New(o *Options) *Metrics {
 	if o == nil {
 		o = &Options{}
@@ -83,7 +84,7 @@ func New(o *Options) *Metrics {
 		perShard: o.PerShard, gauges: newGauges(o.Labels), counters: newCounters(o.Labels, buckets),
 		effectDescs: newEffectDescs(o.Labels),
 	}
-	// A series that begins with 1 has no increase: those that alerts ask for are there at 0.
+	// A series that begins with 1 shows no increase, so the series that alerts read begin at 0.
 	for _, k := range []core.SessionEventKind{
 		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
 		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
@@ -97,7 +98,7 @@ func New(o *Options) *Metrics {
 	return m
 }
 
-// describer makes descriptions with these labels.
+// describer returns a function that makes descriptions with these labels.
 func describer(labels prometheus.Labels) func(name, help string, variable ...string) *prometheus.Desc {
 	return func(name, help string, variable ...string) *prometheus.Desc {
 		return prometheus.NewDesc("tenure_"+name, help, variable, labels)
@@ -192,22 +193,23 @@ func (c *counters) all() []prometheus.Collector {
 	}
 }
 
-// Watch says whose View is shown. Without it there are no gauges.
+// Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
 func (m *Metrics) Watch(e Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.elector = e
 }
 
-// Follow adds a Tailer whose lag is shown: the sum of several, and the longest.
+// Follow adds a Tailer whose lag is shown. If there are several, the metrics show the sum of
+// their entries and the longest time.
 func (m *Metrics) Follow(t Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tailers = append(m.tailers, t)
 }
 
-// Effects says whose effects are shown: effect.Options.Stats of all ledgers of this process.
-// Without it there are no metrics of effects.
+// Effects sets the effects to show. Pass the effect.Options.Stats of all ledgers of this process.
+// Without this call, there are no metrics of effects.
 func (m *Metrics) Effects(s *effect.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +227,7 @@ func (m *Metrics) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks are for follower.Options.
+// FollowerHooks returns hooks for follower.Options.
 func (m *Metrics) FollowerHooks() follower.Hooks {
 	return follower.Hooks{
 		OnError: func(f follower.Failure) { m.failures.WithLabelValues(f.Applier).Inc() },
@@ -238,7 +240,7 @@ func (m *Metrics) FollowerHooks() follower.Hooks {
 	}
 }
 
-// Hooks are for core.Options, joined with others by core.JoinHooks.
+// Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (m *Metrics) Hooks() core.Hooks {
 	return core.Hooks{
 		OnGrant:  m.onGrant,
@@ -292,8 +294,8 @@ func (m *Metrics) onGrant(e core.LeaseEvent) {
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.troubled, m.known, m.contended, m.unowned,
-		m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag, m.certificate,
+		m.trusted, m.halted, m.leaving, m.eligible, m.joined, m.remaining, m.ttl, m.members, m.silent, m.troubled, m.known, m.contended,
+		m.unowned, m.reserved, m.quarantined, m.leases, m.damaged, m.lagEntries, m.lagSeconds, m.leader, m.token, m.shardLag, m.certificate,
 		m.waiting, m.oldest, m.begun, m.finished, m.retries, m.full,
 	} {
 		ch <- d

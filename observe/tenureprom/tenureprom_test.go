@@ -27,6 +27,7 @@ import (
 	"github.com/tenure-go/tenure/follower"
 	"github.com/tenure-go/tenure/internal/fsm"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/observe/tenureprom"
 	"github.com/tenure-go/tenure/sharding"
 )
@@ -149,11 +150,11 @@ func TestMetricsOfACluster(t *testing.T) {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}
 		}
-		a.SetAside(map[string]core.Aside{"eu": {Why: "in quarantine", Until: time.Now()}, "us": {Why: "it has ended"}})
+		a.Internal(seam.Key{}).SetAside(map[string]seam.Aside{"eu": {Why: "in quarantine", Until: time.Now()}, "us": {Why: "it has ended"}})
 		if got := value(t, a.reg, "tenure_shards_quarantined"); got != 1 {
 			t.Errorf("%v in quarantine, want 1", got)
 		}
-		a.SetAside(nil)
+		a.Internal(seam.Key{}).SetAside(nil)
 		if got := value(t, a.reg, "tenure_shards_quarantined"); got != 0 {
 			t.Errorf("%v in quarantine, want 0", got)
 		}
@@ -212,7 +213,7 @@ func TestEffects(t *testing.T) {
 		a.m.Effects(stats)
 		for _, repeatable := range []bool{false, true} {
 			l, err := effect.Open(t.Context(), <-leases, &effect.Options{Stats: stats, Repeatable: repeatable, Attempts: 2, MaxInDoubt: 1,
-				OnError: func(error) {}})
+				Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package route
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -15,47 +14,53 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/errtext"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/peerdial"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ClientOptions of a Client.
+// ClientOptions are the options of a Client.
 type ClientOptions struct {
-	// Members are the URLs of the maps of owners (NewOwners) of some members, at most 1000:
-	// "http://10.0.0.7:8080/owners". The Client asks one of them, and the next one when it
-	// fails. They need no Allow. Required.
+	// Members are the URLs at which some members serve the map of owners (NewOwners), such as
+	// "http://10.0.0.7:8080/owners". There are at most 1000. The Client asks one member, and if
+	// that fails, the next one. Allow does not apply to them. Required.
 	Members []string
-	// Header goes with the requests for the map, such as a credential, and to Members only.
+	// Header is added to the requests for the map, for example a credential. It is sent only to
+	// Members.
 	Header http.Header
-	// Allow has to allow an owner's address before a request, with its header and body, is
-	// sent there. Nil, the default, allows those that are not loopback, link-local, multicast
-	// or unspecified. A name that resolves to one of these is refused in any case.
+	// Allow reports whether a request, with its header and body, may be sent to an owner's
+	// address. Nil, the default, allows every address that is not loopback, link-local, multicast
+	// or unspecified. A name that resolves to such an address is refused in any case.
 	Allow func(u *url.URL) bool
 	// AddressKey is the key of a member's metadata that holds its address. Default
 	// DefaultAddressKey.
 	AddressKey string
-	// Base does all requests, and needs Allow, as it connects as it likes. Default: one that
-	// heeds what Allow says of names, asks no proxy, and has 10 s to connect.
+	// Base sends all requests. If Base is set, Allow must be set too, because Base connects without
+	// the Client's checks. The default also checks the addresses of names, uses no proxy, and
+	// limits connecting to 10 s.
 	Base http.RoundTripper
-	// Attempts is how often Do tries at most. Default 20, at most 1000.
+	// Attempts is the largest number of attempts of Do. Default 20, at most 1000.
 	Attempts int
-	// Wait is the longest wait before the next attempt, unless the map changes before. The
-	// first waits are shorter: 20 ms, doubled each time. Default 1 s, at most 1 min.
+	// Wait is the longest wait before the next attempt; a change of the map ends the wait. The
+	// first wait is 20 ms, and each further wait is twice as long, up to Wait. Default 1 s, at
+	// most 1 min.
 	Wait time.Duration
-	// OnError is called when no member answers: the Client goes on with the map that it has.
-	// It is called from Run, which it must not hold up. Default: a line at Warn to slog.Default.
-	OnError func(error)
+	// Logger gets a line at Warn when no member answers. The Client then continues with the map
+	// that it has. Default: slog.Default at the call of NewClient.
+	Logger *slog.Logger
 }
 
-// Bounds of a Client.
+// Limits of a Client.
 const (
 	maxMembers    = 1000
-	maxMap        = 64 << 20               // bytes of an answer, unpacked
-	maxNewsAge    = 365 * 24 * 3600        // seconds; a member that tells more is not believed
-	pollWait      = 10 * time.Second       // a member is asked to wait so long for a change
-	pollPatience  = 10 * time.Second       // and has that time to answer
+	maxMap        = 24 << 20               // bytes of an answer, unpacked
+	maxMapValues  = 1_000_000              // of an answer: more than 200,000 shards have, or 100,000 ranges
+	maxNewsAge    = 365 * 24 * 3600        // seconds; a larger age from a member is ignored
+	pollWait      = 10 * time.Second       // how long a member is asked to wait for a change
+	pollPatience  = 10 * time.Second       // additional time for its answer
 	pollEvery     = 5 * time.Millisecond   // between requests
-	pollIdle      = time.Second            // after an answer that came at once, and has nothing new
+	pollIdle      = time.Second            // after an immediate answer without a change
 	firstPause    = 20 * time.Millisecond  // before the second attempt
 	minHurry      = time.Second            // between requests that Refresh hurries
 	maxHurry      = 30 * time.Second       // if they bring nothing new
@@ -66,10 +71,10 @@ const (
 	idlePerClient = 1024
 )
 
-// Client sends requests to the owner of their key, in one hop and without a store: Run keeps the
-// map of owners that members serve (NewOwners), and Do goes by it. A map that is out of date does
-// no harm: the member that it names refuses, and the Client follows what it answers. Safe for
-// concurrent use.
+// Client sends requests to the owner of their key, in one hop and without a store. Run keeps the
+// map of owners that members serve (NewOwners) up to date, and Do uses it. A map that is out of
+// date does no harm: the member that it names refuses the request, and the Client follows the
+// answer. A Client is safe for concurrent use.
 type Client struct {
 	o     ClientOptions
 	asks  http.RoundTripper // for the map
@@ -107,18 +112,20 @@ func NewClient(o *ClientOptions) (*Client, error) {
 	case o.Base != nil && o.Allow == nil:
 		return bad("Base needs Allow: say to which addresses requests may go")
 	}
-	if c.o.OnError == nil {
-		c.o.OnError = func(err error) { slog.Warn("tenure: route: no member answers", slog.Any("error", err)) }
+	if c.o.Logger == nil {
+		c.o.Logger = slog.Default()
 	}
+	c.o.Logger = goexit.Logger(c.o.Logger)
 	if c.asks, c.base = o.Base, o.Base; o.Base == nil {
-		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext), newTransport(counted(peerdial.Dial(o.Allow != nil)))
+		asks, base := newTransport((&net.Dialer{Timeout: 10 * time.Second}).DialContext),
+			newTransport(counted(peerdial.Dial(o.Allow != nil, false)))
 		c.asks, c.base, c.own = asks, base, []*http.Transport{asks, base}
 	}
 	c.table = table{key: c.o.AddressKey, changed: make(chan struct{}), learnt: map[string]learnt{}}
 	return c, nil
 }
 
-// newTransport asks no proxy.
+// newTransport returns a transport without a proxy.
 func newTransport(dial dialFunc) *http.Transport {
 	return &http.Transport{
 		DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: idlePerClient, MaxIdleConnsPerHost: maxPerHost,
@@ -126,8 +133,8 @@ func newTransport(dial dialFunc) *http.Transport {
 	}
 }
 
-// Run keeps the map until ctx ends, and returns nil then. Run is called once. Every goroutine is
-// joined when it returns; Do goes on with the last map.
+// Run keeps the map up to date until ctx ends, and then returns nil. Call Run once. When it
+// returns, every goroutine has ended. Do continues with the last map.
 func (c *Client) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Client", core.ErrStopped)
@@ -144,8 +151,8 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// Refresh asks for the map at once, instead of waiting for a member to tell what changed. It does
-// not wait, and it is heeded once a second at most. Do calls it.
+// Refresh requests the map immediately, instead of waiting until a member reports a change. It does not
+// wait, and has an effect at most once a second. Do calls it.
 func (c *Client) Refresh() {
 	select {
 	case c.hurry <- struct{}{}:
@@ -153,31 +160,31 @@ func (c *Client) Refresh() {
 	}
 }
 
-// Age is how old the newest news from the store is of the member that confirmed the map last, and
-// whether there is a map. Members are asked at least every 20 s; a map that is older is served, too,
-// and may be out of date.
+// Age returns the age of the map: the time since the member that last confirmed it had news from
+// the store. known reports whether there is a map. The Client asks a member at least every 20 s.
+// It also uses an older map, which may be out of date.
 func (c *Client) Age() (age time.Duration, known bool) { return c.table.age() }
 
-// Owner returns the owner of a key by the map that is known. Meta has its addresses, which are
-// not checked. The error matches sharding.ErrNoOwner.
+// Owner returns the owner of a key according to the known map. Meta holds the owner's addresses,
+// which are not checked. The error matches sharding.ErrNoOwner.
 func (c *Client) Owner(key string) (sharding.Route, error) {
 	owner, _, _, err := c.table.find(key)
 	return owner, err
 }
 
-// ErrAddress: the owner tells no address, or one that is not allowed. Nothing was sent to it.
-var ErrAddress = errors.New("the owner has no address that is allowed")
+// ErrAddress: the owner publishes no address, or one that is not allowed. Nothing was sent to it.
+var ErrAddress error = errtext.NotApplied("the owner has no address that is allowed")
 
-// Do sends a request to the owner of a key and returns its answer, whose body the caller closes.
-// The host of the request's URL is replaced; it stays as the Host header.
+// Do sends a request to the owner of a key and returns its answer, whose body the caller closes. Do
+// replaces the host of the request's URL, and keeps it as the Host header.
 //
-// Do tries again, at most Attempts times, where nothing was done: a Handler refused the request,
-// nobody owned the shard, or the owner could not be connected to. It does so, too, if the owner
-// closed an idle connection of HTTP/1 before the request was written to it, but not with Base. A
-// body is sent again only if the request has GetBody, as those of http.NewRequest have. Any other
-// answer is the caller's, redirects too, and so is the answer of the last attempt. After another
-// error the request may have been done. The error matches sharding.ErrNoOwner where nobody owned the shard, and
-// ErrAddress.
+// Do tries again, at most Attempts times, if nothing was done. That is so if a Handler refused the
+// request, the shard had no owner, or Do could not connect to the owner. Unless Base is set, Do
+// also tries again if the owner closed an idle HTTP/1 connection before the request was written. Do
+// sends a body again only if the request has GetBody, as requests of http.NewRequest have. It
+// returns any other answer, including redirects, and the answer of the last attempt. After any
+// other error, the request may have been done. If the shard has no owner, the error matches
+// sharding.ErrNoOwner. The error may also match ErrAddress.
 func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 	s := &sending{c: c, key: key, first: r}
 	for {

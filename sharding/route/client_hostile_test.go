@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,12 +18,14 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// teller serves a map of owners that the test makes up.
+// teller serves a map of owners that the test defines.
 type teller struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -81,7 +84,7 @@ func (x *teller) raw(body string) {
 func (x *teller) of(t *testing.T, change func(*route.ClientOptions)) *route.Client {
 	t.Helper()
 	o := &route.ClientOptions{Members: []string{x.URL}, Header: http.Header{"Authorization": {"Bearer map"}}, Wait: 20 * time.Millisecond,
-		Attempts: 5, OnError: func(error) {}}
+		Attempts: 5, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(o)
 	}
@@ -104,8 +107,8 @@ func serve(t *testing.T, f http.HandlerFunc) (address string, hits *atomic.Int64
 	return s.URL, hits
 }
 
-// problem answers as a Handler does.
-func problem(w http.ResponseWriter, status int, p route.Problem) {
+// answer answers like a Handler.
+func answer(w http.ResponseWriter, status int, p problem.Document) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(p)
@@ -130,9 +133,9 @@ func send(ctx context.Context, c *route.Client, body io.Reader) (int, string, er
 	return resp.StatusCode, string(text), err
 }
 
-// TestClientSendsNowhereElse: an owner's address that is not allowed, in the map or in an answer,
-// by address or by name, is not connected to; redirects are not followed, and the credential for
-// the map goes to Members only.
+// TestClientSendsNowhereElse: the client connects to no owner's address that is not allowed, in the
+// map or in an answer, by address or by name. It follows no redirect, and the credential for the
+// map goes to Members only.
 func TestClientSendsNowhereElse(t *testing.T) {
 	t.Parallel()
 	port, connected := victim(t)
@@ -178,7 +181,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 	for _, address := range []string{"http://127.0.0.1:" + port, "http://localhost:" + port} {
 		liar, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
+			answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
 		})
 		token++
 		x.tell(liar, token)
@@ -193,12 +196,12 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	failed := make(chan error, 1)
 	x.of(t, func(o *route.ClientOptions) {
 		o.Members = []string{elsewhere.URL}
-		o.OnError = func(err error) {
+		o.Logger = loglines.Failures("tenure: route", func(err error) {
 			select {
 			case failed <- err:
 			default:
 			}
-		}
+		})
 	})
 	select {
 	case err := <-failed:
@@ -216,8 +219,8 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestClientKeepsItsMap: a map with gaps, of two owners, too large or garbage is not taken; the
-// last good one is served, also while no member answers.
+// TestClientKeepsItsMap: a map with gaps, of two owners, too large or garbage is not taken. The
+// last good map is used, also while no member answers.
 func TestClientKeepsItsMap(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)
@@ -225,12 +228,12 @@ func TestClientKeepsItsMap(t *testing.T) {
 	var failures atomic.Int64
 	c := x.of(t, func(o *route.ClientOptions) {
 		o.Allow = allowAll
-		o.OnError = func(err error) {
+		o.Logger = loglines.Failures("tenure: route", func(err error) {
 			failures.Add(1)
 			if len(err.Error()) > 1000 {
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
-		}
+		})
 	})
 	if _, ok := c.Age(); ok {
 		t.Error("there is a map before there was one")
@@ -289,9 +292,9 @@ func TestClientKeepsItsMap(t *testing.T) {
 	}
 }
 
-// TestClientRepeatsOnlyWhatWasNotDone: a request whose answer is lost is sent once, one that was
-// not sent goes to the owner that the map has then, and two members that name each other are asked
-// Attempts times.
+// TestClientRepeatsOnlyWhatWasNotDone: a request whose answer is lost is sent once. A request that
+// was not sent goes to the owner that the map has then. If two members name each other, they are
+// asked Attempts times.
 func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)
@@ -302,13 +305,13 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	})
 	var a, b string
 	a, as := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: b, Token: 50})
+		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: b, Token: 50})
 	})
 	b, bs := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "a", Address: a, Token: 60})
+		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "a", Address: a, Token: 60})
 	})
 	forged, forgeries := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 503, route.Problem{Type: route.ProblemLost})
+		answer(w, 503, problem.Document{Type: route.ProblemLost})
 	})
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -340,7 +343,7 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	}
 	former, formers := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	late, lates := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		problem(w, 421, route.Problem{Type: route.ProblemOwner, Shard: "s-0000", Node: "former", Address: former, Token: 6})
+		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "former", Address: former, Token: 6})
 	})
 	if code, _, err := send(t.Context(), at(late, nil), strings.NewReader("body")); err != nil || code != 421 || formers.Load() > 0 {
 		t.Errorf("an owner that names a former one: %d %v after %d and %d requests", code, err, lates.Load(), formers.Load())

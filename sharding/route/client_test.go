@@ -125,7 +125,7 @@ func (f *fleet) launch(node, address string) *ship {
 	return x
 }
 
-// shardOf is the shard of a request by a map.
+// shardOf returns the shard of a request by a map.
 func shardOf(m *sharding.Map, r *http.Request) (string, error) {
 	if m == nil {
 		return "orders-0000", nil // nobody's yet
@@ -133,7 +133,7 @@ func shardOf(m *sharding.Map, r *http.Request) (string, error) {
 	return m.Shard(r.PathValue("id")), nil
 }
 
-// serve has a shard.
+// serve is the handler of a shard.
 func (x *ship) serve(ctx context.Context, lease *core.Lease) error {
 	slice, err := x.m.OpenSlice(ctx, lease, nil)
 	if err != nil {
@@ -152,7 +152,7 @@ func (x *ship) serve(ctx context.Context, lease *core.Lease) error {
 	return nil
 }
 
-// enter is the shard that is served under a lease; nil if it is not any more.
+// enter returns the shard that is served under a lease, or nil if it is no longer served.
 func (x *ship) enter(lease *core.Lease) *deck {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -189,7 +189,7 @@ func (x *ship) place(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// leave stops a member as a deployment should: its shards go first, then it answers with their
+// leave stops a member as a deployment should: its shards move first, then it answers with their
 // owners until no request is on its way to it.
 func (x *ship) leave(quiet func()) {
 	if x.gone {
@@ -245,7 +245,7 @@ func (f *fleet) even(ships ...*ship) {
 // client returns a Client of members, whose Run ends with the test.
 func client(t *testing.T, change func(*route.ClientOptions), ships ...*ship) *route.Client {
 	t.Helper()
-	o := &route.ClientOptions{Allow: allowAll, Attempts: 1000, OnError: func(error) {}}
+	o := &route.ClientOptions{Allow: allowAll, Attempts: 1000, Logger: slog.New(slog.DiscardHandler)}
 	for _, x := range ships {
 		o.Members = append(o.Members, "http://"+x.address+"/owners")
 	}
@@ -318,7 +318,7 @@ func (l *load) arrived(r *http.Request) {
 	h.(*atomic.Int32).Add(1)
 }
 
-// settle waits until the requests that are under way have ended.
+// settle waits until the requests in progress have ended.
 func (l *load) settle() {
 	l.gate.Lock()
 	old := l.epoch.Add(1) - 1
@@ -346,7 +346,7 @@ func (l *load) one() {
 	}
 }
 
-// run makes requests until ctx ends. Where the machine is too slow for the rate, it is lower.
+// run makes requests until ctx ends. If the machine is too slow for the rate, the rate is lower.
 func (l *load) run(ctx context.Context, rate int) {
 	const workers = 64
 	ticks := make(chan struct{}, workers)
@@ -370,7 +370,7 @@ func (l *load) run(ctx context.Context, rate int) {
 	all.Wait()
 }
 
-// TestClientRollingRestart restarts three members one by one under a client without a store: no
+// TestClientRollingRestart restarts three members one by one under a client without a store. No
 // request fails, none is done twice, and nearly all take one hop.
 //
 //	go test ./sharding/route -run TestClientRollingRestart -v -args -restart.rest 10s -restart.hops 0.99

@@ -35,13 +35,13 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 
 // delivery is one request on its connection.
 type delivery struct {
-	conn   *conn // nil: a new one, or not known
+	conn   *conn // nil: a new connection, or unknown
 	before int64 // bytes written before the request
 }
 
 // deliver returns a context for one request, and its delivery. If the owner has closed the idle
-// connection that the request gets, deliver closes it, too, so that nothing is written to it:
-// net/http notices the end of a connection late on a busy machine.
+// connection that the request gets, deliver also closes it, so that nothing is written to it. On a
+// busy machine, net/http notices the end of a connection late.
 func deliver(ctx context.Context) (context.Context, *delivery) {
 	d := &delivery{}
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {

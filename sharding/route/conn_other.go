@@ -4,5 +4,5 @@ package route
 
 import "net"
 
-// ended reports false, because this system cannot look without reading.
+// ended returns false, because this system cannot check without reading.
 func ended(net.Conn) bool { return false }

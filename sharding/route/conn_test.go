@@ -14,11 +14,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// lateConn is a connection whose reader gets the end when the test says so.
+// lateConn is a connection whose reader gets the end when the test decides.
 type lateConn struct {
 	*net.TCPConn
 	late   *atomic.Bool
@@ -36,7 +37,7 @@ func (c *lateConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write has the reader go on if something is written to a peer that is gone.
+// Write has the reader continue if something is written to a peer that is gone.
 func (c *lateConn) Write(b []byte) (int, error) {
 	n, err := c.TCPConn.Write(b)
 	if c.late.Load() {
@@ -102,7 +103,7 @@ func TestClientIdleConnectionEnds(t *testing.T) {
 			t.Cleanup(transport.CloseIdleConnections)
 			client.base = transport
 			if err := client.table.apply(&ownersJSON{Version: "A.1", Full: true,
-				Keyspace: &keyspaceJSON{Name: "k", Hash: sharding.HashMixed, Digits: 4},
+				Keyspace: &keyspaceJSON{Name: "k", Hash: keyspace.HashMixed, Digits: 4},
 				Members:  map[string]map[string]string{"a": {DefaultAddressKey: "http://" + address}},
 				Shards:   []ownedJSON{{Shard: "k-0000", Range: &sharding.Range{}, Node: "a", Token: 1}}}, client.table.at); err != nil {
 				t.Fatal(err)

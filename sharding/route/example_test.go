@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// A member serves requests for the shards that it owns. Others, which reach any member,
-// are forwarded.
+// A member serves requests for the shards that it owns. Other requests, at any member, are
+// forwarded.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()

@@ -14,30 +14,33 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/peerdial"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
 // DefaultAddressKey is the key of a member's metadata that holds its address.
 const DefaultAddressKey = "http"
 
-// Options of a Handler.
+// Options are the options of a Handler.
 type Options struct {
-	// Shard names the shard of a request. It may read the request's path, query and
-	// header. Its error is answered with 400, and its text. Required.
+	// Shard returns the shard of a request. It may read the request's path, query and header. If it
+	// returns an error, the answer is 400 with the error's text, or 503 if the error matches
+	// sharding.ErrNoOwner. Required.
 	Shard func(r *http.Request) (string, error)
-	// Forward takes a request for another member's shard to that member. By default the
-	// owner is answered.
+	// Forward sends a request for another member's shard to that member. By default, the
+	// Handler answers with the owner.
 	Forward bool
 	// AddressKey is the key of a member's metadata that holds its address. Default
 	// DefaultAddressKey.
 	AddressKey string
-	// Allow has to allow an address before a request, with its credentials, is forwarded to
-	// it. Nil, the default, allows those that are not loopback, link-local, multicast or
-	// unspecified. A name that resolves to one of these is refused in any case.
+	// Allow reports whether a request, with its credentials, may be forwarded to an address.
+	// Nil, the default, allows every address except this machine's and loopback, link-local,
+	// multicast or unspecified addresses. A name that resolves to such an address is refused in
+	// any case.
 	Allow func(u *url.URL) bool
-	// Transport makes forwarded requests, and needs Allow, as it connects as it likes.
-	// Default: one that heeds what Allow says of names, asks no proxy, and has 10 s to
-	// connect; the request's context bounds the answer.
+	// Transport sends forwarded requests. If Transport is set, Allow must be set too, because
+	// Transport connects without the Handler's checks. The default also checks the addresses of
+	// names, uses no proxy, and limits connecting to 10 s; the request's context limits the answer.
 	Transport http.RoundTripper
 }
 
@@ -49,8 +52,8 @@ func FromContext(ctx context.Context) *core.Lease {
 	return l
 }
 
-// NewContext returns a context for work under a lease: it carries the lease, and ends with
-// it, too, with the same cause. done ends it.
+// NewContext returns a context for work under a lease. The context carries the lease, and also
+// ends with the lease, with the same cause. done ends the context.
 func NewContext(ctx context.Context, lease *core.Lease) (inside context.Context, done func()) {
 	inside, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, lease))
 	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
@@ -67,10 +70,10 @@ type handler struct {
 	o    Options
 }
 
-// NewHandler returns a handler that has next serve the requests for the shards of this
-// process, and forwards or answers the others. The context of a request that next serves
-// ends with the lease, too, with the same cause. The Elector and the Router, which is on
-// that Elector, are the caller's. The error matches core.ErrInvalid.
+// NewHandler returns a handler that passes requests for the shards of this process to next, and
+// forwards or answers the others. The context of a request that next serves also ends with the
+// lease, with the same cause. The Router must be on the same Elector. Both stay the caller's.
+// The error matches core.ErrInvalid.
 func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Options) (http.Handler, error) {
 	if e == nil || r == nil || next == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router, a handler and Options.Shard", core.ErrInvalid)
@@ -84,7 +87,7 @@ func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Optio
 	}
 	if h.o.Transport == nil {
 		h.o.Transport = &http.Transport{ // without a proxy
-			DialContext: peerdial.Dial(o.Allow != nil), ForceAttemptHTTP2: true, MaxIdleConns: 100, IdleConnTimeout: 90 * time.Second,
+			DialContext: peerdial.Dial(o.Allow != nil, true), ForceAttemptHTTP2: true, MaxIdleConns: 100, IdleConnTimeout: 90 * time.Second,
 			TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
 		}
 	}
@@ -94,16 +97,16 @@ func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Optio
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shard, err := h.o.Shard(r)
-	if errors.Is(err, sharding.ErrNoOwner) { // a router that does not know the map of ranges yet
+	if errors.Is(err, sharding.ErrNoOwner) { // the router does not know the map of ranges yet
 		w.Header().Set("Retry-After", "1")
-		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
 		return
 	}
 	if err == nil {
 		err = core.CheckShard(shard)
 	}
 	if err != nil {
-		answer(w, Problem{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
 		return
 	}
 	if lease := h.e.Lease(shard); lease != nil {
@@ -113,11 +116,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	owner, err := h.r.Owner(shard)
-	if err != nil || owner.Self { // mine, and not served: it is on its way in or out
+	if err != nil || owner.Self { // this process owns it and does not serve it: it is starting or stopping
 		Refuse(w, shard)
 		return
 	}
-	p := Problem{Type: ProblemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
+	p := problem.Document{Type: ProblemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
 		Node: owner.Node, Token: owner.Token, Detail: "nothing was done; ask the owner"}
 	to, err := CheckAddress(owner.Meta[h.o.AddressKey])
 	if err == nil && h.o.Allow != nil && !h.o.Allow(to) {
@@ -135,14 +138,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.forward(w, r, to, p)
 }
 
-// forward sends the request to the owner, which says that it is the last.
-func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p Problem) {
+// forward sends the request to the owner, marked as forwarded.
+func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p problem.Document) {
 	proxy := &httputil.ReverseProxy{
 		Transport: h.o.Transport,
-		ErrorLog:  log.New(discard{}, "", 0), // the answer says it
+		ErrorLog:  log.New(discard{}, "", 0), // the answer reports it
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			r.Out.Host = r.In.Host // whose site it is does not change on the way
+			r.Out.Host = r.In.Host // the site of the request does not change
 			r.SetXForwarded()
 			r.Out.Header.Set(Forwarded, h.e.View().Node)
 		},
@@ -165,7 +168,7 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p
 	proxy.ServeHTTP(w, r)
 }
 
-// discard takes what httputil would log.
+// discard discards the log of httputil.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }

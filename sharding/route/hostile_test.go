@@ -51,9 +51,9 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 	return port, connected
 }
 
-// TestForwardsToNoLocalAddress: a member that advertises an address of the forwarding host, or
-// a name of one, does not get a client's credentials sent there: the client is answered with
-// the owner, and nothing is connected to.
+// TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
+// one. A client's credentials are not sent there: the answer names the owner, and no connection is
+// made.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	port, connected := victim(t)
 	store := memory.New()
@@ -61,9 +61,18 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	b := start(t, store, "b", nil, func(o *route.Options) { o.Forward = true })
 	named := start(t, store, "c", nil, forward) // allows everything
 	a.own("s", b, named)
-	for _, host := range []string{
-		"127.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST", "localhost.",
-	} {
+	hosts := []string{"127.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST", "localhost."}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if ip := a.(*net.IPNet).IP; !ip.IsLinkLocalUnicast() {
+			host, _, _ := strings.Cut(net.JoinHostPort(ip.String(), "\x00"), ":\x00")
+			hosts = append(hosts, host)
+		}
+	}
+	for _, host := range hosts {
 		for _, m := range []*member{b, named} {
 			if m == named && !strings.HasPrefix(strings.ToLower(host), "localhost") {
 				continue
@@ -82,8 +91,8 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 }
 
-// TestAsksNoProxy: the proxy of the environment gets no forwarded request. The environment is
-// read once in a process, so this runs in one of its own.
+// TestAsksNoProxy: the proxy of the environment gets no forwarded request. The environment is read
+// once in a process, so the test runs in its own process.
 func TestAsksNoProxy(t *testing.T) {
 	const owner = "http://192.0.2.1:9" // of documentation: nobody is there
 	if os.Getenv("TENURE_TEST_PROXIED") != "" {

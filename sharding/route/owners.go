@@ -18,48 +18,52 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/problem"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// OwnersOptions of NewOwners. Nil works.
+// OwnersOptions are the options of NewOwners. Nil means the defaults.
 type OwnersOptions struct {
-	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata
-	// is not. Default "http" and "grpc".
+	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata is not
+	// shown. Default "http" and "grpc".
 	AddressKeys []string
-	// MaxWaiting bounds the requests that wait for a change at a time. Further ones are
-	// answered at once, with Retry-After. Default 1000, at most 100,000.
+	// MaxWaiting limits the requests that wait for a change at a time. Further requests get an
+	// answer immediately, with Retry-After. Default 1000, at most 100,000.
 	MaxWaiting int
-	// Authorize, if not nil, has to allow a request, for instance by its credential. Others
-	// are answered with 403. Default: all are allowed.
+	// Authorize reports whether a request is allowed, for example by its credential. Other
+	// requests get the answer 403. Nil, the default, allows all requests.
 	Authorize func(r *http.Request) bool
 }
 
-// newsAge is the header of a map: how many seconds ago its member had news from the store.
+// newsAge is the header of a map that gives the seconds since its member had news from the
+// store.
 const newsAge = "Tenure-News-Age"
 
-// Bounds of the map of owners.
+// Limits of the map of owners.
 const (
 	maxWait       = 30 * time.Second       // of a request
-	lookEvery     = 5 * time.Millisecond   // versions come at most so often
-	lookShare     = 10                     // and such a multiple of what the last look took
-	rangesEvery   = 100 * time.Millisecond // the map of ranges is looked at, while a request waits
-	maxHistory    = 256                    // versions of which the changes are kept
+	lookEvery     = 5 * time.Millisecond   // between versions, at least
+	lookShare     = 10                     // and at least this multiple of the time of the last look
+	rangesEvery   = 100 * time.Millisecond // between looks at the map of ranges, while a request waits
+	maxHistory    = 256                    // versions whose changes are kept
 	ownersPatient = 30 * time.Second       // for a client to take an answer
 	gzipFrom      = 4 << 10                // bytes
-	maxEncoded    = 16                     // answers that are kept encoded
-	maxVersion    = 80                     // bytes of a version
+	maxEncoded    = 16                     // encoded answers that are kept
+	maxVersion    = 80                     // largest size of a version, in bytes
 	maxWaiting    = 100_000
 )
 
-// ownersJSON is the answer of NewOwners' handler: all there is, or what changed since a version.
+// ownersJSON is the answer of NewOwners' handler: the whole map, or the changes since a version.
 type ownersJSON struct {
 	Version string `json:"version"`
-	// Full: shards that are missing have no owner. Else those that are missing are as they were.
+	// Full reports that missing shards have no owner. Otherwise, missing shards did not change.
 	Full bool `json:"full"`
-	// Number is that of the map of ranges. Keyspace is nil if the member has none.
+	// Number is the number of the map of ranges. Keyspace is nil if the member has none.
 	Number   int64         `json:"number,omitempty"`
 	Keyspace *keyspaceJSON `json:"keyspace,omitempty"`
-	// Members are the addresses of the owners by node; nil if they are as they were.
+	// Members are the addresses of the owners by node; nil if they did not change.
 	Members map[string]map[string]string `json:"members,omitempty"`
 	Shards  []ownedJSON                  `json:"shards"`
 }
@@ -70,7 +74,7 @@ type keyspaceJSON struct {
 	Digits int    `json:"digits"`
 }
 
-// ownedJSON is a shard. Without a range it has no keys, and without a node no owner.
+// ownedJSON is a shard. Without a range, it has no keys. Without a node, it has no owner.
 type ownedJSON struct {
 	Shard string          `json:"shard"`
 	Range *sharding.Range `json:"range,omitempty"`
@@ -91,7 +95,7 @@ type owned struct {
 	shards   []ownedJSON // by name
 }
 
-// step is what a version changed.
+// step is the change that a version made.
 type step struct {
 	n       int64
 	members bool
@@ -106,7 +110,7 @@ type owners struct {
 	watch    chan struct{} // has an element while a request looks for changes
 
 	mu      sync.Mutex
-	view    *core.View // of which now is
+	view    *core.View // the view of now
 	ranges  *sharding.Map
 	next    time.Time // of the next look
 	now     *owned
@@ -119,8 +123,8 @@ type owners struct {
 }
 
 // NewOwners returns a handler that answers with the map of owners, for a Client, from this
-// process's view and without I/O. See the package comment for its answers. The Elector and the
-// Router, which is on that Elector, are the caller's. The error matches core.ErrInvalid.
+// process's view and without I/O. The package comment describes the answers. The Router must be
+// on the same Elector. Both stay the caller's. The error matches core.ErrInvalid.
 func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Handler, error) {
 	if e == nil || r == nil {
 		return nil, fmt.Errorf("tenure: %w: the map of owners needs an elector and a router", core.ErrInvalid)
@@ -143,7 +147,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 // ServeHTTP implements http.Handler.
 func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, title, detail string) {
-		answer(w, Problem{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
+		answer(w, problem.Document{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
 	}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -162,11 +166,11 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "the query cannot be read", err.Error())
 		return
 	}
-	// A ResponseWriter that has no deadline leaves it to its server.
+	// If w does not support deadlines, its server limits the write.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
-		answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
+		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
 		return
 	}
 	h := w.Header()
@@ -174,7 +178,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("ETag", `W/"`+version+`"`)
-	age, _ := o.e.News()
+	age, _ := o.e.Internal(seam.Key{}).News()
 	h.Set(newsAge, strconv.FormatFloat(age.Seconds(), 'f', 3, 64))
 	if crowded {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
@@ -227,7 +231,8 @@ func validVersion(s string) bool {
 
 func (o *owners) version(n int64) string { return o.instance + "." + strconv.FormatInt(n, 10) }
 
-// await returns the map, and waits while it is the caller's. crowded: there was no place to wait.
+// await returns the map. While the caller has the newest version, await waits. crowded reports that
+// there was no place to wait.
 func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *owned, crowded bool, err error) {
 	now, changed, err := o.look()
 	if err != nil || wait == 0 || o.version(now.n) != after {
@@ -256,14 +261,14 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	return now, false, nil
 }
 
-// watchOnce waits until a look may bring something new.
+// watchOnce waits until another look may find a change.
 func (o *owners) watchOnce(ctx context.Context) {
 	o.mu.Lock()
 	seen, next := o.view, o.next
 	o.mu.Unlock()
 	limit, cancel := context.WithTimeout(ctx, rangesEvery)
 	defer cancel()
-	_, _ = o.e.WaitView(limit, seen) // the look says what is wrong
+	_, _ = o.e.WaitView(limit, seen) // the look reports errors
 	sleep(ctx, time.Until(next))
 }
 
@@ -315,7 +320,7 @@ func (o *owners) look() (*owned, chan struct{}, error) {
 	case errors.Is(err, sharding.ErrNoOwner), len(v.Members) == 0 && len(v.Shards) == 0:
 		return nil, nil, errNoNews
 	}
-	if age, fresh := o.e.News(); !fresh {
+	if age, fresh := o.e.Internal(seam.Key{}).News(); !fresh {
 		return nil, nil, fmt.Errorf("it has had no news from the store for %v", age.Round(time.Second))
 	}
 	if o.now == nil || v != o.view || ranges != o.ranges {
@@ -355,7 +360,7 @@ func (o *owners) set(next *owned) {
 	o.changed = make(chan struct{})
 }
 
-// differ has the names of the shards that differ; both are by name.
+// differ returns the names of the shards that differ. Both lists are sorted by name.
 func differ(was, next []ownedJSON) (names []string) {
 	for i, k := 0, 0; i < len(was) || k < len(next); {
 		switch {
@@ -375,7 +380,7 @@ func differ(was, next []ownedJSON) (names []string) {
 	return names
 }
 
-// snapshot is the map by a view and a map of ranges, which may be nil.
+// snapshot returns the map from a view and a map of ranges, which may be nil.
 func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	s := &owned{members: map[string]map[string]string{}}
 	nodes := make(map[core.SessionID]string, len(v.Members))
@@ -393,7 +398,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	at := map[string]int{}
 	if ranges != nil {
 		k := ranges.Keyspace
-		s.number, s.keyspace = ranges.Number, &keyspaceJSON{k.Name, cmp.Or(k.Hash, sharding.HashMixed), cmp.Or(k.Digits, 4)}
+		s.number, s.keyspace = ranges.Number, &keyspaceJSON{k.Name, cmp.Or(k.Hash, keyspace.HashMixed), cmp.Or(k.Digits, 4)}
 		s.shards = make([]ownedJSON, 0, ranges.Len())
 		for shard, r := range ranges.All() {
 			at[shard] = len(s.shards)
@@ -406,7 +411,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 		switch {
 		case ranged && node != "":
 			s.shards[i].Node, s.shards[i].Token = node, x.Token
-		case node != "" && !strings.HasPrefix(x.Shard, "_"): // one of those that have no keys
+		case node != "" && !strings.HasPrefix(x.Shard, "_"): // a shard without keys
 			s.shards = append(s.shards, ownedJSON{Shard: x.Shard, Node: node, Token: x.Token})
 		}
 	}
@@ -414,7 +419,7 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	return s
 }
 
-// body is the answer for a caller that has the version after, or none.
+// body returns the answer for a caller that has the version after, or none.
 func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -452,14 +457,14 @@ func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped b
 	return out.Bytes(), true, nil
 }
 
-// keep keeps an encoded answer for callers that ask the same. o.mu is held.
+// keep keeps an encoded answer for other callers with the same version. o.mu is held.
 func (o *owners) keep(now *owned, key string, body []byte) {
 	if now == o.now && (len(o.encoded) < maxEncoded || strings.HasPrefix(key, "full")) {
 		o.encoded[key] = body
 	}
 }
 
-// answer is the map, or what changed after a version; -1 stands for none. o.mu is held.
+// answer returns the changes after a version, or the whole map if since is -1. o.mu is held.
 func (o *owners) answer(now *owned, since int64) *ownersJSON {
 	out := &ownersJSON{Version: o.version(now.n), Full: since < 0, Number: now.number, Keyspace: now.keyspace}
 	if since < 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/keyspace"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
@@ -39,7 +40,7 @@ type ownerMap struct {
 	}
 }
 
-// get asks a handler.
+// get sends a request to a handler.
 func get(t *testing.T, h http.Handler, method, query string, header ...string) (*httptest.ResponseRecorder, *ownerMap) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "/owners"+query, nil)
@@ -80,7 +81,7 @@ func (x *ship) owners(o *route.OwnersOptions) http.Handler {
 	return h
 }
 
-// TestOwners: the answer has every range and owner, and of the metadata the addresses only. It
+// TestOwners: the answer has every range and owner, and only the addresses of the metadata. It
 // waits for a change, and then has that change only.
 func TestOwners(t *testing.T) {
 	t.Parallel()
@@ -89,7 +90,7 @@ func TestOwners(t *testing.T) {
 	f.even(a)
 	h := a.owners(nil)
 	w, full := get(t, h, "GET", "")
-	if !full.Full || full.Keyspace == nil || full.Keyspace.Name != "orders" || full.Keyspace.Hash != sharding.HashMixed || full.Keyspace.Digits != 4 ||
+	if !full.Full || full.Keyspace == nil || full.Keyspace.Name != "orders" || full.Keyspace.Hash != keyspace.HashMixed || full.Keyspace.Digits != 4 ||
 		full.Number == 0 || len(full.Members) != 1 || len(full.Members["a"]) != 1 || full.Members["a"]["http"] != "http://"+a.address ||
 		strings.Contains(w.Body.String(), "hidden") || w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%v %s", w.Header(), w.Body)
@@ -131,7 +132,7 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	f.even(a, b)
-	// What changed since then, put together, is what is there now.
+	// The changes since then, together, give the current map.
 	await(t, "the shares", func() bool {
 		_, now := get(t, h, "GET", "")
 		_, delta := get(t, h, "GET", "?after="+full.Version)
@@ -159,7 +160,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// handler is that of the map, whatever the member knows.
+// handler returns the handler of the map, whatever the member knows.
 func (x *ship) handler(t *testing.T) http.Handler {
 	t.Helper()
 	r, err := sharding.NewRouter(x.e, x.m)
@@ -174,7 +175,7 @@ func (x *ship) handler(t *testing.T) http.Handler {
 }
 
 // TestOwnersRefuses: other methods, pages of other sites, callers that Authorize does not allow,
-// and queries that cannot be read get no map.
+// and invalid queries get no map.
 func TestOwnersRefuses(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 200}
@@ -217,8 +218,8 @@ func TestOwnersRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnersWaitingIsBounded: requests that wait beyond the bound are answered at once, a place is
-// free again when its client is gone, and a server that shuts down ends them all.
+// TestOwnersWaitingIsBounded: requests that wait above the limit are answered at once. When a
+// client is gone, its place is free again. A server that shuts down ends all of them.
 func TestOwnersWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	f := &fleet{T: t, store: memory.New(), shards: 4}
@@ -297,8 +298,8 @@ func (s splitting) Plan(c *sharding.Cluster) *sharding.Plan {
 	return p
 }
 
-// TestClientFollowsRanges: ranges that are split under a client lead its requests to the shards
-// that got the keys.
+// TestClientFollowsRanges: if ranges are split under a client, its requests go to the shards that
+// got the keys.
 func TestClientFollowsRanges(t *testing.T) {
 	t.Parallel()
 	armed := new(atomic.Bool)

@@ -2,32 +2,34 @@ package route
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tenure-go/tenure/internal/boundjson"
 )
 
 // poll asks members for the map.
 type poll struct {
 	c       *Client
-	at      int // in Members
-	failed  int // members in a row
+	at      int // index in Members
+	failed  int // members that failed in a row
 	wait    bool
-	hurry   time.Duration // the least between requests that are hurried
+	hurry   time.Duration // least time between hurried requests
 	hurried time.Time
 }
 
 // errHurried ends a request that waits for a change.
 var errHurried = errors.New("the map is asked for at once")
 
-// once asks a member, and pauses.
+// once asks a member for the map, and pauses.
 func (p *poll) once(ctx context.Context) {
 	c := p.c
 	asked := time.Now()
@@ -46,7 +48,7 @@ func (p *poll) once(ctx context.Context) {
 		if p.failed++; p.failed%len(c.o.Members) == 0 {
 			rounds := p.failed / len(c.o.Members)
 			if rounds&(rounds-1) == 0 { // the 1st, 2nd, 4th, 8th ...
-				c.o.OnError(fmt.Errorf("tenure: the map of owners cannot be read from any of %d members: %w", len(c.o.Members), err))
+				c.o.Logger.Warn("tenure: route: no member answers", slog.Int("members", len(c.o.Members)), slog.Any("error", err))
 			}
 			pause = min(minFailed<<min(rounds-1, 6), maxFailed)
 			pause += rand.N(pause)
@@ -56,7 +58,7 @@ func (p *poll) once(ctx context.Context) {
 			p.hurry = minHurry
 		}
 		if changed {
-			select { // what was asked for is there
+			select { // the requested change is there
 			case <-c.hurry:
 			default:
 			}
@@ -79,7 +81,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// ask asks the member for what is new. pause is what the member asks for.
+// ask asks the member for changes. pauses is the wait that the member requests.
 func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err error) {
 	c := p.c
 	wait := time.Duration(0)
@@ -118,14 +120,16 @@ func (p *poll) ask(ctx context.Context) (changed bool, pauses time.Duration, err
 		return false, pauses, err
 	}
 	if err := c.table.apply(a, at); err != nil {
-		c.table.forget() // the next request is for all
+		c.table.forget() // the next request is for the whole map
 		return false, 0, err
 	}
 	return true, pauses, nil
 }
 
-// read reads a member's answer; nil if it has nothing new. at is the time of the member's news.
-func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration, err error) {
+// read returns a member's answer, or nil if there is no change. at is the time of the member's
+// news.
+func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a *ownersJSON, at time.Time, pauses time.Duration,
+	err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, member, nil)
 	if err != nil {
 		return nil, at, 0, err
@@ -157,16 +161,18 @@ func (c *Client) read(ctx context.Context, member string, wait time.Duration) (a
 	case resp.StatusCode != http.StatusOK || media != "application/json":
 		return nil, at, 0, fmt.Errorf("tenure: the map of owners: a member answers %d with %.60q", resp.StatusCode, media)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxMap+1))
+	a, err = decodeOwners(resp.Body)
+	return a, at, pauses, err
+}
+
+func decodeOwners(from io.Reader) (*ownersJSON, error) {
+	body, err := io.ReadAll(io.LimitReader(from, maxMap+1))
 	if err != nil {
-		return nil, at, 0, err
+		return nil, err
 	}
-	a = new(ownersJSON)
-	if len(body) > maxMap {
-		return nil, at, 0, fmt.Errorf("tenure: the map of owners has more than %d bytes", maxMap)
+	a := new(ownersJSON)
+	if err := boundjson.Unmarshal(body, maxMap, maxMapValues, a); err != nil {
+		return nil, fmt.Errorf("tenure: the map of owners is not JSON as it should be: %.200q", err.Error())
 	}
-	if err := json.Unmarshal(body, a); err != nil {
-		return nil, at, 0, fmt.Errorf("tenure: the map of owners is not JSON as it should be: %.200q", err.Error())
-	}
-	return a, at, pauses, nil
+	return a, nil
 }

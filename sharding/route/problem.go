@@ -1,10 +1,7 @@
 package route
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,13 +9,15 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
 // Forwarded is the header of a request that a member has forwarded.
 const Forwarded = "Tenure-Forwarded"
 
-// Types of the problem documents (RFC 9457) that a Handler answers with.
+// These are the types of the problem documents (RFC 9457) in a Handler's answers. The document
+// of ProblemOwner also names the owner's node and token, and its address if it publishes one.
 const (
 	ProblemOwner       = "urn:tenure:route:owner"       // 421
 	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
@@ -27,66 +26,35 @@ const (
 	ProblemInvalid     = "urn:tenure:route:invalid"     // 400
 )
 
-// Problem is the body of such an answer.
-type Problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail,omitempty"`
-
-	Shard   string     `json:"shard,omitempty"`
-	Node    string     `json:"node,omitempty"`    // of the owner
-	Address string     `json:"address,omitempty"` // of the owner; empty if it tells none
-	Token   core.Token `json:"token,omitempty"`
-}
-
-// maxProblem bounds the body of a problem that is read, in bytes.
-const maxProblem = 64 << 10
-
-// retryAfter is what a 503 asks for, in seconds: most hand-overs take less.
+// retryAfter is the Retry-After of a 503, in seconds. Most hand-overs take less.
 const retryAfter = 1
 
-func answer(w http.ResponseWriter, p Problem) {
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Cache-Control", "no-store")
-	if p.Status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", strconv.Itoa(retryAfter))
+func answer(w http.ResponseWriter, d problem.Document) {
+	if d.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 	}
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+	d.Write(w)
 }
 
-// Refuse answers a request that is not served as a Handler answers one whose shard nobody serves:
-// nothing was done, and clients try again. It is for the application's handler, where the lease
-// ends as the request arrives, or a Slice refuses its key.
+// Refuse answers a request as a Handler does if the shard has no owner. Nothing was done, and
+// clients try again. The application's handler calls it if the lease ends as the request arrives,
+// or if a Slice refuses the request's key.
 func Refuse(w http.ResponseWriter, shard string) {
-	answer(w, Problem{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
+	answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
-// ReadProblem returns the Problem of a response with which a Handler has refused a
-// request, or nil: other responses, also of the same statuses, are the application's, and
-// are left unread. Shard, Node and Address in it are checked, and left out where they are
-// not valid; Title and Detail are quoted. Of a problem it reads the body, at most 64 KiB; the caller closes it in any
-// case.
-func ReadProblem(r *http.Response) *Problem {
+// readProblem returns the document of a response with which a Handler has refused a request, or
+// nil. Other responses, even those with the same statuses, are the application's, and are left
+// unread. It omits Shard, Node and Address if they are not valid. It quotes Title and Detail.
+func readProblem(r *http.Response) *problem.Document {
 	switch r.StatusCode {
 	case http.StatusMisdirectedRequest, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusBadRequest:
 	default:
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/problem+json" {
-		return nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxProblem))
-	var p Problem
-	if err != nil || json.Unmarshal(body, &p) != nil {
-		return nil
-	}
-	switch p.Type {
-	case ProblemOwner, ProblemUnowned, ProblemUnreachable, ProblemLost, ProblemInvalid:
-	default:
+	p, err := problem.Read(r, ProblemOwner, ProblemUnowned, ProblemUnreachable, ProblemLost, ProblemInvalid)
+	if p == nil || err != nil {
 		return nil
 	}
 	if core.CheckShard(p.Shard) != nil {
@@ -99,14 +67,14 @@ func ReadProblem(r *http.Response) *Problem {
 		p.Address = ""
 	}
 	p.Status, p.Detail, p.Title = r.StatusCode, fmt.Sprintf("%.500q", p.Detail), fmt.Sprintf("%.200q", p.Title)
-	return &p
+	return p
 }
 
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress parses the address of a member: http or https, a host and perhaps a port,
-// and nothing else. The error matches core.ErrInvalid.
+// CheckAddress parses a member's address. An address consists of the scheme http or https, a
+// host, and optionally a port. The error matches core.ErrInvalid.
 func CheckAddress(address string) (*url.URL, error) {
 	bad := func(why string) (*url.URL, error) {
 		return nil, fmt.Errorf("tenure: %w: address %.100q %s: write it as http://host:port or https://host:port", core.ErrInvalid,
@@ -136,7 +104,7 @@ func CheckAddress(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// pause is the wait before the next attempt after a 503.
+// pause returns the wait before the next attempt after a 503.
 func pause(r *http.Response, most time.Duration) time.Duration {
 	n, err := strconv.Atoi(r.Header.Get("Retry-After"))
 	if err != nil || n < 0 || n > 3600 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenure-go/tenure/backends/memory"
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/sharding"
 	"github.com/tenure-go/tenure/sharding/route"
@@ -121,7 +122,7 @@ func await(t *testing.T, what string, cond func() bool) {
 	ample.Wait(t, what+" did not come", cond)
 }
 
-func do(t *testing.T, c *http.Client, method, url, body string, header ...string) (int, string, *route.Problem, http.Header) {
+func do(t *testing.T, c *http.Client, method, url, body string, header ...string) (int, string, *problem.Document, http.Header) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -161,7 +162,7 @@ func TestServeForwardAnswer(t *testing.T) {
 	// a does not forward.
 	lb := b.own("t", a)
 	code, _, p, _ := do(t, c, "POST", a.server.URL+"/t", "x")
-	if code != 421 || p == nil || *p != (route.Problem{Type: route.ProblemOwner, Status: 421, Title: p.Title, Detail: p.Detail, Shard: "t",
+	if code != 421 || p == nil || *p != (problem.Document{Type: route.ProblemOwner, Status: 421, Title: p.Title, Detail: p.Detail, Shard: "t",
 		Node: "b", Address: b.server.URL, Token: lb.Token()}) {
 		t.Errorf("answered %d %+v, want b, its address and token %d", code, p, lb.Token())
 	}
@@ -174,8 +175,8 @@ func TestServeForwardAnswer(t *testing.T) {
 	}
 }
 
-// Members whose metadata names each other's address, or who are asked for what they have
-// forwarded, pass a request on once.
+// Two members forward a request only once, if their metadata name each other's address, or a
+// forwarded request comes back.
 func TestOneHop(t *testing.T) {
 	store := memory.New()
 	meta := map[string]string{"http": "http://127.0.0.1:1"}
@@ -196,8 +197,8 @@ func TestOneHop(t *testing.T) {
 	}
 }
 
-// Addresses of other members are checked; an owner that is away, and an answer that is
-// lost, are told apart.
+// Addresses of other members are checked. An owner that is away differs from an answer that is
+// lost.
 func TestOwnerOutOfReach(t *testing.T) {
 	store := memory.New()
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
@@ -213,7 +214,7 @@ func TestOwnerOutOfReach(t *testing.T) {
 		o.Forward, o.Allow = true, func(u *url.URL) bool { return u.Hostname() == "10.0.0.1" }
 	})
 	a.own("s", b, narrow)
-	at := func(m *member, path, address string) (int, *route.Problem) {
+	at := func(m *member, path, address string) (int, *problem.Document) {
 		t.Helper()
 		if err := a.Update(t.Context(), func(s *core.MemberState) { s.Meta["http"] = address }); err != nil {
 			t.Fatal(err)
@@ -314,7 +315,7 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// Answers of the application, and of other servers, pass as they are.
+// Answers of the application, and of other servers, pass unchanged.
 func TestTransportPassesOtherAnswers(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	for name, c := range map[string]struct {
@@ -386,7 +387,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// A member that does not know the map of ranges yet has a client try again.
+// If a member does not know the map of ranges yet, a client tries again.
 func TestUnknownMap(t *testing.T) {
 	t.Parallel()
 	m := start(t, memory.New(), "a", nil, func(o *route.Options) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/peerdial"
 )
 
-// sending is a request on its way.
+// sending is a request in progress.
 type sending struct {
 	c       *Client
 	key     string
@@ -35,7 +35,8 @@ func (s *sending) end() {
 	}
 }
 
-// try sends the request once. undone: nothing was done, and another attempt may do it.
+// try sends the request once. undone reports that nothing was done, and that another attempt may
+// succeed.
 func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	c, ctx := s.c, s.first.Context()
 	if err := ctx.Err(); err != nil {
@@ -83,7 +84,7 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 		c.table.learn(p, next, to)
 		c.Refresh()
 		if p.Token < s.token {
-			break // that owner is former, and may be about to stop
+			break // that owner is an earlier one, and may be about to stop
 		}
 		s.named = next
 		if s.follows++; s.follows <= followAtOnce {
@@ -96,7 +97,7 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	return resp, true, nil
 }
 
-// backoff is the wait after an attempt.
+// backoff returns the wait after an attempt.
 func (c *Client) backoff(attempt int) time.Duration {
 	d := min(firstPause<<min(attempt-1, 16), c.o.Wait)
 	return d/2 + rand.N(d/2+1)
@@ -110,7 +111,7 @@ func (c *Client) allowed(to *url.URL) bool {
 	return !peerdial.Local(net.JoinHostPort(to.Hostname(), "1"))
 }
 
-// pause waits before the next attempt, until the map has another owner at the latest.
+// pause waits before the next attempt. It ends early if the map names another owner.
 func (s *sending) pause() error {
 	ctx := s.first.Context()
 	late := time.NewTimer(s.wait)

@@ -11,34 +11,36 @@ import (
 
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/problem"
 	"github.com/tenure-go/tenure/sharding"
 )
 
 const (
-	maxLearnt  = 10_000           // owners that answers named, and the map does not
-	learntLife = 10 * time.Second // then the map decides again
-	maxOwners  = sharding.MaxShards
+	maxLearnt  = 10_000           // owners that answers named and the map lacks
+	learntLife = 10 * time.Second // after it the map decides again
+	maxOwners  = keyspace.MaxShards
 )
 
-// table is the map of owners that a Client keeps. Safe for concurrent use.
+// table is the map of owners that a Client keeps. It is safe for concurrent use.
 type table struct {
 	key string // of the addresses that are used
 
 	mu       sync.RWMutex
-	version  string // of which changes are asked for; empty: all is asked for
+	version  string // the known version; empty: request the whole map
 	keyspace sharding.Keyspace
 	from     []uint64 // ascending, the first is 0
-	names    []string // of the shards that answer from there to the next
+	names    []string // of the shards that serve from there to the next
 	shards   map[string]ownedJSON
 	members  map[string]peer
 	learnt   map[string]learnt
-	changed  chan struct{} // closed when anything of the above is
-	at       time.Time     // of the news of the member that confirmed it last
+	changed  chan struct{} // closed when a field above changes
+	at       time.Time     // of the news of the member that last confirmed it
 }
 
 type peer struct {
 	addresses map[string]string
-	url       *url.URL // nil: it tells none, or a bad one
+	url       *url.URL // nil: it publishes none, or an invalid one
 }
 
 // learnt is an owner that an answer named.
@@ -48,8 +50,8 @@ type learnt struct {
 	at    time.Time
 }
 
-// find returns the owner of a key, and its address, which is nil if it tells none; and a channel
-// that is closed when the map changes. The error matches sharding.ErrNoOwner.
+// find returns the owner of a key, its address, or nil if it publishes none, and a channel that is
+// closed when the map changes. The error matches sharding.ErrNoOwner.
 func (t *table) find(key string) (owner sharding.Route, to *url.URL, changed <-chan struct{}, err error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -73,22 +75,22 @@ func (t *table) find(key string) (owner sharding.Route, to *url.URL, changed <-c
 	return owner, m.url, t.changed, nil
 }
 
-// age is how old the news are of the member that confirmed the map last, and whether one did.
+// age returns the age of the news of the member that last confirmed the map, and whether one did.
 func (t *table) age() (time.Duration, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return time.Since(t.at), !t.at.IsZero()
 }
 
-// confirm notes that a member has the same map, by news of that time.
+// confirm records that a member has the same map, according to news from that time.
 func (t *table) confirm(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.at = at
 }
 
-// learn notes an owner that a member named, when the one at from refused.
-func (t *table) learn(p *Problem, to, from *url.URL) {
+// learn records an owner that a member named, after the member at from refused.
+func (t *table) learn(p *problem.Document, to, from *url.URL) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l, ok := t.learnt[p.Shard]; ok && *l.url == *from {
@@ -105,8 +107,8 @@ func (t *table) learn(p *Problem, to, from *url.URL) {
 	t.learnt[p.Shard] = learnt{owner, to, time.Now()}
 }
 
-// apply takes an answer to a request for what changed after the version that is known. If it
-// fails the map is as it was.
+// apply applies an answer to a request for the changes after the known version. If it fails, the
+// map does not change.
 func (t *table) apply(a *ownersJSON, at time.Time) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("tenure: %w: the map of owners %s", core.ErrInvalid, fmt.Sprintf(format, args...))
@@ -167,7 +169,7 @@ func (t *table) apply(a *ownersJSON, at time.Time) error {
 	return nil
 }
 
-// put puts the shards of an answer.
+// put stores the shards of an answer.
 func put(shards map[string]ownedJSON, news []ownedJSON) {
 	for _, x := range news {
 		if x.Range == nil && x.Node == "" {
@@ -178,7 +180,7 @@ func put(shards map[string]ownedJSON, news []ownedJSON) {
 	}
 }
 
-// divided is the division of the hashes among shards: each hash is one's.
+// divided returns the division of the hashes among shards, each hash in one shard.
 func divided(shards map[string]ownedJSON) (from []uint64, names []string, err error) {
 	if len(shards) > maxOwners {
 		return nil, nil, fmt.Errorf("has %d shards, at most %d", len(shards), maxOwners)
@@ -204,14 +206,14 @@ func divided(shards map[string]ownedJSON) (from []uint64, names []string, err er
 	return from, names, nil
 }
 
-// asked is the version of which changes are asked for.
+// asked returns the version after which changes are requested.
 func (t *table) asked() string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.version
 }
 
-// forget has all asked for.
+// forget makes the next request one for the whole map.
 func (t *table) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,28 +8,29 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/internal/problem"
 )
 
-// TransportOptions of a Transport.
+// TransportOptions are the options of a Transport.
 type TransportOptions struct {
-	// Allow has to allow an address that an answer names before the request, with its
-	// header and body, is sent there. Required: a server that is not trusted could have
-	// credentials sent anywhere.
+	// Allow reports whether the request, with its header and body, may be sent to an address that
+	// an answer names. Required, because an untrusted server could otherwise have credentials
+	// sent anywhere.
 	Allow func(u *url.URL) bool
-	// Base does the requests. Default http.DefaultTransport.
+	// Base sends the requests. Default http.DefaultTransport.
 	Base http.RoundTripper
-	// Attempts is how often a request is sent at most. Default 5, at most 100.
+	// Attempts is the largest number of times that a request is sent. Default 5, at most 100.
 	Attempts int
-	// Wait is the longest wait before the next attempt where nobody owns the shard.
-	// Default 1 s, at most 1 min.
+	// Wait is the longest wait before the next attempt if the shard has no owner. Default 1 s, at
+	// most 1 min.
 	Wait time.Duration
 }
 
-// Transport is an http.RoundTripper that sends a request again, to the owner that a
-// Handler has answered with, or a little later where the shard had none. Only answers are
-// followed by which nothing was done; a body is sent again only if the request has
-// GetBody, as those of http.NewRequest have. After the last attempt the answer is the
-// caller's. Safe for concurrent use.
+// Transport is an http.RoundTripper that sends a request again if a Handler refused it. It sends
+// the request to the owner in the answer or, if the shard had none, a little later. It follows only
+// answers that say that nothing was done. It sends a body again only if the request has GetBody, as
+// requests of http.NewRequest have. It returns the answer of the last attempt. A Transport is safe
+// for concurrent use.
 type Transport struct{ o TransportOptions }
 
 // NewTransport returns a Transport. The error matches core.ErrInvalid.
@@ -89,7 +90,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // again reports whether the request can be sent again.
 func again(r *http.Request) bool { return r.Body == nil || r.Body == http.NoBody || r.GetBody != nil }
 
-// next is the request that follows an answer, nil for none: then the answer is as it was.
+// next returns the request that follows an answer, or nil if no request follows. The answer is
+// then unchanged.
 func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.Request, wait time.Duration) {
 	p := refusal(resp)
 	if p == nil {
@@ -109,27 +111,27 @@ func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.R
 	return next, wait
 }
 
-// direct has a request go to an address.
+// direct sets the address that a request goes to.
 func direct(r *http.Request, to *url.URL) {
 	if r.Host == "" {
-		r.Host = r.URL.Host // whose site it is does not change on the way
+		r.Host = r.URL.Host // the site of the request does not change
 	}
 	r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
 }
 
-// refusal is the Problem of an answer by which nothing was done, or nil. The answer is as it was.
-func refusal(resp *http.Response) *Problem {
+// refusal returns the document of an answer if nothing was done, or nil. The answer stays readable.
+func refusal(resp *http.Response) *problem.Document {
 	if resp.StatusCode != http.StatusMisdirectedRequest && resp.StatusCode != http.StatusServiceUnavailable {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, problem.MaxBytes+1))
 	resp.Body = rest(body, resp.Body)
-	if err != nil || len(body) > maxProblem {
+	if err != nil || len(body) > problem.MaxBytes {
 		return nil
 	}
 	seen := *resp
 	seen.Body = rest(body, nil)
-	p := ReadProblem(&seen)
+	p := readProblem(&seen)
 	switch {
 	case p == nil:
 	case p.Type == ProblemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
@@ -140,12 +142,12 @@ func refusal(resp *http.Response) *Problem {
 	return nil
 }
 
-// rest is a body of which a part was read.
+// rest returns a body of which a part was read.
 func rest(read []byte, body io.ReadCloser) io.ReadCloser { return &remainder{read, body} }
 
 type remainder struct {
 	read []byte
-	body io.ReadCloser // nil: no more
+	body io.ReadCloser // nil: the body has ended
 }
 
 func (b *remainder) Read(p []byte) (int, error) {

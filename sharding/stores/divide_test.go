@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/fleet"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/sharding"
 )
 
@@ -42,7 +43,7 @@ const (
 
 func TestMain(m *testing.M) { os.Exit(fleet.Main(m, child)) }
 
-// setting is what a child is told.
+// setting is a child's configuration.
 type setting struct {
 	Divide  bool // its assigner splits and merges
 	Seed    uint64
@@ -68,7 +69,7 @@ type divider struct {
 	rng *rand.Rand
 }
 
-// Plan adds a split or merge of some ranges to that of Balance.
+// Plan adds a split or merge of some ranges to Balance's plan.
 func (d *divider) Plan(c *sharding.Cluster) *sharding.Plan {
 	p := d.Balance.Plan(c)
 	for i := range c.Shards {
@@ -90,15 +91,15 @@ func (d *divider) Plan(c *sharding.Cluster) *sharding.Plan {
 	return p
 }
 
-// child is a member, which books every key that it serves, again and again, and prints what was
-// acknowledged.
+// child is a member, which books every key that it serves, again and again, and prints the
+// acknowledged counts.
 func child(ctx context.Context, b core.Backend, o *core.Options, set setting) error {
 	e, err := core.NewElector(b, o)
 	if err != nil {
 		return err
 	}
 	so := &sharding.Options{Keyspace: keyspace(), Interval: 100 * time.Millisecond, LeaveBudget: 15 * time.Second,
-		Quarantine: sharding.Quarantine{Deaths: -1}, OnError: func(error) {}}
+		Quarantine: sharding.Quarantine{Deaths: -1}, Logger: slog.New(slog.DiscardHandler)}
 	if set.Divide {
 		so.Assigner = &divider{rng: rand.New(rand.NewPCG(set.Seed, 1))}
 	}
@@ -119,7 +120,7 @@ var out sync.Mutex // of lines on stdout
 
 func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lease, set setting) error {
 	s, err := m.OpenSlice(ctx, l, func(ctx context.Context, from string, r sharding.Range) ([]core.Op, error) {
-		items, err := b.List(ctx, core.ShardID(from), "k/", 0)
+		items, err := b.List(ctx, core.ShardID(from), "k/", 0, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +146,7 @@ func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lea
 		<-ctx.Done()
 		return nil
 	}
-	paid, err := effect.Open(ctx, l, &effect.Options{Repeatable: set.Honours, OnError: func(error) {}})
+	paid, err := effect.Open(ctx, l, &effect.Options{Repeatable: set.Honours, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func serve(ctx context.Context, m *sharding.Manager, b core.Backend, l *core.Lea
 
 func item(i int) string { return fmt.Sprintf("item-%d", i) }
 
-// fill writes the items of the shard's range, and says so.
+// fill writes the items of the shard's range, and reports that.
 func fill(ctx context.Context, s *sharding.Slice, l *core.Lease, n int) error {
 	r, _ := s.Range()
 	var ops []core.Op
@@ -227,7 +228,7 @@ func book(l *core.Lease, paid *effect.Ledger, key string) error {
 	return say(key, at.Count)
 }
 
-// chaos is the children of one test, and what they acknowledged.
+// chaos is the children of one test, and their acknowledged counts.
 type chaos struct {
 	*fleet.Fleet
 
@@ -247,7 +248,7 @@ func (f *chaos) start(divide bool) {
 	f.Start(setting{Divide: divide, Seed: f.Rand.Uint64(), Honours: f.honours})
 }
 
-// take notes a line that a child printed.
+// take records a line that a child printed.
 func (f *chaos) take(line string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -270,7 +271,7 @@ func (f *chaos) take(line string) {
 	if n, _ := fmt.Sscan(line, &key, &count); n != 2 {
 		return // it was killed in the middle of a line
 	}
-	// A process that is stopped after a commit prints it late, so the order says nothing.
+	// A process that is stopped after a commit prints it late, so the order proves nothing.
 	if f.lines[line] {
 		f.twice = append(f.twice, line)
 	}
@@ -278,8 +279,8 @@ func (f *chaos) take(line string) {
 	f.acked[key] = max(f.acked[key], count)
 }
 
-// TestDivide splits and merges ranges at random, while members are killed and stopped and the
-// store is stopped: no key has two owners, no acknowledged entry is lost or doubled. In the end the
+// TestDivide splits and merges ranges at random, while members are killed and stopped and the store
+// is stopped. No key has two owners, and no acknowledged entry is lost or doubled. In the end the
 // plans are lost, and rebuilt from the notes of the shards.
 func TestDivide(t *testing.T) {
 	for _, p := range fleet.Places() {
@@ -316,10 +317,10 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// repair replaces the plans by an entry that nobody understands, and rebuilds them.
+// repair replaces the plans by an entry that no member understands, and rebuilds them.
 func (f *chaos) repair(b core.Backend) {
 	o := &core.Options{Node: "tool", LockDir: "none", Logger: slog.New(slog.DiscardHandler)}
-	if err := core.RunSingleton(f.Context(), b, sharding.AssignerShard, func(ctx context.Context, l *core.Lease) error {
+	if err := core.RunSingleton(f.Context(), b, "_assigner", func(ctx context.Context, l *core.Lease) error {
 		seq, err := l.Append(ctx, []byte{99, 1})
 		if err == nil {
 			_, err = l.Commit(ctx, core.Trim(seq-1))
@@ -328,7 +329,7 @@ func (f *chaos) repair(b core.Backend) {
 	}, o); err != nil {
 		f.Fatal(err)
 	}
-	if m, err := sharding.ReadMap(f.Context(), b); !errors.Is(err, core.ErrInvalid) {
+	if m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{}); !errors.Is(err, core.ErrInvalid) {
 		f.Fatalf("the plans are %v: %v", m, err)
 	}
 	want, err := sharding.Repair(f.Context(), b, keyspace(), nil)
@@ -338,13 +339,13 @@ func (f *chaos) repair(b core.Backend) {
 	if _, err := sharding.Repair(f.Context(), b, keyspace(), o); err != nil {
 		f.Fatal(err)
 	}
-	if m, err := sharding.ReadMap(f.Context(), b); err != nil || shapeOf(m) != shapeOf(want) {
+	if m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{}); err != nil || shapeOf(m) != shapeOf(want) {
 		f.Fatalf("the map is %v: %v, want %v", m, err, want)
 	}
 }
 
-// disturb lets faults happen, each kind once at least, until enough splits and merges were made, and
-// returns how many.
+// disturb makes faults, each kind at least once, until enough splits and merges were made, and
+// returns their number.
 func (f *chaos) disturb(b core.Backend, enough int) (made int) {
 	const patience = 300
 	kinds := f.Rand.Perm(4)
@@ -352,7 +353,7 @@ func (f *chaos) disturb(b core.Backend, enough int) (made int) {
 		if since == patience {
 			f.Fatalf("no split or merge in %d rounds, after %d", patience, made)
 		}
-		m, err := sharding.ReadMap(f.Context(), b)
+		m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{})
 		if err == nil && m != nil {
 			if shape := shapeOf(m); before != shape {
 				made += difference(before, shape)
@@ -391,7 +392,7 @@ func (f *chaos) effects() int {
 	return len(f.made)
 }
 
-// shapeOf is the boundaries of a map.
+// shapeOf returns the boundaries of a map.
 func shapeOf(m *sharding.Map) string {
 	var b strings.Builder
 	for _, r := range m.All() {
@@ -400,7 +401,7 @@ func shapeOf(m *sharding.Map) string {
 	return b.String()
 }
 
-// difference is how many boundaries are in one of two shapes only.
+// difference returns the number of boundaries in only one of two shapes.
 func difference(a, b string) (n int) {
 	if a == "" {
 		return 0
@@ -439,20 +440,20 @@ func (f *chaos) settle(b core.Backend) {
 		}
 		return len(waits) == 0
 	}) {
-		m, err := sharding.ReadMap(f.Context(), b)
+		m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{})
 		f.Fatalf("%v after the last fault nobody serves %v: %+v, %v", ample.Time, waits, m, err)
 	}
 }
 
-// whole looks whether each item is at the shard that the map names.
+// whole checks that each item is at the shard that the map names.
 func (f *chaos) whole(b core.Backend) {
-	m, err := sharding.ReadMap(f.Context(), b)
+	m, _, err := sharding.ReadPlans(f.Context(), b, seam.Key{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	has := map[string]bool{}
 	for shard := range m.All() {
-		list, err := b.List(f.Context(), core.ShardID(shard), "k/item-", 0)
+		list, err := b.List(f.Context(), core.ShardID(shard), "k/item-", 0, 0)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -468,7 +469,7 @@ func (f *chaos) whole(b core.Backend) {
 	}
 }
 
-// check compares what stands in the logs with what was acknowledged.
+// check compares the logs with the acknowledged counts.
 func (f *chaos) check(b core.Backend) (entries int) {
 	written := map[string][]int{}
 	for i, absent := 0, 0; absent < 20; i++ {

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// TestLargeRange splits a range with more items than one commit holds, with the Take of docs/sharding.md: the new
-// shard has all of them.
+// TestLargeRange splits a range with more items than one commit holds, with the Take of
+// docs/sharding.md. The new shard has all of them.
 func TestLargeRange(t *testing.T) {
 	for _, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestLargeRange(t *testing.T) {
 			keys := sharding.Keyspace{Name: "k", Shards: begun}
 			d := &splitter{}
 			m, open := member(t, backend, c.Options(), d, func(ctx context.Context, from string, r sharding.Range) (ops []core.Op, err error) {
-				items, err := backend.List(ctx, core.ShardID(from), "order/", 0)
+				items, err := backend.List(ctx, core.ShardID(from), "order/", 0, 0)
 				for _, item := range items {
 					if r.Has(keys.Of(strings.TrimPrefix(item.Key, "order/"))) {
 						ops = append(ops, core.Put(item.Key, item.Value))
@@ -65,7 +65,7 @@ func TestLargeRange(t *testing.T) {
 				taker = open.of(m.Map(), names[0])
 				return taker != nil && taker != giver && taker.Check(names[0]) == nil
 			})
-			items, err := backend.List(t.Context(), core.ShardID(m.Map().Shard(names[0])), "order/", 0)
+			items, err := backend.List(t.Context(), core.ShardID(m.Map().Shard(names[0])), "order/", 0, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestLargeRange(t *testing.T) {
 	}
 }
 
-// keyOf is the next key of a range.
+// keyOf returns the next key of a range.
 func keyOf(k sharding.Keyspace, r sharding.Range, i *int) string {
 	for {
 		*i++

@@ -34,7 +34,7 @@ func (s *served) of(m *sharding.Map, key string) *sharding.Slice {
 	return nil
 }
 
-// splitter splits the range of a hash in the middle when it is asked to.
+// splitter splits the range of a hash in the middle on request.
 type splitter struct {
 	sharding.Balance
 	at atomic.Uint64
@@ -51,9 +51,9 @@ func (d *splitter) Plan(c *sharding.Cluster) *sharding.Plan {
 	return p
 }
 
-// TestRefused splits a range while 64 producers write, and measures for how long the keys that
-// go to the new shard are refused, and how long writes of other ranges take. The figures are for
-// docs/sharding.md, from a quiet machine; the bound here is for any.
+// TestRefused splits a range while 64 producers write. It measures how long the keys that go to the
+// new shard are refused, and how long writes of other ranges take. The figures are for
+// docs/sharding.md, from a quiet machine. The limit here is for any machine.
 func TestRefused(t *testing.T) {
 	for i, p := range fleet.Places() {
 		t.Run(p.Name, func(t *testing.T) {
@@ -184,7 +184,7 @@ func (l *load) produce() {
 	}
 }
 
-// take returns the times of the writes since it was called last.
+// take returns the times of the writes since its last call.
 func (l *load) take() []time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +209,7 @@ func (l *load) watch(h uint64) {
 	}
 }
 
-// refusal is how long the watched key is refused by whoever had it and gets it.
+// refusal returns how long the watched key is refused by its former and its new shard.
 func (l *load) refusal(t *testing.T) time.Duration {
 	t.Helper()
 	before := l.m.Map().Shard(l.key)

@@ -38,11 +38,11 @@ func (damagedItems) Get(_ context.Context, s core.ShardID, key string) (*core.It
 	return nil, &core.DamagedError{Key: key, Shard: s, Why: "its value is too many bytes"}
 }
 
-func (b damagedItems) List(ctx context.Context, s core.ShardID, prefix string, limit int) ([]core.Item, error) {
+func (b damagedItems) List(ctx context.Context, s core.ShardID, prefix string, limit, largest int) ([]core.Item, error) {
 	if strings.HasPrefix(prefix, effect.Prefix) {
 		return nil, &core.DamagedError{Key: prefix, Shard: s, Why: "its value is too many bytes"}
 	}
-	return b.Backend.List(ctx, s, prefix, limit)
+	return b.Backend.List(ctx, s, prefix, limit, largest)
 }
 
 // TestDescribedFaults reaches the answers that need a store that fails, or more at once than

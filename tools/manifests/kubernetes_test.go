@@ -36,7 +36,7 @@ import (
 	"github.com/tenure-go/tenure/config"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
-	"github.com/tenure-go/tenure/tenurefx"
+	"github.com/tenure-go/tenure/sharding"
 )
 
 const folder = "../../deploy/kubernetes"
@@ -396,7 +396,7 @@ func TestGrace(t *testing.T) {
 		slowest = documented
 	}
 	// Before Run's end a Manager has the member emptied, within its own budget.
-	var sharded tenurefx.ShardingSettings
+	var sharded sharding.Options
 	if err := c.Section("sharding", &sharded); err != nil || sharded.LeaveBudget == 0 {
 		t.Errorf("the configuration has no leave_budget (%v)", err)
 	}

@@ -1,15 +1,16 @@
 #!lua flags=no-writes
 -- Reads records in the order of their names. KEYS: records, names. ARGV: the server's
 -- history, the first name and the one that ends the range, as ZRANGEBYLEX has them, the
--- number of records and of bytes at which the page ends, and whether to leave out the
--- values. Answers whether the range goes on, and names and records.
+-- number of records and of bytes at which the page ends, whether to leave out the values,
+-- and the length of the longest value to answer, or 0. Answers whether the range goes on, and
+-- names and records, of a longer value the revision, ':' and its length.
 local info = redis.call('INFO', 'replication')
 if not (string.find(info, 'role:master', 1, true) and string.find(info, 'master_replid:' .. ARGV[1], 1, true)) then
   return {'history'}
 end
 local rev = redis.call('HGET', KEYS[1], 'rev')
 if not rev or redis.call('HLEN', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) + 5 then return {'lost'} end
-local limit, room = tonumber(ARGV[4]), tonumber(ARGV[5])
+local limit, room, largest = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7])
 local found = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[2], ARGV[3], 'LIMIT', 0, limit + 1)
 local answer = {'read', rev, 0}
 for lo = 1, math.min(#found, limit), 100 do
@@ -23,7 +24,12 @@ for lo = 1, math.min(#found, limit), 100 do
     local record = part[i - lo + 1]
     if not record then return {'lost'} end
     if ARGV[6] == '1' then record = string.match(record, '^%d+') .. ' ' end
-    room = room - #found[i] - #record
+    room = room - #found[i] - #record -- what is left out is read all the same
+    if largest > 0 and #record > largest then
+      local rev = string.match(record, '^%d+')
+      local length = #record - #rev - 1
+      if length > largest then record = rev .. ':' .. length end
+    end
     answer[#answer + 1] = found[i]
     answer[#answer + 1] = record
   end

@@ -1,16 +1,16 @@
 package mysql
 
 import (
-	stdsql "database/sql"
+	"database/sql"
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestBatchStatements: a batch is as many statements for 4 shards as for 256.
+// TestBatchStatements: a batch has as many statements for 4 shards as for 256.
 func TestBatchStatements(t *testing.T) {
 	t.Parallel()
 	o, err := (&Options{Migrate: true, Create: true, MaxConns: 1}).withDefaults()
@@ -29,7 +29,7 @@ func TestBatchStatements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestLockedRow(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	sqlfault.CheckLocked(t, b, func(f driver.Fence) func() {
-		tx := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
+		tx := sqlfault.Tx(t, db, sql.LevelReadCommitted)
 		if err := b.FenceTx(t.Context(), tx, f); err != nil {
 			t.Fatal(err)
 		}

@@ -34,13 +34,13 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// opened is a backend of a database of its own.
+// opened returns a backend on a new database.
 func opened(b *testing.B) driver.Backend {
 	return open(b, pool.Get(b, servers.MariaDB, nil).Database(b), Options{})
 }
 
-// BenchmarkAppend is what one shard's producers get. BenchmarkLeaseRow/append64 is
-// the same in plain SQL.
+// BenchmarkAppend measures the appends of one shard's producers. BenchmarkLeaseRow/append64 is the
+// same in plain SQL.
 func BenchmarkAppend(b *testing.B)   { sqlfault.BenchmarkAppend(b, opened) }
 func BenchmarkCommit(b *testing.B)   { sqlfault.BenchmarkCommit(b, opened) }
 func BenchmarkShards(b *testing.B)   { sqlfault.BenchmarkShards(b, opened) }
@@ -53,8 +53,8 @@ func BenchmarkTail(b *testing.B) {
 	sqlfault.BenchmarkTail(b, open(b, dsn, Options{}), open(b, dsn, Options{}))
 }
 
-// BenchmarkHeartbeatTable is what 40,000 heartbeats of 200 members leave behind, on
-// a server that does not wait for its disk.
+// BenchmarkHeartbeatTable reports what 40,000 heartbeats of 200 members leave in the table, on a
+// server that does not wait for its disk.
 func BenchmarkHeartbeatTable(b *testing.B) {
 	server := servers.New(b, servers.MariaDB, &servers.Options{NoSync: true})
 	for b.Loop() {
@@ -70,7 +70,7 @@ func BenchmarkLeaseRow(b *testing.B) {
 	db.SetMaxIdleConns(16)
 	sqlfault.Exec(b, db, "CREATE TABLE lease (name VARCHAR(64) PRIMARY KEY, holder VARCHAR(64), token BIGINT, expires DATETIME(6))",
 		"CREATE TABLE log (name VARCHAR(64), seq BIGINT, payload BLOB, PRIMARY KEY (name, seq))",
-		"INSERT INTO lease VALUES ('s0', 'me', 1, now())") // of the appends
+		"INSERT INTO lease VALUES ('s0', 'me', 1, now())") // for the appends
 	b.Run("acquire1", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			_, err := db.ExecContext(b.Context(), `INSERT INTO lease VALUES (?, 'me', 1, now() + INTERVAL 10 SECOND)

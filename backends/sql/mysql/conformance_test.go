@@ -2,14 +2,15 @@ package mysql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -58,13 +59,13 @@ func TestConformanceRestart(t *testing.T) {
 }
 
 // harness runs the suite with backends that use dsn. Its own access to the database
-// is direct. Each case has a namespace of its own.
+// is direct. Each case has its own namespace.
 // Other DSNs are other doors to the database.
 func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers.DSN) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
 	}
-	db, err := stdsql.Open("mysql", direct.Reveal())
+	db, err := sql.Open("mysql", direct.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,14 +77,14 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 	if err := db.QueryRowContext(t.Context(), "SELECT version()").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
-	version, _, _ = strings.Cut(version, " ") // without what the distribution adds
-	var doors []*stdsql.DB
+	version, _, _ = strings.Cut(version, " ") // without the distribution's addition
+	var doors []*sql.DB
 	for _, other := range others {
 		doors = append(doors, setup.DB(t, other))
 	}
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: version,
 		New: func(t conformance.T) *conformance.Store {
 			d := &sqlfault.Database{DB: db, Namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}
@@ -97,7 +98,7 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 				s.OpenOther = func(ctx context.Context) (driver.Backend, error) {
 					return openFaulty(ctx, other.Reveal(), d.Namespace, o, calls, sqlfault.How{Wire: new(sqlfault.Wire)})
 				}
-				s.Guards = []conformance.Guard{certified(d.FenceTx(func(ctx context.Context) (*stdsql.Tx, error) {
+				s.Guards = []conformance.Guard{certified(d.FenceTx(func(ctx context.Context) (*sql.Tx, error) {
 					if begun.Add(1)%2 == 0 {
 						return db.BeginTx(ctx, nil)
 					}
@@ -109,7 +110,8 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options, others ...servers
 	}
 }
 
-// certified is a guard of transactions that are refused when they commit, and say that they may be tried again.
+// certified returns a guard of transactions that may be refused when they commit, with an error
+// that allows a retry.
 func certified(g conformance.Guard) conformance.Guard {
 	begin := g.Begin
 	g.Begin = func(ctx context.Context, b driver.Backend, fence driver.Fence) (func(context.Context, string) error, error) {
@@ -128,9 +130,8 @@ func certified(g conformance.Guard) conformance.Guard {
 	return g
 }
 
-// unbound takes the schema's checks away, and gives columns wider types, as an
-// administrator may.
-func unbound(t *testing.T, db *stdsql.DB) {
+// unbound removes the schema's checks, and gives columns wider types, as an administrator may.
+func unbound(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `SELECT CONCAT('ALTER TABLE ', table_name, ' DROP CONSTRAINT ', constraint_name)
 FROM information_schema.table_constraints WHERE table_schema = database() AND constraint_type = 'CHECK'`)
@@ -162,20 +163,20 @@ FROM information_schema.table_constraints WHERE table_schema = database() AND co
 	}
 }
 
-// TestBounds: the schema takes the largest of everything, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and nothing beyond.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
-	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
+	sqlfault.CheckBounds(t, b, func(string) *sql.DB { return db }, sqlfault.OfServers())
 }
 
-// TestWideRows is not parallel: it counts what is allocated.
+// TestWideRows is not parallel, because it counts allocations.
 func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	unbound(t, db)
-	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, sqlfault.OfServers())
+	sqlfault.CheckWide(t, b, func(string) *sql.DB { return db }, sqlfault.OfServers())
 }
 
 func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sqlfault.Calls, how sqlfault.How) (driver.Backend, error) {
@@ -201,7 +202,7 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 	if err != nil {
 		return nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: st, Calls: calls, Wire: how.Wire}, stmts))
+	b, err := engine.New(ctx, config(namespace, opts, &enginetest.Store{Store: st, Calls: calls, Wire: how.Wire}, stmts))
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,7 @@ package mysql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -11,18 +11,18 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// connections are those for one purpose. Each is used by one call at a time, with
-// statements prepared once on it. COMMIT is a statement like any other here,
-// because that of database/sql cannot be cancelled. Safe for concurrent use.
+// connections holds the connections for one purpose. One call at a time uses each, with
+// statements prepared once on it. COMMIT is sent as a statement, because a Commit of
+// database/sql cannot be cancelled. It is safe for concurrent use.
 type connections struct {
-	db        *stdsql.DB
-	stmts     *sql.Statements
+	db        *sql.DB
+	stmts     *engine.Statements
 	slots     chan struct{}
-	keep      int  // how many stay open without a call
+	keep      int  // number that stay open without a call
 	certifies bool // see certifies
 
 	mu   sync.Mutex
@@ -30,18 +30,18 @@ type connections struct {
 }
 
 type connection struct {
-	conn *stdsql.Conn
-	prep *sql.Prepared
-	used bool // before the call that has it
+	conn *sql.Conn
+	prep *engine.Prepared
+	used bool // by an earlier call
 }
 
 // newConnections makes at most n connections, each of which runs the statements first.
-func newConnections(cfg *mysql.Config, stmts *sql.Statements, n int, on server, first ...string) (*connections, error) {
+func newConnections(cfg *mysql.Config, stmts *engine.Statements, n int, on server, first ...string) (*connections, error) {
 	c, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("tenure: opening the database: %w", err)
 	}
-	return &connections{db: stdsql.OpenDB(connector{c, append(on.settings(), first...)}), stmts: stmts,
+	return &connections{db: sql.OpenDB(connector{c, append(on.settings(), first...)}), stmts: stmts,
 		slots: make(chan struct{}, n), keep: n, certifies: on.certifies}, nil
 }
 
@@ -93,10 +93,10 @@ func (p *connections) acquire(ctx context.Context) (*connection, error) {
 		<-p.slots
 		return nil, fmt.Errorf("tenure: connecting: %w", err)
 	}
-	return &connection{conn: conn, prep: sql.Prepare(conn, p.stmts)}, nil
+	return &connection{conn: conn, prep: engine.Prepare(conn, p.stmts)}, nil
 }
 
-// release keeps a connection on which nothing is under way, unless there are enough.
+// release keeps an idle connection, or closes it if enough are kept.
 func (p *connections) release(l *connection) {
 	l.used = true
 	p.mu.Lock()
@@ -111,28 +111,28 @@ func (p *connections) release(l *connection) {
 	<-p.slots
 }
 
-// drop closes a connection, and what is under way on it.
+// drop closes a connection, and ends what runs on it.
 func (p *connections) drop(l *connection) {
 	l.close()
 	<-p.slots
 }
 
-// close closes the connection for good: the pool would hand it out again. What
-// fails does so because it is closed already.
+// close closes the connection permanently, because the pool would hand it out again. An error
+// here means that it is already closed.
 func (l *connection) close() {
 	_ = l.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	_ = l.prep.Close()
 	_ = l.conn.Close()
 }
 
-// close closes the connections, of which none may be in use.
+// close closes the connections. None may be in use.
 func (p *connections) close() error {
 	p.doubt()
 	return p.db.Close()
 }
 
-// doubt closes the connections that are kept: a call ended without an answer, and what
-// loses one connection in silence loses others, of which each would cost a call.
+// doubt closes the kept connections after a call without an answer. Whatever silenced one
+// connection has often silenced others, and each would cost a call.
 func (p *connections) doubt() {
 	p.mu.Lock()
 	idle := slices.Clone(p.idle)
@@ -143,9 +143,9 @@ func (p *connections) doubt() {
 	}
 }
 
-// with runs do on a connection. If do fails because a connection that was kept had
-// ended meanwhile, do runs again, on another: so it must be safe to run again after
-// such a failure. A connection on which something failed is dropped.
+// with runs do on a connection. If do fails because a kept connection had ended, with runs do
+// again on another. So do must be safe to repeat after such a failure. with drops a connection
+// on which something failed.
 func (p *connections) with(ctx context.Context, do func(l *connection) (keep bool, err error)) error {
 	for {
 		l, err := p.acquire(ctx)
@@ -172,8 +172,7 @@ func (p *connections) with(ctx context.Context, do func(l *connection) (keep boo
 	}
 }
 
-// staleError is the error of a call that had no effect, on a connection that had
-// ended.
+// staleError is the error of a call without effect, on a connection that had ended.
 type staleError struct{ err error }
 
 func (e *staleError) Error() string { return e.err.Error() }

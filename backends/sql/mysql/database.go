@@ -15,22 +15,23 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// smallestPacket is what the server must take in one statement: the keys and values
-// of a write (1 MiB), and ample room for what goes with them.
+// smallestPacket is the size of statement that the server must accept at least. It covers the
+// keys and values of a write (1 MiB), with ample room for the rest of the statement.
 const smallestPacket = 4 << 20
 
-// Without its "@" or its "/" a DSN has a part of the password where these are, so no
-// error quotes them.
+// If a DSN lacks its "@" or its "/", the driver mistakes a part of the password for the network
+// or the database. So no error quotes their names.
 var (
 	database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
 	network  = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
 )
 
-// parse reads the DSN, sets what the backend relies on, and refuses one under
-// which credentials or leases would travel in the clear.
+// parse reads the DSN and sets what the backend relies on. It refuses a DSN with which credentials
+// or leases would be sent in the clear.
 func parse(dsn string, o *Options) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || !network.MatchString(cfg.Net) {
@@ -45,19 +46,18 @@ func parse(dsn string, o *Options) (*mysql.Config, error) {
 	if !o.Insecure && !loopback(cfg) && (cfg.TLS == nil || cfg.AllowFallbackToPlaintext || cfg.TLS.InsecureSkipVerify && cfg.TLS.VerifyConnection == nil && cfg.TLS.VerifyPeerCertificate == nil) {
 		return nil, fmt.Errorf("tenure: %w: the connection to %.80q would not be protected: set tls=true, Options.TLS, or Options.Insecure", driver.ErrInvalid, cfg.Addr)
 	}
-	cfg.ClientFoundRows = true // rows matched are counted, not rows changed (P1)
+	cfg.ClientFoundRows = true // count rows matched, not rows changed (P1)
 	cfg.Logger = &mysql.NopLogger{}
 	cfg.InterpolateParams, cfg.MultiStatements, cfg.RejectReadOnly = false, false, false
 	if o.Password != nil {
-		err = cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) (err error) {
-			c.Passwd, err = o.Password(ctx)
-			return err
+		err = cfg.Apply(mysql.BeforeConnect(func(ctx context.Context, c *mysql.Config) error {
+			return goexit.Call(func() (err error) { c.Passwd, err = o.Password(ctx); return err })
 		}))
 	}
 	return cfg, err
 }
 
-// withName is a copy of the configuration that checks the server's name.
+// withName returns a copy of the configuration that checks the server's name.
 func withName(c *tls.Config, addr string) *tls.Config {
 	c = c.Clone()
 	if host, _, err := net.SplitHostPort(addr); err == nil && c.ServerName == "" {
@@ -78,13 +78,12 @@ func loopback(cfg *mysql.Config) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// tables begins the name of every table in a statement.
+// tables returns the beginning of every table's name in a statement.
 func tables(cfg *mysql.Config, o *Options) string { return "`" + cfg.DBName + "`." + o.TablePrefix }
 
-// Migrate creates the tables, or brings them up to date, as the user in dsn. It
-// changes nothing if they are up to date, refuses tables newer than this program
-// knows, and can be repeated where it was interrupted. Grant rights to the
-// run-time user afterwards.
+// Migrate creates the tables, or brings them up to date, as the user in dsn. It changes nothing if
+// they are up to date, and refuses tables newer than this program knows. If it was interrupted, it
+// can be repeated. Grant rights to the run-time user afterwards.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -100,20 +99,19 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	return err
 }
 
-// server is what connections depend on.
+// server describes the server of a connection.
 type server struct{ mariadb, certifies bool }
 
-// settings are what each connection sets first, whatever the server's defaults are.
+// settings returns the statements that each connection runs first, whatever the server's defaults.
 func (s server) settings() []string {
 	list := []string{"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0"}
-	if s.certifies { // a node waits until it has what another one acknowledged
+	if s.certifies { // a node waits until it has the commits that another node acknowledged
 		list = append(list, "SET SESSION wsrep_sync_wait = 7")
 	}
 	return list
 }
 
-// prepareDatabase proves that the server and the tables can be used, and migrates if
-// it may.
+// prepareDatabase verifies that the server and the tables can be used, and migrates if it may.
 func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (on server, err error) {
 	c := cfg.Clone()
 	c.MultiStatements = true // migrations have many statements
@@ -208,7 +206,7 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) 
 		return refuse("the server is read-only: connect to the primary")
 	case flush == 0:
 		return refuse("innodb_flush_log_at_trx_commit is 0, so that a crash could lose acknowledged grants: set it to 1")
-	case binlog && sync != 1: // recovery takes back what the binary log does not have
+	case binlog && sync != 1: // recovery removes commits that the binary log lacks
 		return refuse("sync_binlog is %d, so that a crash of the machine could lose acknowledged grants: set it to 1", sync)
 	case binlog && format == "STATEMENT":
 		return refuse("binlog_format is STATEMENT, which does not allow READ COMMITTED: set it to ROW or MIXED")
@@ -218,10 +216,12 @@ func checkServer(ctx context.Context, conn *stdsql.Conn) (on server, err error) 
 	return on, nil
 }
 
-// certifies reports whether the server is a node of Galera: there transactions of several nodes are certified when they
-// commit, by the rows that they changed, and a lock of one node is nothing to another one.
+// certifies reports whether the server is a node of Galera. Galera certifies the transactions
+// of all nodes when they commit, by the rows that they changed. A lock on one node has no
+// effect on another.
 func certifies(ctx context.Context, conn *stdsql.Conn) (bool, error) {
-	rows, err := conn.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
+	rows, err := conn.QueryContext(ctx,
+		"SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode')")
 	if err != nil {
 		return false, err
 	}
@@ -241,7 +241,7 @@ func certifies(ctx context.Context, conn *stdsql.Conn) (bool, error) {
 	return is["wsrep_on"] == "ON" && is["wsrep_provider"] != "none" && is["wsrep_provider"] != "", rows.Err()
 }
 
-// parseVersion reads "10.11.6-MariaDB". Old replicas hide it behind "5.5.5-".
+// parseVersion reads "10.11.6-MariaDB". Old replicas prepend "5.5.5-".
 func parseVersion(s string) (major, minor int) {
 	parts := strings.SplitN(strings.TrimPrefix(s, "5.5.5-"), ".", 3)
 	if len(parts) < 2 {
@@ -266,8 +266,9 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 	return version, err
 }
 
-// claimMigration has one migration at a time in a cluster, by a table: the lock of migrate is one node's, and a node of MariaDB
-// hangs that makes a view which another node makes as well. A claim that is a minute old is that of a process that died.
+// claimMigration lets one process of a cluster migrate. It uses a table, because migrate's lock
+// covers only one node. If two nodes of MariaDB create a view at the same time, one hangs. A
+// claim that is a minute old belongs to a process that died.
 func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables string) error {
 	for {
 		_, err := conn.ExecContext(ctx, "CREATE TABLE "+prefix+"migration (id INT PRIMARY KEY) ENGINE = InnoDB")
@@ -288,8 +289,8 @@ func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables strin
 	}
 }
 
-// migrate looks at the version again under a lock: another process may have
-// migrated meanwhile. The lock is the connection's, and ends with it.
+// migrate reads the version again under a lock, because another process may have just migrated. The
+// lock belongs to the connection, and ends with it.
 func migrate(ctx context.Context, conn *stdsql.Conn, m sqlschema.Migrations) error {
 	const lock = "tenure migration"
 	for {

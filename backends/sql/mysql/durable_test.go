@@ -19,8 +19,8 @@ import (
 
 var roundsFlag = flag.Int("rounds", 3, "how often TestReadsSurviveKill kills its server")
 
-// unflushed is a server on which a test can commit as InnoDB does for the time before
-// its log is flushed: everybody sees it, and a crash takes it back.
+// unflushed is a server on which a test can commit as InnoDB does before its log is flushed: every
+// reader sees the commit, and a crash takes it back.
 type unflushed struct {
 	*servers.Server
 	dsn servers.DSN
@@ -56,7 +56,7 @@ func (u unflushed) flush(t *testing.T, how int) {
 	})
 }
 
-// content is what grows in a namespace.
+// content returns the numbers that grow in a namespace.
 func (u unflushed) content(t *testing.T, namespace string) (c [3]int64) {
 	t.Helper()
 	u.do(t, func(db *stdsql.DB) error {
@@ -77,7 +77,7 @@ func (u unflushed) open(t *testing.T, namespace string) *Backend {
 	return b
 }
 
-// kept reports whether the change is there after a crash that follows the read at once.
+// kept reports whether the change is there after a crash immediately after the read.
 func (u unflushed) kept(t *testing.T, namespace string, change, read func() error) bool {
 	t.Helper()
 	before := u.content(t, namespace)
@@ -100,8 +100,8 @@ func (u unflushed) kept(t *testing.T, namespace string, change, read func() erro
 	return after == changed
 }
 
-// TestReadIsDurable: what the driver answers from a commit that InnoDB shows and has not
-// flushed survives a crash of the server.
+// TestReadIsDurable: if the driver returns data of a commit that InnoDB shows and has not flushed,
+// the data survives a crash of the server.
 func TestReadIsDurable(t *testing.T) {
 	t.Parallel()
 	u := newUnflushed(t)
@@ -185,7 +185,7 @@ func TestReadIsDurable(t *testing.T) {
 			return err
 		}},
 		{"a list of items", write, func(t *testing.T, p *parties) error {
-			items, err := p.reader.List(t.Context(), p.fence.Shard, "", 0)
+			items, err := p.reader.List(t.Context(), p.fence.Shard, "", 0, 0)
 			if err == nil && len(items) != 1 {
 				err = fmt.Errorf("%+v", items)
 			}
@@ -276,8 +276,8 @@ func TestReadIsDurable(t *testing.T) {
 	}
 }
 
-// TestHeartbeatTakenBack: the version of a heartbeat that was seen, and that a crash took
-// back, does not come again: it would look like silence, and could be evicted.
+// TestHeartbeatTakenBack: if a heartbeat's version was seen, and a crash took it back, it does not
+// come again. It would look like silence, and the session could be evicted.
 func TestHeartbeatTakenBack(t *testing.T) {
 	t.Parallel()
 	u := newUnflushed(t)
@@ -324,8 +324,7 @@ func TestHeartbeatTakenBack(t *testing.T) {
 	}
 }
 
-// TestBarriers: what is known to be durable costs no barrier, and each page with
-// something newer costs one.
+// TestBarriers: data known to be durable costs no barrier, and each page with newer data costs one.
 func TestBarriers(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -358,7 +357,7 @@ func TestBarriers(t *testing.T) {
 				_, err = b.Get(t.Context(), g.Fence.Shard, "k")
 			}
 			if err == nil {
-				_, err = b.List(t.Context(), g.Fence.Shard, "", 0)
+				_, err = b.List(t.Context(), g.Fence.Shard, "", 0, 0)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -394,10 +393,9 @@ func TestBarriers(t *testing.T) {
 	}
 }
 
-// TestReadsSurviveKill kills the server while many commit at once, and while others
-// read: what a reader saw is there when the server is back.
-// Without barriers it fails in most rounds where a flush takes 60 ms, and in few on a
-// fast disk; TestReadIsDurable needs no luck.
+// TestReadsSurviveKill kills the server while many processes commit and others read: data that a
+// reader saw is there when the server is back. Without barriers it fails in most rounds if a flush
+// takes 60 ms, and in few on a fast disk. TestReadIsDurable needs no luck.
 func TestReadsSurviveKill(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
@@ -423,7 +421,7 @@ func TestReadsSurviveKill(t *testing.T) {
 	}
 }
 
-// sight is what was seen of a namespace.
+// sight is what a reader saw of a namespace.
 type sight struct {
 	token driver.Token // the highest
 	heads map[driver.ShardID]driver.Seq
@@ -446,7 +444,7 @@ func (s sight) beyond(now sight) bool {
 	return s.token > now.token
 }
 
-// shown reads all there is.
+// shown reads everything.
 func shown(t *testing.T, b driver.Backend) sight {
 	t.Helper()
 	view, err := b.Observe(t.Context(), driver.ObserveQuery{})

@@ -8,12 +8,13 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/examine"
 )
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// examination reads what Examine judges: settings, and the rights that the user has on the
-// whole server and on all of the database, beyond the tables.
+// examination reads what Examine judges: settings, and the user's rights on the whole server and on
+// the whole database, beyond those on the tables.
 const examination = `SELECT UTC_TIMESTAMP(6), CURRENT_USER(), @@global.innodb_flush_log_at_trx_commit, @@global.log_bin,
   @@global.sync_binlog, @@global.innodb_doublewrite,
   COALESCE((SELECT GROUP_CONCAT(DISTINCT privilege_type ORDER BY privilege_type SEPARATOR ', ')
@@ -47,10 +48,10 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tenure: reading the server's clock: %w", err)
 	}
-	return append(x.findings(), driver.ClockFinding(before, server, after)), nil
+	return append(x.findings(), examine.Clock(before, server, after)), nil
 }
 
-// examined is what the server said.
+// examined is the server's answer.
 type examined struct {
 	user, doublewrite string
 	flush, sync       int
@@ -88,7 +89,7 @@ func (x *examined) findings() []driver.Finding {
 	return out
 }
 
-// short is a list of rights that fits a line.
+// short shortens a list of rights to a line.
 func short(rights string) string {
 	const most = 8
 	list := strings.Split(rights, ", ")

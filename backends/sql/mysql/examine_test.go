@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestExamine: a user with rights beyond the tables is told so, and the run-time user of
-// the recipe is as it should be.
+// TestExamine: there is a finding for a user with rights beyond the tables, and none for the
+// recipe's run-time user.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.MariaDB, nil)
@@ -39,7 +39,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// TestExamined: each setting with which a crash loses writes has a remedy, and no other.
+// TestExamined: each setting with which a crash loses writes has a remedy, and no other has.
 func TestExamined(t *testing.T) {
 	t.Parallel()
 	good := examined{user: "app@%", doublewrite: "1", flush: 1}

@@ -2,12 +2,13 @@ package mysql
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
@@ -16,8 +17,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestKilledAtCommit ends the connection 200 times from the server's side while it
-// commits or is about to.
+// TestKilledAtCommit ends the connection 200 times from the server's side, while it commits or just
+// before.
 func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)
@@ -28,7 +29,7 @@ func TestKilledAtCommit(t *testing.T) {
 		var id int
 		err := db.QueryRowContext(ctx, `SELECT id FROM information_schema.processlist
 WHERE user = ? AND id <> ? AND command IN ('Query', 'Execute') AND info IN ('COMMIT') LIMIT 1`, dsn.User(), last).Scan(&id)
-		if errors.Is(err, stdsql.ErrNoRows) {
+		if errors.Is(err, sql.ErrNoRows) {
 			return 0, nil
 		}
 		if err != nil {
@@ -78,22 +79,22 @@ func TestPings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	sqlfault.CheckPings(t, b, st, readConns)
+	enginetest.CheckPings(t, b, st, readConns)
 }
 
-// TestPageBytes: what a page leaves of a log is not sent.
+// TestPageBytes: the rest of a log beyond a page is not sent.
 func TestPageBytes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestReadOnly: nothing is granted or committed meanwhile, nobody is lost, and
+// TestReadOnly: on a read-only server nothing is granted or committed, no session is lost, and
 // everything can be read.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
@@ -128,8 +129,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestStoppedTransaction: one that is left open stands in the way of its own shards
-// and session only.
+// TestStoppedTransaction: an open transaction delays only its own shards and session.
 func TestStoppedTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -137,7 +137,7 @@ func TestStoppedTransaction(t *testing.T) {
 	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
 	other := sqlfault.Join(t, b, "n3")
-	stopped := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	stopped := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, stopped, "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE namespace = 'app' AND session = '"+string(other.ID())+"' LOCK IN SHARE MODE")
 	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
@@ -169,7 +169,7 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 		_, err := s.Commit(t.Context(), []driver.Write{sqlfault.PutOf(granted[0].Fence, 2, keys[0])})
 		return err
 	}
-	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	const lockShard = "SELECT * FROM tenure_shards WHERE namespace = 'app' AND shard = 'shard-00000' FOR UPDATE"
 	sqlfault.Exec(t, other, lockShard)
 	if err := put(); !errors.Is(err, driver.ErrRetry) || number(err) != errLockWait {
@@ -179,7 +179,7 @@ func TestLockWaitAndDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The transaction with the fewest changes is the deadlock's victim.
-	other = sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other = sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "UPDATE tenure_items SET value = 'w' WHERE namespace = 'app' AND shard = 'shard-00000'")
 	committed := make(chan error, 1)
 	go func() { committed <- put() }()
@@ -201,7 +201,7 @@ func awaitLockWait(t *testing.T, dsn servers.DSN) {
 	t.Helper()
 	admin := setup.DB(t, pool.Get(t, servers.MariaDB, nil).Admin())
 	ample.Wait(t, "no statement waits for a lock", func() bool {
-		// InnoDB renews that table only when nobody has read it for 100 ms.
+		// InnoDB renews that table only when it was not read for 100 ms.
 		time.Sleep(150 * time.Millisecond)
 		var waiting int
 		err := admin.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.innodb_trx AS x JOIN information_schema.processlist AS p
@@ -213,15 +213,14 @@ ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, d
 	})
 }
 
-// TestTooSlow: a call ends with its context although a lock is not to be had, and
-// heartbeats go on meanwhile.
+// TestTooSlow: a call ends with its context although a lock is taken, and heartbeats continue.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -252,7 +251,7 @@ func TestFence(t *testing.T) {
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	fence := granted[0].Fence
-	for _, level := range []stdsql.IsolationLevel{stdsql.LevelReadCommitted, stdsql.LevelRepeatableRead, stdsql.LevelSerializable} {
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		first, old := sqlfault.Tx(t, db, level), sqlfault.Tx(t, db, level)
 		if err := b.FenceTx(t.Context(), first, fence); err != nil {
 			t.Fatalf("%v: %v", level, err)
@@ -312,7 +311,7 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, b, b, calls)
 }
 
-// TestHeartbeatTable beats for 200 members and looks at what that left behind.
+// TestHeartbeatTable beats for 200 members and checks what is left in the table.
 func TestHeartbeatTable(t *testing.T) {
 	t.Parallel()
 	pages := heartbeats(t, pool.Get(t, servers.MariaDB, nil).Database(t), 200, 20)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// galera is a cluster, of which the first node can be behind the others.
+// galera is a cluster in which the first node can be behind the others.
 type galera struct {
 	t       *testing.T
 	dsns    []servers.DSN
@@ -46,7 +46,7 @@ func newGalera(t *testing.T, nodes int, config ...string) *galera {
 		t.Cleanup(func() { b.Close() })
 		g.backend = append(g.backend, b)
 	}
-	// The first node's writes begin while it is behind, as one does that was begun before.
+	// The first node's writes begin while it is behind, as if they had begun before.
 	l, err := g.backend[0].my.data.acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,8 @@ func (g *galera) exec(node int, text string, args ...any) {
 	}
 }
 
-// lag has the first node apply nothing of what others write from now on until end is called: it waits for a table.
+// lag makes the first node wait for a table, so that it applies no writes of others until end is
+// called.
 func (g *galera) lag() (end func()) {
 	g.t.Helper()
 	conn, err := g.dbs[0].Conn(g.t.Context())
@@ -85,7 +86,8 @@ func (g *galera) lag() (end func()) {
 	}
 }
 
-// behind runs a call through the first node while that is behind, until it ends or is certainly under way.
+// behind runs a call through the first node while that is behind, until the call ends or certainly
+// runs.
 func (g *galera) behind(before func(), call func() error) error {
 	g.t.Helper()
 	end := g.lag()
@@ -119,7 +121,7 @@ func (g *galera) fenced(node int, f driver.Fence, stale bool) error {
 	return tx.Commit()
 }
 
-// again repeats what was certainly not applied.
+// again repeats a call that was certainly not applied.
 func again(t *testing.T, call func() error) error {
 	t.Helper()
 	for range 50 {
@@ -157,7 +159,7 @@ func (g *galera) join(node int, name string) driver.Session {
 	return s
 }
 
-// TestDoors runs the suite across two nodes of a cluster of three, which have one server_id.
+// TestDoors runs the suite across two nodes of a cluster of three with one server_id.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Galera)
@@ -166,8 +168,9 @@ func TestDoors(t *testing.T) {
 	conformance.TestDoors(t, harness(t, dsn, dsn, Options{}, dsn.At(members[1].Addr())), nil)
 }
 
-// TestStaleWrites: a node of Galera that is behind does not know of a takeover through another node. No write under the
-// former lease is applied, by a fence in a transaction of the application, by Commit, or under a lock.
+// TestStaleWrites: a node of Galera that is behind does not know of a takeover through another
+// node. No write under the former lease may be applied: by a fence in a transaction of the
+// application, by Commit, or under a lock.
 func TestStaleWrites(t *testing.T) {
 	t.Parallel()
 	rounds := 100

@@ -17,25 +17,25 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestConformanceIsolated cuts a primary off from its semi-synchronous replica, which is
-// promoted: it extends no session and acknowledges no write from then on, and shows nothing
-// that the replica lacks, also where it shows commits before the replica has them, which is
-// the default.
+// TestConformanceIsolated cuts a primary off from its semi-synchronous replica, which is promoted.
+// From then on the primary extends no session, acknowledges no write, and shows nothing that the
+// replica lacks. This holds even if it shows commits before the replica has them, which is the
+// default.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.MariaDB)
 	for _, wait := range []string{"AFTER_COMMIT", "AFTER_SYNC"} {
 		t.Run(wait, func(t *testing.T) {
 			t.Parallel()
-			conformance.TestCases(t, conformance.Harness{Name: Name, New: func(conformance.T) *conformance.Store {
+			conformance.TestCases(t, conformance.Harness{Name: backendName, New: func(conformance.T) *conformance.Store {
 				return semiSynchronous(t, wait)
 			}}, "Chaos/IsolatedMaster", "Chaos/IsolatedReads")
 		})
 	}
 }
 
-// semiSynchronous is a primary with a replica that each commit waits for, at a point of the
-// commit. Isolate cuts the two apart.
+// semiSynchronous returns a primary with a replica for which each commit waits, at a point of the
+// commit. Isolate separates the two.
 func semiSynchronous(t *testing.T, wait string) *conformance.Store {
 	t.Helper()
 	must := func(err error) {
@@ -67,7 +67,7 @@ func semiSynchronous(t *testing.T, wait string) *conformance.Store {
 	for waits := ""; waits != "ON"; {
 		must(second.QueryRowContext(ctx, "SHOW STATUS LIKE 'Rpl_semi_sync_slave_status'").Scan(new(string), &waits))
 	}
-	// Each server has users of its own; this one is replicated, as the database is.
+	// Each server has its own users. This one is replicated, as the database is.
 	password := rand.Text()
 	sqlfault.Exec(t, first, "CREATE DATABASE tenure_test_isolated", "CREATE USER app@'%' IDENTIFIED BY '"+password+"'",
 		"GRANT ALL ON tenure_test_isolated.* TO app@'%'")
@@ -98,7 +98,7 @@ func semiSynchronous(t *testing.T, wait string) *conformance.Store {
 	}
 }
 
-// takeOver promotes a replica, which first applies all that it has.
+// takeOver promotes a replica, after it has applied everything that it has.
 func takeOver(ctx context.Context, replica *stdsql.DB) error {
 	if _, err := replica.ExecContext(ctx, "STOP SLAVE IO_THREAD"); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestLargestWrite makes one of as many operations and bytes as are allowed.
+// TestLargestWrite makes a write with the largest allowed numbers of operations and bytes.
 func TestLargestWrite(t *testing.T) {
 	t.Parallel()
 	b := open(t, pool.Get(t, servers.MariaDB, nil).Database(t), Options{})

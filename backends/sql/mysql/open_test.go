@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -102,7 +104,7 @@ func TestMigrateAtOnce(t *testing.T) {
 	migrateAtOnce(t, pool.Get(t, servers.MariaDB, nil).Database(t))
 }
 
-// migrateAtOnce has processes migrate at the same time through all of the doors.
+// migrateAtOnce migrates concurrently through all doors.
 func migrateAtOnce(t *testing.T, doors ...servers.DSN) {
 	t.Helper()
 	const n = 6
@@ -131,7 +133,11 @@ func migrateAtOnce(t *testing.T, doors ...servers.DSN) {
 // block returns the SQL that the documentation marks.
 func block(t *testing.T, mark string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/backends/mysql.md")
+	page := "../../../docs/backends/mysql.md"
+	if mark == "possible" {
+		page = "../../../docs/internals/backends/mysql.md"
+	}
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +217,7 @@ func TestRunTimeUser(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal with number %d", text, err, code)
 		}
 	}
-	// The page says what the user can do, in namespaces other than its own as well.
+	// The page lists what the user can do, in other namespaces too.
 	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
 		possible, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -226,7 +232,7 @@ func TestRunTimeUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A user who may not remove labels or locks: they stay, and nothing else is different.
+	// If a user may not remove labels or locks, they stay, and nothing else changes.
 	sqlfault.Exec(t, setup.DB(t, server.Admin()), "REVOKE DELETE ON "+dsn.Name()+".tenure_nodes FROM "+app.User(),
 		"REVOKE DELETE ON "+dsn.Name()+".tenure_shards FROM "+app.User())
 	sqlfault.Labels(t, b)
@@ -240,7 +246,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dsn := server.Admin() // creating a database needs TLS here, too
+	dsn := server.Admin() // creating a database needs TLS too
 	name := "tenure_test_0123456789abcdef"
 	with := func(c *tls.Config) *Options { return &Options{TLS: c, Create: true, Migrate: true} }
 	created, err := server.CreateDatabase(t.Context())
@@ -263,7 +269,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestPasswordOfEachConnection: a password that changes is asked for again.
+// TestPasswordOfEachConnection: a changed password is read again.
 func TestPasswordOfEachConnection(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -290,8 +296,8 @@ func TestChunks(t *testing.T) {
 	sqlfault.CheckChunks(t, open(t, dsn, Options{}), setup.DB(t, dsn))
 }
 
-// TestOlderTables: a namespace from before the incarnation was recorded goes on, and
-// the migration can be repeated where it was interrupted.
+// TestOlderTables: a namespace from before incarnations were recorded continues, and an interrupted
+// migration can be repeated.
 func TestOlderTables(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -330,9 +336,9 @@ func TestServerID(t *testing.T) {
 
 var promotionsFlag = flag.Int("promotions", 2, "how often TestPromotions has two servers take over")
 
-// TestPromotions has servers take over, by another server_id and the rows that a replica
-// had. The first lacks a grant: no fence of before passes there (F1, I2). The second lacks
-// all that the first did, and its tokens are above (I2).
+// TestPromotions has takeovers by servers with another server_id and a replica's rows. The first
+// server lacks a grant, and no former fence passes there (F1, I2). The second lacks everything of
+// the first, and its tokens are above (I2).
 func TestPromotions(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
@@ -391,8 +397,8 @@ func TestPromotions(t *testing.T) {
 	}
 }
 
-// TestClockBehind: a server that took over, and whose clock is behind the tokens, halts
-// members until an operator raises the floor.
+// TestClockBehind: after a takeover by a server whose clock is behind the tokens, members halt
+// until an operator raises the floor.
 func TestClockBehind(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true})
@@ -438,14 +444,15 @@ func TestClockBehind(t *testing.T) {
 	}
 }
 
-// TestTooFewConnections: an error says how many connections a process needs.
+// TestTooFewConnections: the error names the number of connections that a process needs.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.MariaDB, nil)
 	dsn := server.Database(t)
 	admin := setup.DB(t, server.Admin())
 	user := "few_" + dsn.Name()[len(dsn.Name())-8:]
-	sqlfault.Exec(t, admin, "CREATE USER "+user+" IDENTIFIED BY '"+dsn.Password()+"' WITH MAX_USER_CONNECTIONS 1", "GRANT ALL ON "+dsn.Name()+".* TO "+user)
+	sqlfault.Exec(t, admin, "CREATE USER "+user+" IDENTIFIED BY '"+dsn.Password()+"' WITH MAX_USER_CONNECTIONS 1",
+		"GRANT ALL ON "+dsn.Name()+".* TO "+user)
 	t.Cleanup(func() { _, _ = admin.Exec("DROP USER " + user) })
 	b, err := Open(t.Context(), dsn.As(user, dsn.Password()).Reveal(), "orders", &Options{Create: true, Migrate: true})
 	if err == nil {
@@ -456,7 +463,8 @@ func TestTooFewConnections(t *testing.T) {
 	}
 }
 
-// TestServerDefaults: what a server has for its sessions by default changes neither a migration nor what a backend does.
+// TestServerDefaults: a server's defaults for its sessions change neither a migration nor a
+// backend's behaviour.
 func TestServerDefaults(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, &servers.Options{NoSync: true, Config: []string{
@@ -489,5 +497,15 @@ func TestServerDefaults(t *testing.T) {
 	if err := setup.DB(t, dsn).QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.tables
 WHERE table_schema = database() AND table_type = 'BASE TABLE' AND row_format <> 'Dynamic'`).Scan(&compact); err != nil || compact > 0 {
 		t.Errorf("%d tables have another row format, %v", compact, err)
+	}
+}
+
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
+func TestPasswordGoexit(t *testing.T) {
+	t.Parallel()
+	b, err := Open(t.Context(), "u@tcp(127.0.0.1:1)/d", "app",
+		&Options{Password: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }})
+	if !errors.Is(err, goexit.Err) {
+		t.Errorf("%v, %v", b, err)
 	}
 }

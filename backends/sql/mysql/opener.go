@@ -16,7 +16,7 @@ type Settings struct {
 }
 
 // Opener opens this backend by name, "mysql", from configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	if s.PasswordFile != "" {

@@ -11,78 +11,75 @@ import (
 )
 
 const (
-	// DefaultPollPeriod is how often a blocked Observe or TailLog looks for changes
-	// made by other processes while something is under way.
-	DefaultPollPeriod = 50 * time.Millisecond
-	// DefaultIdlePollPeriod is how often it looks, at least, after a quiet time.
-	DefaultIdlePollPeriod = 500 * time.Millisecond
-	// DefaultMaxConns is how many connections write, at most.
-	DefaultMaxConns = 4
+	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog
+	// for other processes' changes, while something is under way.
+	defaultPollPeriod = 50 * time.Millisecond
+	// defaultIdlePollPeriod is the longest such time, after a quiet time.
+	defaultIdlePollPeriod = 500 * time.Millisecond
+	// defaultMaxConns limits the connections that write.
+	defaultMaxConns = 4
 )
 
-// Options for Open and Migrate. The zero value, and nil, work.
+// Options configure Open and Migrate. The zero value and nil are valid.
 type Options struct {
-	// TablePrefix begins the name of every table. Default ("") "tenure_";
+	// TablePrefix begins the name of every table. Default ("") "tenure_". It consists of
 	// lower-case letters, digits and "_", at most 32 bytes.
 	TablePrefix string `json:"table_prefix" yaml:"table_prefix"`
 
-	// Create writes the namespace's identity if it has none. Without it a missing
-	// identity is an error, because it may mean a wiped store (rule I1).
+	// Create writes the namespace's identity if it has none. Without it, a missing identity is
+	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
 	// Migrate brings the tables up to date when opening, instead of a
 	// separate step run by another user. It needs the right to create tables.
 	Migrate bool `json:"migrate" yaml:"migrate"`
 
-	// NewRoster asserts that no member of this namespace is running:
-	// a missing roster is accepted beside existing data.
+	// NewRoster asserts that no member of this namespace is running. Then Tenure
+	// accepts a missing roster beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
-	// PollPeriod is how late a change made by another process may be reported while
-	// something is under way: a change was seen, or a claim, a hand-over, a join or an
-	// eviction made here, in the last second, or a member has been silent for half its
-	// TTL. Default (0) DefaultPollPeriod; 1 ms to 10 s. Failover takes this much longer
-	// at most.
+	// PollPeriod limits how late another process's change may be reported while something is
+	// under way. Something is under way for 20 times PollPeriod after this process sees a
+	// change, or makes a claim, a hand-over, a join or an eviction. The same is true while a
+	// member has been silent for half its TTL. Default (0) 50 ms; 1 ms to 10 s. A failover
+	// takes at most this much longer.
 	PollPeriod time.Duration `json:"poll" yaml:"poll"`
 
-	// IdlePollPeriod is how late the first change after a quiet time may be reported.
-	// Looks become rarer with the time since the last change: a twentieth of that lies
-	// between them, never more than this period and a twentieth of the shortest TTL of
-	// the members, which is by how much a failover is later. Default (0)
-	// DefaultIdlePollPeriod; PollPeriod to 1 minute.
+	// IdlePollPeriod limits how late the first change after a quiet time may be reported. The
+	// time between two looks is a twentieth of the time since the last change. It is at most
+	// this period, and at most a twentieth of the members' shortest TTL. It delays a failover
+	// by at most that time. Default (0) 500 ms; PollPeriod to 1 minute.
 	IdlePollPeriod time.Duration `json:"idle_poll" yaml:"idle_poll"`
 
-	// MaxConns is how many connections write, at most. Default (0)
-	// DefaultMaxConns; 1 to 1000.
+	// MaxConns limits the connections that write. Default (0) 4; 1 to 1000.
 	MaxConns int `json:"max_conns" yaml:"max_conns"`
 
-	// TLS, if set, replaces what the DSN says about TLS. It is not changed.
+	// TLS, if set, replaces the DSN's TLS settings. It is not changed.
 	TLS *tls.Config `json:"-" yaml:"-"`
 
 	// Insecure allows a connection to another host without TLS, or without checking
 	// the server's certificate. Default false: such a DSN is refused.
 	Insecure bool `json:"insecure" yaml:"insecure"`
 
-	// Password, if set, is asked for the password of each new connection, instead of
-	// the DSN's: for passwords that change. It must be safe for concurrent
-	// use.
+	// Password, if set, returns the password of each new connection, instead of the
+	// DSN's. Use it for passwords that change. It must be safe for concurrent use.
 	Password func(ctx context.Context) (string, error) `json:"-" yaml:"-"`
 }
 
-// withDefaults returns a copy with the defaults filled in, or what to change.
+// withDefaults returns a copy with the defaults filled in, or an error.
 func (o *Options) withDefaults() (*Options, error) {
 	c := Options{}
 	if o != nil {
 		c = *o
 	}
 	if c.PollPeriod == 0 {
-		c.PollPeriod = DefaultPollPeriod
+		c.PollPeriod = defaultPollPeriod
 	}
 	if c.IdlePollPeriod == 0 {
-		c.IdlePollPeriod = max(DefaultIdlePollPeriod, c.PollPeriod)
+		c.IdlePollPeriod = max(defaultIdlePollPeriod, c.PollPeriod)
 	}
 	if c.MaxConns == 0 {
-		c.MaxConns = DefaultMaxConns
+		c.MaxConns = defaultMaxConns
 	}
 	if c.TablePrefix == "" {
 		c.TablePrefix = "tenure_"

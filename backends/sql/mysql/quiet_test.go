@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestQuiet counts the statements of two idle processes, as a server without others does.
-// A look is one, which is a transaction by itself; a heartbeat has four.
+// TestQuiet counts the statements of two idle processes at a server without others. A look is one
+// statement, which is also a transaction. A heartbeat has four.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.MariaDB, nil)

@@ -49,8 +49,8 @@ FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii C
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name;
 
 -- name: shards_insert
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace, j.name, :session, :token, :from, :revision
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, grants)
+SELECT :namespace, j.name, :session, :token, :from, :revision, :note
 FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j;
 
 -- name: shards_grant
@@ -58,7 +58,8 @@ FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii C
 -- assignments are made from left to right.
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
-SET s.granted_from = CASE WHEN :from < 0 THEN s.token ELSE :from END, s.session = :session, s.token = :token, s.revision = :revision;
+SET s.granted_from = CASE WHEN :from < 0 THEN s.token ELSE :from END, s.session = :session, s.token = :token, s.revision = :revision,
+  s.grants = LEFT(CONCAT(:note, s.grants), 200);
 
 -- name: shards_lift
 -- Leaves out rows that are damaged, of which the schema refuses any change.
@@ -69,7 +70,7 @@ WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 -- name: shards_release
 UPDATE JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_shards AS s FORCE INDEX (PRIMARY) ON s.namespace = :namespace AND s.shard = j.name
-SET s.session = '', s.revision = :revision;
+SET s.session = '', s.revision = :revision, s.grants = LEFT(CONCAT(:note, s.grants), 200);
 
 -- name: shards_delete
 DELETE d FROM JSON_TABLE(:shards, '$[*]' COLUMNS (name VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
@@ -127,7 +128,7 @@ STRAIGHT_JOIN tenure_items AS i FORCE INDEX (PRIMARY) ON i.namespace = :namespac
 SELECT version, octet_length(value), bounded(value) FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND `key` = :key;
 
 -- name: items_list
-SELECT bounded(`key`), version, octet_length(value), bounded(value) FROM tenure_items
+SELECT bounded(`key`), version, octet_length(value), CASE WHEN octet_length(value) <= :largest THEN bounded(value) END FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND `key` >= :low AND (:high = '' OR `key` < :high)
 ORDER BY `key` LIMIT :limit;
 
@@ -226,7 +227,7 @@ STRAIGHT_JOIN tenure_nodes AS d FORCE INDEX (PRIMARY) ON d.namespace = :namespac
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session LOCK IN SHARE MODE;
 
 -- name: members_hold
-SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+SELECT m.session, bounded(m.node) FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name LOCK IN SHARE MODE;
 
 -- name: members_change
@@ -239,7 +240,7 @@ SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta),
 FROM tenure_members WHERE namespace = :namespace AND session = :session FOR UPDATE SKIP LOCKED;
 
 -- name: members_present
-SELECT m.session FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
+SELECT m.session, bounded(m.node) FROM JSON_TABLE(:sessions, '$[*]' COLUMNS (name VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin PATH '$')) AS j
 STRAIGHT_JOIN tenure_members AS m FORCE INDEX (PRIMARY) ON m.namespace = :namespace AND m.session = j.name;
 
 -- name: members_lock

@@ -9,36 +9,35 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 const (
-	// Connections beside those for the application's writes. On a slow disk there are six
-	// heartbeats at once, and a batch of each other kind, which share a flush.
+	// Connections besides those for the application's writes. On a slow disk, six heartbeats
+	// and a batch of each other kind are pending. They share a flush.
 	rosterConns = 8
-	// Where heartbeats overlapped, the surplus of their connections is closed again: if all are lost
-	// in silence, each costs a heartbeat, and more than a few cost the lease.
+	// After overlapping heartbeats, their surplus connections are closed. If all connections
+	// are lost silently, each one kept costs a heartbeat, and more than a few cost the lease.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
-	// idleLimit ends, on MariaDB, a transaction of a process that was stopped in
-	// it, and lockLimit a wait for a lock, whose caller may be gone. In seconds.
+	// On MariaDB, idleLimit, in seconds, ends the transaction of a process that was suspended
+	// in it. lockLimit, also in seconds, ends a wait for a lock, because its caller may be
+	// gone.
 	idleLimit = 2
 	lockLimit = 2
-	// sessionLimit ends a connection of MySQL, which has no limit for transactions.
-	// In seconds.
+	// sessionLimit, in seconds, ends a connection of MySQL, which cannot limit transactions.
 	sessionLimit = 10
-	// certifyTries is how often a transaction begins that another node's changes abort.
+	// certifyTries is the number of attempts at a transaction that another node's changes abort.
 	certifyTries = 20
-	// serverID is the incarnation in all statements (I2), in place of which a node of Galera has clusterID: each node
-	// has its own server_id, and all have one history.
+	// serverID is the incarnation in all statements (I2). On a node of Galera, clusterID replaces
+	// it, because each node has its own server_id and all have one history.
 	serverID  = "@@global.server_id"
 	clusterID = "(SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'wsrep_cluster_state_uuid')"
 )
 
-// store runs the shared code's transactions, each on a connection of the connections it
-// belongs to.
+// store runs transactions, each on a connection for its purpose.
 type store struct {
 	data, roster, reads, pings *connections
 	certifies                  bool // see certifies
@@ -47,9 +46,9 @@ type store struct {
 	life *dialect.Life
 }
 
-var _ sql.Store = (*store)(nil)
+var _ engine.Store = (*store)(nil)
 
-func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.Statements) (_ *store, err error) {
+func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *engine.Statements) (_ *store, err error) {
 	on, err := prepareDatabase(ctx, cfg, o)
 	if err != nil {
 		return nil, err
@@ -63,8 +62,8 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 	}
 	write := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", "SET SESSION autocommit = 0"}
-	// Each single read has a snapshot of its own, each transaction one for all.
-	// A barrier's write is one of them.
+	// Each single read has its own snapshot. A transaction has one for all its reads. A
+	// barrier's write is a single read.
 	read := []string{limit, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout = %d", lockLimit),
 		"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE", "SET SESSION autocommit = 1"}
 	s := &store{life: dialect.NewLife(), certifies: on.certifies}
@@ -87,8 +86,8 @@ func openStore(ctx context.Context, cfg *mysql.Config, o *Options, stmts *sql.St
 	return s, err
 }
 
-// transaction runs fn in a write transaction, which its first statement begins.
-func (s *store) transaction(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
+// transaction runs fn in a write transaction. fn's first statement begins it.
+func (s *store) transaction(ctx context.Context, on *connections, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -104,15 +103,15 @@ func (s *store) again(call func() error) error {
 		if n := number(err); !s.certifies || n != errDeadlock && n != errNoSavepoint || try == certifyTries {
 			return err
 		}
-		time.Sleep(rand.N(time.Duration(try) * time.Millisecond)) // the rivals do so as well
+		time.Sleep(rand.N(time.Duration(try) * time.Millisecond)) // because the rivals repeat theirs too
 	}
 }
 
-// begin is one attempt at a transaction. MariaDB may not report that another node's changes aborted the transaction
-// between two statements, and begins another one: then it has no savepoint.
-func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *sql.Tx) error) error {
+// begin makes one attempt at a transaction. If another node's changes abort the transaction between
+// two statements, MariaDB may begin a new one without an error. That one lacks the savepoint.
+func (s *store) begin(ctx context.Context, on *connections, fn func(context.Context, *engine.Tx) error) error {
 	return on.with(ctx, func(l *connection) (bool, error) {
-		tx := sql.NewTx(l.prep, nil)
+		tx := engine.NewTx(l.prep, nil)
 		mark := func(text string) (err error) {
 			if s.certifies {
 				_, err = l.conn.ExecContext(ctx, text)
@@ -136,48 +135,47 @@ func (s *store) begin(ctx context.Context, on *connections, fn func(context.Cont
 		if _, err := l.conn.ExecContext(ctx, "COMMIT"); err != nil {
 			return false, commitFailed(err)
 		}
-		s.wake.Broadcast(tx.Woke() &^ sql.Watchers)
+		s.wake.Broadcast(tx.Woke() &^ engine.Watchers)
 		return true, nil
 	})
 }
 
-func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.data, fn)
 }
 
-func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
-	return s.transaction(ctx, s.data, func(ctx context.Context, tx *sql.Tx) error {
-		return fn(ctx, tx, func() (*sql.Tx, error) { return tx, nil })
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *engine.Tx, func() (*engine.Tx, error)) error) error {
+	return s.transaction(ctx, s.data, func(ctx context.Context, tx *engine.Tx) error {
+		return fn(ctx, tx, func() (*engine.Tx, error) { return tx, nil })
 	})
 }
 
-func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, true, fn)
 }
 
-func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, true, fn)
 }
 
-func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.pings, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.pings, false, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.reads, false, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-// reading runs fn on a connection of those given, on one snapshot or on one for each
-// statement.
-func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
+// reading runs fn on one of the connections, either on one snapshot or on one per statement.
+func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -186,7 +184,7 @@ func (s *store) reading(ctx context.Context, on *connections, snapshot bool, fn 
 	return dialect.Cause(ctx, s.again(func() error { return s.read(ctx, on, snapshot, fn) }))
 }
 
-func (s *store) read(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) read(ctx context.Context, on *connections, snapshot bool, fn func(context.Context, *engine.Tx) error) error {
 	return on.with(ctx, func(l *connection) (bool, error) {
 		run := func(text string) error {
 			_, err := l.conn.ExecContext(ctx, text)
@@ -197,13 +195,13 @@ func (s *store) read(ctx context.Context, on *connections, snapshot bool, fn fun
 			err = run("START TRANSACTION READ ONLY")
 		}
 		if err == nil {
-			err = fn(ctx, sql.NewTx(l.prep, nil))
+			err = fn(ctx, engine.NewTx(l.prep, nil))
 		}
 		switch {
 		case stale(err):
 			return false, &staleError{err}
 		case number(err) == errReadOnlyOption || number(err) == errReadOnlyServer:
-			err = fmt.Errorf("%w: %w", sql.ErrReadOnly, err)
+			err = fmt.Errorf("%w: %w", engine.ErrReadOnly, err)
 		}
 		keep := true
 		if snapshot {
@@ -217,9 +215,9 @@ func (s *store) Check() error { return nil }
 
 func (s *store) Classify(err error) error { return notApplied(err) }
 
-func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
+func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of) }
 
-// Hears is false: the database has no notifications.
+// Hears returns false, because the database does not support notifications.
 func (s *store) Hears() bool { return false }
 
 func (s *store) Close() error {

@@ -31,7 +31,7 @@ func inOneBucket(n int) (claims []driver.Claim) {
 const waiters = `SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE NOT granted AND datname = current_database()`
 
-// awaitWaiting returns when so many transactions of the database wait for locks.
+// awaitWaiting returns when want transactions of the database wait for locks.
 func awaitWaiting(t *testing.T, db *stdsql.DB, want int) {
 	t.Helper()
 	ample.Wait(t, fmt.Sprintf("not %d transactions wait for a lock", want), func() bool {
@@ -43,8 +43,8 @@ func awaitWaiting(t *testing.T, db *stdsql.DB, want int) {
 	})
 }
 
-// TestAppendAfterWait: a statement that decides and writes at once decides by what
-// is there when it has its locks.
+// TestAppendAfterWait: a statement that decides and writes decides by the rows that it finds when
+// it has its locks.
 func TestAppendAfterWait(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -119,8 +119,8 @@ func TestAppendAfterWait(t *testing.T) {
 	}
 }
 
-// TestBatchAfterWait: a batch that had to wait for a row, for less than its patience, decides
-// by what is there then. Several rounds, as it may run out of patience.
+// TestBatchAfterWait: a batch that waited for a row, for less than its patience, decides by the row
+// that it then finds. There are several rounds, because it may run out of patience.
 func TestBatchAfterWait(t *testing.T) {
 	t.Parallel()
 	rounds := share.Of(t, "rounds", 20, 7)
@@ -159,8 +159,8 @@ func TestBatchAfterWait(t *testing.T) {
 	}
 }
 
-// TestAppendsShareACounter: commits of several shards at once, whose entries one
-// counter orders, are all told to a follower, each shard's in order.
+// TestAppendsShareACounter: a follower gets all concurrent commits of several shards whose entries
+// one counter orders, each shard's in order.
 func TestAppendsShareACounter(t *testing.T) {
 	t.Parallel()
 	const shards, commits = 4, 50
@@ -224,7 +224,7 @@ func TestAppendWithoutACounter(t *testing.T) {
 	}
 }
 
-// TestAppendWithoutRow: a commit to a shard whose row is gone is refused, and makes none.
+// TestAppendWithoutRow: a commit to a shard whose row is gone is refused, and inserts none.
 func TestAppendWithoutRow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -249,8 +249,8 @@ func TestAppendWithoutRow(t *testing.T) {
 	}
 }
 
-// TestAppendsOfABatch: what one commit of a batch is refused for does not keep the others
-// from being applied, and entries have their places among those of their bucket.
+// TestAppendsOfABatch: the refusal of one commit of a batch does not keep the others from being
+// applied, and entries have their places among those of their bucket.
 func TestAppendsOfABatch(t *testing.T) {
 	t.Parallel()
 	b := open(t, pool.Get(t, servers.Postgres, nil).Database(t), Options{})

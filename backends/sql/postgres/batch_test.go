@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// counter counts statements, but for the one that is due by time.
+// counter counts statements, except commitsWait, which is sent by the clock.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -34,7 +34,7 @@ func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBat
 }
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// TestBatchStatements: a batch is as many statements for 4 shards as for 256.
+// TestBatchStatements: a batch has as many statements for 4 shards as for 256.
 func TestBatchStatements(t *testing.T) {
 	t.Parallel()
 	o, err := (&Options{Migrate: true, Create: true, MaxConns: 1}).withDefaults()
@@ -56,7 +56,7 @@ func TestBatchStatements(t *testing.T) {
 	if st.data, err = pgxpool.NewWithConfig(t.Context(), cfg); err != nil {
 		t.Fatal(errors.Join(err, st.Close()))
 	}
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestLockedRow(t *testing.T) {
 			dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 			b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 			sqlfault.CheckLocked(t, b, func(f driver.Fence) func() {
-				tx := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
+				tx := sqlfault.Tx(t, db, sql.LevelReadCommitted)
 				sqlfault.Exec(t, tx, fmt.Sprintf("SELECT FROM tenure_shards WHERE shard = '%s' FOR %s", f.Shard, how))
 				return func() {
 					if err := tx.Rollback(); err != nil {
@@ -84,15 +84,15 @@ func TestLockedRow(t *testing.T) {
 	}
 }
 
-// TestBatchBesideFence: a transaction that has proven a lease keeps no write of a batch
-// waiting, nor out of it.
+// TestBatchBesideFence: a transaction with a checked lease neither delays a write of a batch nor
+// makes the batch skip it.
 func TestBatchBesideFence(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(8))
-	fenced := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	fenced := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	if err := b.FenceTx(t.Context(), fenced, granted[3].Fence); err != nil {
 		t.Fatal(err)
 	}

@@ -35,13 +35,13 @@ func BenchmarkAcquire10000(b *testing.B) {
 	})
 }
 
-// opened is a backend of a database of its own.
+// opened returns a backend on a new database.
 func opened(b *testing.B) driver.Backend {
 	return open(b, pool.Get(b, servers.Postgres, nil).Database(b), Options{})
 }
 
-// BenchmarkAppend is what one shard's producers get. BenchmarkLeaseRow/append64 is
-// the same in plain SQL.
+// BenchmarkAppend measures the appends of one shard's producers. BenchmarkLeaseRow/append64 is the
+// same in plain SQL.
 func BenchmarkAppend(b *testing.B)   { sqlfault.BenchmarkAppend(b, opened) }
 func BenchmarkCommit(b *testing.B)   { sqlfault.BenchmarkCommit(b, opened) }
 func BenchmarkShards(b *testing.B)   { sqlfault.BenchmarkShards(b, opened) }
@@ -68,8 +68,8 @@ func BenchmarkTail(b *testing.B) {
 	sqlfault.BenchmarkTail(b, open(b, dsn, Options{}), open(b, dsn, Options{}))
 }
 
-// BenchmarkHeartbeatTable is what 40,000 heartbeats of 200 members leave behind, on
-// a server that does not wait for its disk.
+// BenchmarkHeartbeatTable reports what 40,000 heartbeats of 200 members leave in the table, on a
+// server that does not wait for its disk.
 func BenchmarkHeartbeatTable(b *testing.B) {
 	server := servers.New(b, servers.Postgres, &servers.Options{NoSync: true})
 	for b.Loop() {
@@ -88,7 +88,7 @@ func BenchmarkLeaseRow(b *testing.B) {
 	sqlfault.Exec(b, db,
 		"CREATE TABLE lease (name text PRIMARY KEY, holder text, token bigint, expires timestamptz)",
 		"CREATE TABLE log (name text, seq bigint, payload bytea, PRIMARY KEY (name, seq))",
-		"INSERT INTO lease VALUES ('s0', 'me', 1, now())", // of the appends
+		"INSERT INTO lease VALUES ('s0', 'me', 1, now())", // for the appends
 	)
 	b.Run("acquire1", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {

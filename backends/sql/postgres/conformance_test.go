@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
@@ -79,12 +80,12 @@ func TestConformanceRestart(t *testing.T) {
 }
 
 // harness runs the suite with backends that use dsn. Its own access to the database
-// is direct. Each case has a namespace of its own.
+// is direct. Each case has its own namespace.
 func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harness {
 	if err := Migrate(t.Context(), direct.Reveal(), &o); err != nil {
 		t.Fatal(err)
 	}
-	db, err := stdsql.Open("pgx", direct.Reveal())
+	db, err := sql.Open("pgx", direct.Reveal())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +97,10 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	if err := db.QueryRowContext(t.Context(), "SHOW server_version").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
-	version, _, _ = strings.Cut(version, " ") // without what the distribution adds
+	version, _, _ = strings.Cut(version, " ") // without the distribution's addition
 	var cases atomic.Int64
 	return conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "PostgreSQL " + version,
 		New: func(t conformance.T) *conformance.Store {
 			d := &sqlfault.Database{DB: db, Namespace: fmt.Sprintf("suite/case%d", cases.Add(1))}
@@ -116,8 +117,9 @@ func harness(t *testing.T, direct, dsn servers.DSN, o Options) conformance.Harne
 	}
 }
 
-// unbound takes the schema's checks away, as an administrator may, and as in tables of before them.
-func unbound(t *testing.T, db *stdsql.DB) {
+// unbound removes the schema's checks, as an administrator may. Tables from before the checks lack
+// them too.
+func unbound(t *testing.T, db *sql.DB) {
 	t.Helper()
 	_, err := db.ExecContext(t.Context(), `DO $$ DECLARE c record; BEGIN
   FOR c IN SELECT conrelid::regclass AS on_table, conname FROM pg_constraint WHERE contype = 'c' AND conrelid <> 0
@@ -127,20 +129,20 @@ func unbound(t *testing.T, db *stdsql.DB) {
 	}
 }
 
-// TestBounds: the schema takes the largest of everything, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and nothing beyond.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
-	sqlfault.CheckBounds(t, b, func(string) *stdsql.DB { return db }, wide)
+	sqlfault.CheckBounds(t, b, func(string) *sql.DB { return db }, wide)
 }
 
-// TestWideRows is not parallel: it counts what is allocated.
+// TestWideRows is not parallel, because it counts allocations.
 func TestWideRows(t *testing.T) {
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b, db := open(t, dsn, Options{}), setup.DB(t, dsn)
 	unbound(t, db)
-	sqlfault.CheckWide(t, b, func(string) *stdsql.DB { return db }, wide)
+	sqlfault.CheckWide(t, b, func(string) *sql.DB { return db }, wide)
 }
 
 // wide makes strings, and bytes, of the letter x.
@@ -169,8 +171,8 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 		return nil, err
 	}
 	cfg := config(namespace, opts, st, stmts)
-	cfg.Store = &sqlfault.Store{Store: st, Calls: calls, Wire: how.Wire}
-	b, err := sql.New(ctx, cfg)
+	cfg.Store = &enginetest.Store{Store: st, Calls: calls, Wire: how.Wire}
+	b, err := engine.New(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +181,7 @@ func openFaulty(ctx context.Context, dsn, namespace string, o Options, calls *sq
 
 // beginPgx begins a transaction of pgx on a connection of db. The connection is not used
 // again.
-func beginPgx(ctx context.Context, db *stdsql.DB, b driver.Backend) (*sqlfault.GuardedTx, error) {
+func beginPgx(ctx context.Context, db *sql.DB, b driver.Backend) (*sqlfault.GuardedTx, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -195,7 +197,7 @@ func beginPgx(ctx context.Context, db *stdsql.DB, b driver.Backend) (*sqlfault.G
 	ended := func(end func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error { return errors.Join(end(ctx), conn.Close()) }
 	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // in any case, and twice if it was committed
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // always, and a second time after a commit
 	return &sqlfault.GuardedTx{
 		Fence: func(ctx context.Context, fence driver.Fence) error { return b.(*Backend).FencePgx(ctx, tx, fence) },
 		Exec: func(ctx context.Context, statement string) error {

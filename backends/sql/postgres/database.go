@@ -19,17 +19,18 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// oldestVersion is the oldest server, as server_version_num.
+// oldestVersion is the oldest supported server, as server_version_num.
 const oldestVersion = 130000
 
-// migrationLock keeps two processes from migrating at once.
+// migrationLock keeps two processes from migrating at the same time.
 const migrationLock = 0x74656e757265 // "tenure"
 
-// parse reads the DSN and refuses one under which credentials or leases would
-// travel in the clear.
+// parse reads the DSN. It refuses a DSN with which credentials or leases would be sent in the
+// clear.
 func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	if err := checkEscapes(dsn); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 	}
 	o.certificate.Note(c.TLSConfig)
 	cfg.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) (err error) {
-		if c.TLSConfig != nil { // its files may have been replaced; while they cannot be read the former ones are used
+		if c.TLSConfig != nil { // its files may have been replaced; fallback: the previous ones
 			if now, err := pgconn.ParseConfig(dsn); err == nil {
 				c.TLSConfig, c.Fallbacks = now.TLSConfig, now.Fallbacks
 				o.certificate.Note(c.TLSConfig)
@@ -60,12 +61,12 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 			several.connecting(c)
 		}
 		if o.Password != nil {
-			c.Password, err = o.Password(ctx)
+			err = goexit.Call(func() (err error) { c.Password, err = o.Password(ctx); return err })
 		}
 		return err
 	}
 	c.OnNotice = noticed
-	c.RuntimeParams["client_encoding"], c.RuntimeParams["standard_conforming_strings"] = "UTF8", "on" // for the simple protocol
+	c.RuntimeParams["client_encoding"], c.RuntimeParams["standard_conforming_strings"] = "UTF8", "on" // needed by the simple protocol
 	if c.RuntimeParams["application_name"] == "" {
 		c.RuntimeParams["application_name"] = "tenure"
 	}
@@ -75,20 +76,20 @@ func parse(dsn string, o *Options) (*pgxpool.Config, error) {
 		}
 	} else {
 		maps.Copy(c.RuntimeParams, lockLimits)
-		c.RuntimeParams["row_security"] = "off"            // a policy that hides rows is an error
-		c.RuntimeParams["client_min_messages"] = "warning" // noticed depends on it
+		c.RuntimeParams["row_security"] = "off"            // makes a policy that hides rows an error
+		c.RuntimeParams["client_min_messages"] = "warning" // noticed needs warnings
 	}
 	return cfg, nil
 }
 
-// severalHosts reports whether the DSN names more than one. The same host may be listed
-// twice, with and without TLS.
+// severalHosts reports whether the DSN names more than one host. A DSN may list one host twice,
+// with and without TLS.
 func severalHosts(c *pgx.ConnConfig) bool {
 	return slices.ContainsFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != c.Host || f.Port != c.Port })
 }
 
-// checkEscapes refuses a URL whose user or password has an "@" or "/" as it is: the
-// driver takes what follows for the host or the database, which errors name.
+// checkEscapes refuses a URL whose user or password has an unescaped "@" or "/". The driver
+// mistakes the text after it for the host or the database, and errors show these.
 func checkEscapes(dsn string) error {
 	scheme, rest, isURL := strings.Cut(dsn, "://")
 	if !isURL || scheme != "postgres" && scheme != "postgresql" {
@@ -102,9 +103,9 @@ func checkEscapes(dsn string) error {
 	return nil
 }
 
-// lockLimits have the server end the transaction, and with it the locks, of a
-// process that is stopped, or that the network no longer reaches: within 4 s, also
-// in the middle of a batch, where the session is not idle.
+// With lockLimits, the server ends the transaction of a process that is suspended or that the
+// network no longer reaches, and so frees its locks. It does so within 4 s, even in the middle
+// of a batch, where the session is not idle.
 var lockLimits = map[string]string{
 	"idle_in_transaction_session_timeout": strconv.FormatInt(idleLimit.Milliseconds(), 10),
 	"tcp_keepalives_idle":                 "1",
@@ -113,7 +114,7 @@ var lockLimits = map[string]string{
 	"tcp_user_timeout":                    "4000",
 }
 
-// checkTransport refuses plaintext, and TLS that proves nothing, to another host.
+// checkTransport refuses a connection to another host without TLS, or without a proof of its name.
 func checkTransport(c *pgx.ConnConfig) error {
 	hosts := []struct {
 		host string
@@ -133,9 +134,8 @@ func checkTransport(c *pgx.ConnConfig) error {
 	return nil
 }
 
-// provesName reports whether only a server of the name that was asked for is
-// accepted. sslmode=verify-ca is not that: it sets InsecureSkipVerify and accepts
-// whatever the CA has signed.
+// provesName reports whether only a server of the requested name is accepted. sslmode=verify-ca
+// sets InsecureSkipVerify and accepts every server that the CA has signed.
 func provesName(c *tls.Config) bool { return c != nil && !c.InsecureSkipVerify }
 
 func loopback(host string) bool {
@@ -146,9 +146,9 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Migrate creates the tables, or brings them up to date, as the role in dsn, which
-// will own them. It changes nothing if they are up to date, and refuses tables
-// newer than this program knows. Grant rights to the run-time role afterwards.
+// Migrate creates the tables, or brings them up to date, as the role in dsn, which will own them.
+// It changes nothing if they are up to date, and refuses tables newer than this program knows.
+// Grant rights to the run-time role afterwards.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -164,8 +164,8 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 	return err
 }
 
-// prepareDatabase proves that the server and the tables can be used, migrates if it
-// may, and returns the server's version, as server_version_num.
+// prepareDatabase verifies that the server and the tables can be used, and migrates if it may. It
+// returns the server's version, as server_version_num.
 func prepareDatabase(ctx context.Context, cfg *pgxpool.Config, o *Options) (server int, err error) {
 	c := cfg.ConnConfig.Copy()
 	c.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol // migrations have many statements
@@ -224,8 +224,8 @@ func opening(err error) error {
 	return fmt.Errorf("tenure: opening the database: %w", err)
 }
 
-// checkServer refuses servers and settings under which a rule would not hold, and
-// returns the server's version.
+// checkServer refuses servers and settings under which a rule would not hold. It returns the
+// server's version.
 func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 	var standby bool
 	var readOnly, synchronous, encoding, messages string
@@ -255,7 +255,7 @@ func checkServer(ctx context.Context, db *stdsql.DB) (version int, err error) {
 	return version, nil
 }
 
-// checkDirect refuses a pooler that leaves out the settings of a connection.
+// checkDirect refuses a pooler that drops a connection's settings.
 func checkDirect(ctx context.Context, db *stdsql.DB) error {
 	const name = "idle_in_transaction_session_timeout"
 	var limit string
@@ -267,7 +267,7 @@ func checkDirect(ctx context.Context, db *stdsql.DB) error {
 	return err
 }
 
-// checkIncarnation refuses a server that does not say which history it has (I2).
+// checkIncarnation refuses a server that does not report which history it has (I2).
 func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
 	err := db.QueryRowContext(ctx, "SELECT "+incarnation).Scan(new(string))
 	var e *pgconn.PgError
@@ -277,15 +277,16 @@ func checkIncarnation(ctx context.Context, db *stdsql.DB) error {
 	return err
 }
 
-// policies lists the tables that row level security may hide rows of from the role. $1 begins their names.
+// policies lists the tables whose rows row level security may hide from the role. $1 begins their
+// names.
 const policies = `array_to_string(ARRAY(SELECT name FROM unnest(ARRAY['schema', 'namespaces', 'shards', 'items', 'logs', 'tails', 'probes',
   'rosters', 'nodes', 'members', 'beats', 'departures']) AS name WHERE row_security_active(to_regclass($1 || name)::oid)), ', ')`
 
-// policyRemedy says what to change about them.
+// policyRemedy says what to change about such tables.
 const policyRemedy = "row level security hides rows from this role, and what is hidden looks like what never was: " +
 	"ALTER TABLE ... DISABLE ROW LEVEL SECURITY"
 
-// checkPolicies refuses tables of which rows may be hidden.
+// checkPolicies refuses tables whose rows may be hidden.
 func checkPolicies(ctx context.Context, db *stdsql.DB, prefix string) error {
 	var tables string
 	err := db.QueryRowContext(ctx, "SELECT "+policies, prefix).Scan(&tables)
@@ -304,8 +305,7 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 	return m.Version(ctx, on)
 }
 
-// migrate looks at the version again under a lock: another process may have
-// migrated meanwhile.
+// migrate reads the version again under a lock, because another process may have just migrated.
 func migrate(ctx context.Context, db *stdsql.DB, m sqlschema.Migrations, schema string) (err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -16,7 +16,7 @@ var advice = map[string]string{
 	"40001": "the transaction could not be serialized",
 	"40P01": "the transaction was part of a deadlock",
 	"25006": "the server is read-only: connect to the primary (target_session_attrs=read-write)",
-	"0A000": "the server refuses to write, as a standby does: connect to the primary (target_session_attrs=read-write)", // to BEGIN ... READ WRITE
+	"0A000": "the server refuses to write, as a standby does: connect to the primary (target_session_attrs=read-write)", // error of BEGIN ... READ WRITE
 	"55000": "the server recovers, as a standby does: connect to the primary (target_session_attrs=read-write)",
 	"25P03": "the transaction idled for too long",
 	"08P01": "the server, or a pooler before it, refuses a setting: behind PgBouncer in transaction mode set Options.Pooler (pooler)",
@@ -41,7 +41,7 @@ func explain(err error) string {
 	return advice[e.Code[:2]]
 }
 
-// denied wraps what the server refuses for a right or a setting (E5).
+// denied wraps the server's refusal because of a right or a setting (E5).
 func denied(err error) error {
 	var e *pgconn.PgError
 	if errors.As(err, &e) && (e.Code == "42501" || e.Code == "25006" || e.Code == "0A000" || strings.HasPrefix(e.Code, "28")) {
@@ -50,15 +50,15 @@ func denied(err error) error {
 	return err
 }
 
-// notApplied classifies an error met before COMMIT was sent, in a transaction
-// that is not going to be committed: it certainly has no effect (E1).
+// notApplied classifies an error from before COMMIT was sent, in a transaction that will not be
+// committed. The transaction certainly has no effect (E1).
 func notApplied(err error) error {
 	if err == nil || driver.NotApplied(err) {
 		return err
 	}
 	var e *pgconn.PgError
-	if errors.As(err, &e) && (e.Code == "55P03" || e.Code == "23502") { // no lock in time; NULL for a row that does not exist
-		err = fmt.Errorf("%w: %w", sql.ErrUndecided, err)
+	if errors.As(err, &e) && (e.Code == "55P03" || e.Code == "23502") { // lock not available in time; NULL for a row that does not exist
+		err = fmt.Errorf("%w: %w", engine.ErrUndecided, err)
 	}
 	if text := explain(err); text != "" {
 		return fmt.Errorf("tenure: %w: %s: %w", driver.ErrRetry, text, denied(err))
@@ -66,9 +66,9 @@ func notApplied(err error) error {
 	return fmt.Errorf("tenure: %w: the transaction was not committed: %w", driver.ErrRetry, err)
 }
 
-// commitFailed classifies the error of sending a transaction's last statements
-// with COMMIT. A server that answers ERROR has rolled back. One that ends the
-// session may have committed before, as may one that does not answer.
+// commitFailed classifies the error of sending a transaction's last statements with COMMIT. A
+// server that answers ERROR has rolled back. A server that ends the session, or does not answer,
+// may have committed.
 func commitFailed(err error) error {
 	var e *pgconn.PgError
 	if driver.NotApplied(err) || pgconn.SafeToRetry(err) || errors.As(err, &e) && severity(e) == "ERROR" {
@@ -77,7 +77,7 @@ func commitFailed(err error) error {
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
 }
 
-// severity is in English, as far as the server says it so: Severity follows its
+// severity returns the severity in English if the server sends it, because Severity follows its
 // lc_messages.
 func severity(e *pgconn.PgError) string {
 	if e.SeverityUnlocalized != "" {

@@ -8,12 +8,13 @@ import (
 
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/examine"
 )
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// examination reads what Examine judges. $1 begins the names of the tables. Columns are
-// enough for all rights but DELETE, as the two roles have them.
+// examination reads what Examine judges. $1 begins the names of the tables. Rights on columns
+// suffice, as the two roles have them, except for DELETE.
 const examination = `SELECT clock_timestamp(), current_user, (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
   COALESCE((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass($1 || 'shards')), false),
   current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
@@ -52,15 +53,15 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, dialect.Cause(ctx, fmt.Errorf("tenure: reading settings and rights: %w", err))
 	}
-	return append(x.findings(), driver.ClockFinding(before, server, time.Now())), nil
+	return append(x.findings(), examine.Clock(before, server, time.Now())), nil
 }
 
-// examined is what the database said.
+// examined is the database's answer.
 type examined struct {
 	role                                string
 	super, owner                        bool
 	fsync, pages, synchronous, standbys string
-	hidden                              string // tables
+	hidden                              string // names of tables
 	missing                             []string
 }
 

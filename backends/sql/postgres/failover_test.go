@@ -23,16 +23,16 @@ import (
 
 var failoversFlag = flag.Int("failovers", 2, "how often an asynchronous standby is promoted that lacks grants")
 
-// failovers is the flag's value, or one with -short.
+// failovers returns the flag's value, or 1 with -short.
 func failovers(t *testing.T) int {
 	return share.Of(t, "promotions", *failoversFlag, min(1, *failoversFlag))
 }
 
 const failoverTTL = 3 * time.Second
 
-// TestAsynchronousPromotion promotes a standby that lacks the last grants and
-// commits. Processes that know nothing of them come first, those that hold them
-// later: no token is granted twice (I2), and every member serves or halts.
+// TestAsynchronousPromotion promotes a standby without the last grants and commits. Processes that
+// know nothing of these come first, and their holders later. No token is granted twice (I2), and
+// every member serves or halts.
 func TestAsynchronousPromotion(t *testing.T) {
 	t.Parallel()
 	var sum drillResult
@@ -57,9 +57,9 @@ func TestAsynchronousPromotionUnnoticed(t *testing.T) {
 	}
 }
 
-// TestFencesAfterPromotion promotes a standby that lacks a grant. The fences of the former
-// holder, which the standby takes for the present one, and of the lost grant pass no more
-// (F1, I2), from the first call on.
+// TestFencesAfterPromotion promotes a standby that lacks a grant. The standby takes the former
+// holder for the current one. From the first call on, neither the former holder's fences nor those
+// of the lost grant pass (F1, I2).
 func TestFencesAfterPromotion(t *testing.T) {
 	t.Parallel()
 	for i := range failovers(t) {
@@ -129,9 +129,9 @@ func TestFencesAfterPromotion(t *testing.T) {
 	}
 }
 
-// TestSecondPromotionFromOldest promotes one standby and then another, which followed the
-// first primary only, each used by processes that know nothing: the tokens of the second
-// are above those of the first (I2).
+// TestSecondPromotionFromOldest promotes one standby and then another, which followed the first
+// primary only. Processes that know nothing use each. The second one's tokens are above the first
+// one's (I2).
 func TestSecondPromotionFromOldest(t *testing.T) {
 	t.Parallel()
 	for i := range failovers(t) {
@@ -160,7 +160,7 @@ func TestSecondPromotionFromOldest(t *testing.T) {
 	}
 }
 
-// open opens a backend that reaches the servers at the addresses, in their order.
+// open opens a backend that reaches the servers at the addresses, in order.
 func (d *drill) open(create bool, addrs ...string) *Backend {
 	d.t.Helper()
 	o := d.o
@@ -176,7 +176,7 @@ func (d *drill) open(create bool, addrs ...string) *Backend {
 	return b
 }
 
-// claimed claims a shard, again where the store says that it may be tried again.
+// claimed claims a shard, again after ErrRetry.
 func claimed(t *testing.T, s driver.Session, c driver.Claim) driver.Fence {
 	t.Helper()
 	for {
@@ -193,9 +193,8 @@ func claimed(t *testing.T, s driver.Session, c driver.Claim) driver.Fence {
 	}
 }
 
-// drillResult counts grants, tokens of a shard that were granted to two sessions,
-// members that neither serve nor halt, those that halted, and those that reported
-// what the store had lost.
+// drillResult counts grants, tokens of a shard that were granted to two sessions, members that
+// neither serve nor halt, members that halted, and members that reported the store's loss.
 type drillResult struct{ grants, repeated, silent, halted, reported int }
 
 func (r *drillResult) add(o drillResult) {
@@ -213,12 +212,12 @@ type drill struct {
 	dsn       servers.DSN
 	primary   *servers.Server
 	standby   *servers.Server
-	toPrimary *faultproxy.Proxy // of the members that hold what is lost
+	toPrimary *faultproxy.Proxy // of the members that hold lost grants
 	toStandby *faultproxy.Proxy
 
 	mu     sync.Mutex
 	grants map[core.Fence]bool
-	lost   map[*drillMember]bool // has reported that the store lost writes
+	lost   map[*drillMember]bool // members that have reported that the store lost writes
 }
 
 type drillMember struct {
@@ -230,7 +229,7 @@ func newDrill(t *testing.T, o Options) *drill {
 	d := &drill{t: t, o: o, grants: make(map[core.Fence]bool), lost: make(map[*drillMember]bool)}
 	d.primary = servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
 	var err error
-	d.dsn, err = d.primary.CreateDatabase(t.Context()) // it goes with its server
+	d.dsn, err = d.primary.CreateDatabase(t.Context()) // it ends with its server
 	d.must(err)
 	d.must(Migrate(t.Context(), d.dsn.Reveal(), &o))
 	d.standby = servers.New(t, servers.Postgres, &servers.Options{NoSync: true, Upstream: d.primary})
@@ -252,7 +251,7 @@ func (d *drill) proxy(s *servers.Server) *faultproxy.Proxy {
 	return p
 }
 
-// start runs a member that reaches the servers at the addresses, in their order.
+// start runs a member that reaches the servers at the addresses, in order.
 func (d *drill) start(name string, addrs ...string) *drillMember {
 	d.t.Helper()
 	dsn := strings.Replace(d.dsn.Reveal(), d.dsn.Addr(), strings.Join(addrs, ","), 1)
@@ -299,7 +298,7 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 	return m
 }
 
-// contend serves shards: each lease appends an entry, and holds on.
+// contend serves shards: each lease appends an entry, and stays.
 func (m *drillMember) contend(t *testing.T, shards ...string) {
 	t.Helper()
 	err := m.Contend(func(ctx context.Context, l *core.Lease) error {
@@ -314,7 +313,7 @@ func (m *drillMember) contend(t *testing.T, shards ...string) {
 	}
 }
 
-// serves reports whether the member holds the shard, with its commit made.
+// serves reports whether the member holds the shard, and its commit was made.
 func (m *drillMember) serves(shard string) bool {
 	for _, l := range m.View().Leases {
 		if string(l.Fence.Shard) == shard && l.State == core.LeaseHeld {
@@ -329,8 +328,8 @@ func (d *drill) until(what string, ok func() bool) {
 	ample.Wait(d.t, "not yet: "+what, ok)
 }
 
-// play loses grants of three kinds: of a shard that the standby does not know, of one
-// that it knows under another owner, and to a session that it does not know.
+// play loses grants of three kinds: of a shard that the standby does not know, of a shard that it
+// knows under another owner, and to a session that it does not know.
 func (d *drill) play() drillResult {
 	t := d.t
 	shards := []string{"kept", "moved", "new", "stranger"}
@@ -345,8 +344,8 @@ func (d *drill) play() drillResult {
 
 	taker.contend(t, "moved", "new")
 	d.until("old-2 serves new", func() bool { return taker.serves("new") })
-	// On a busy machine it may fail for the moment. The member goes on, and the test waits for the
-	// next owner.
+	// On a busy machine it may fail for the moment. The member continues, and the test waits for
+	// the next owner.
 	_ = giver.Withdraw(t.Context(), "moved")
 	d.until("old-2 serves moved", func() bool { return taker.serves("moved") })
 	stranger := d.start("old-3", first, second)
@@ -399,7 +398,7 @@ func (d *drill) play() drillResult {
 	return r
 }
 
-// agrees reports whether the member knows a live owner of each shard, who holds it.
+// agrees reports whether the member knows a live owner of each shard, and that one holds it.
 func (d *drill) agrees(m *drillMember, all []*drillMember, shards []string) bool {
 	v := m.View()
 	for _, s := range shards {
@@ -433,7 +432,7 @@ func (d *drill) judge(r *drillResult) {
 	r.grants, r.reported = len(d.grants), len(d.lost)
 }
 
-// caughtUp waits until the standby has all that the primary has.
+// caughtUp waits until the standby has everything that the primary has.
 func (d *drill) caughtUp() {
 	d.t.Helper()
 	db := setup.DB(d.t, d.primary.Admin())
@@ -448,7 +447,7 @@ func (d *drill) caughtUp() {
 	})
 }
 
-// promote starts the standby, whose primary is gone, and makes it one.
+// promote starts the standby, whose primary is gone, and promotes it.
 func (d *drill) promote(standby *servers.Server) {
 	d.t.Helper()
 	d.must(standby.Restart(d.t.Context()))

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
@@ -24,8 +25,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestKilledAtCommit ends the server's process behind a connection 200 times while
-// it commits, which takes long here.
+// TestKilledAtCommit ends the server's process of a connection 200 times while it commits, which
+// takes long here.
 func TestKilledAtCommit(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{Config: []string{"commit_delay = 3000", "commit_siblings = 0"}})
@@ -36,7 +37,7 @@ func TestKilledAtCommit(t *testing.T) {
 		var pid int
 		err := db.QueryRowContext(ctx, `SELECT CASE WHEN pg_terminate_backend(pid) THEN pid END FROM (SELECT pid FROM pg_stat_activity
   WHERE application_name = 'tenure' AND pid <> $1 AND state = 'active' AND query = 'COMMIT' LIMIT 1) AS committing`, last).Scan(&pid)
-		if errors.Is(err, stdsql.ErrNoRows) {
+		if errors.Is(err, sql.ErrNoRows) {
 			return 0, nil
 		}
 		last = pid
@@ -80,23 +81,22 @@ func TestPings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	sqlfault.CheckPings(t, b, st, readConns)
+	enginetest.CheckPings(t, b, st, readConns)
 }
 
-// TestPageBytes: what a page leaves of a log is not sent.
+// TestPageBytes: the rest of a log beyond a page is not sent.
 func TestPageBytes(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestStoppedTransaction: one that is left open stands in the way of its own shards
-// and session only.
+// TestStoppedTransaction: an open transaction delays only its own shards and session.
 func TestStoppedTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -104,7 +104,7 @@ func TestStoppedTransaction(t *testing.T) {
 	former, heir := sqlfault.Join(t, b, "n1"), sqlfault.Join(t, b, "n2")
 	_, next := sqlfault.Acquire(t, former, sqlfault.Claims(3))
 	other := sqlfault.Join(t, b, "n3")
-	stopped := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	stopped := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, stopped, "SELECT * FROM tenure_shards WHERE shard = 'shard-00001' FOR UPDATE",
 		"SELECT * FROM tenure_members WHERE node = 'n3' FOR KEY SHARE")
 	evicted, err := heir.Evict(t.Context(), []driver.Suspect{{Session: other.ID(), Version: 1}, {Session: former.ID(), Version: 1}})
@@ -123,15 +123,15 @@ func TestStoppedTransaction(t *testing.T) {
 	}
 }
 
-// TestDeadlock provokes one with a commit that waits for an item, while it holds the
-// row of its shard: the commit writes nothing, and says so.
+// TestDeadlock causes a deadlock with a commit that waits for an item while it holds its shard's
+// row. The commit writes nothing, and reports that.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
 	dsn := server.Database(t)
 	admin := setup.DB(t, server.Admin().Database(dsn.Name()))
-	// A connection looks for a deadlock once, so long after it began to wait: by then the other
-	// one has to wait as well, on a busy machine too.
+	// A connection looks for a deadlock once, this long after it began to wait. By then the other
+	// one must wait too, even on a busy machine.
 	if _, err := admin.ExecContext(t.Context(), fmt.Sprintf("ALTER DATABASE %q SET deadlock_timeout = '8s'", dsn.Name())); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestDeadlock(t *testing.T) {
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
 	sqlfault.Commit(t, s, sqlfault.PutOf(granted[0].Fence, 1, "k"))
 	db := setup.DB(t, dsn)
-	other := sqlfault.Tx(t, admin, stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, admin, sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "SET LOCAL deadlock_timeout = '1min'", "SELECT * FROM tenure_items WHERE key = 'k' FOR UPDATE")
 	committed := make(chan error, 1)
 	go func() {
@@ -163,15 +163,15 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestTooSlow: a call ends with its context although a lock is not to be had, and
-// leaves nothing behind that waits.
+// TestTooSlow: a call ends with its context although a lock is taken, and leaves nothing that
+// waits.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
 	b := open(t, dsn, Options{})
 	s := sqlfault.Join(t, b, "n1")
 	granted, _ := sqlfault.Acquire(t, s, sqlfault.Claims(1))
-	other := sqlfault.Tx(t, setup.DB(t, dsn), stdsql.LevelReadCommitted)
+	other := sqlfault.Tx(t, setup.DB(t, dsn), sql.LevelReadCommitted)
 	sqlfault.Exec(t, other, "SELECT * FROM tenure_shards FOR UPDATE")
 	for what, c := range map[string]struct {
 		op      driver.Op
@@ -187,7 +187,7 @@ func TestTooSlow(t *testing.T) {
 			ended <- err
 		}()
 		awaitWaiting(t, setup.DB(t, dsn), 1)
-		giveUp(driver.ErrSessionLost) // why the caller gives up says nothing of the outcome (E1)
+		giveUp(driver.ErrSessionLost) // the caller's reason does not show the outcome (E1)
 		err := <-ended
 		if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrSessionLost) || driver.Unknown(err) != c.unknown || !c.unknown && !errors.Is(err, driver.ErrRetry) {
 			t.Errorf("commit %s behind a lock: %v", what, err)
@@ -203,25 +203,25 @@ func TestTooSlow(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 }
 
-// TestHeartbeatsAreHOT beats for many members and looks at what that left behind.
+// TestHeartbeatsAreHOT beats for many members and checks what is left in the table.
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
-	// A server of its own: the other tests' open transactions would keep old versions.
+	// A separate server, because other tests' open transactions would keep old versions.
 	server := servers.New(t, servers.Postgres, nil)
 	members := share.Of(t, "members", 200, 50)
-	pages, hot := heartbeats(t, server.Database(t), members, 60) // while the table finds its size, some are not HOT
+	pages, hot := heartbeats(t, server.Database(t), members, 60) // until the table has its size, some are not HOT
 	t.Logf("60 heartbeats of each of %d members: %d pages, %.1f %% HOT", members, pages, hot)
 	if pages > 20 || hot < 90 {
 		t.Errorf("%d pages and %.1f %% HOT, want at most 20 and at least 90", pages, hot)
 	}
 }
 
-// heartbeats returns the pages of the table afterwards, and the percentage of
-// updates that touched no index.
+// heartbeats returns the number of the table's pages afterwards, and the percentage of updates that
+// changed no index.
 func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int, hot float64) {
 	b := open(t, dsn, Options{NoNotify: true})
 	sqlfault.Heartbeats(t, b, members, rounds)
-	if err := b.Close(); err != nil { // the server's statistics come with the end of a session
+	if err := b.Close(); err != nil { // the server updates its statistics at the end of a session
 		t.Fatal(err)
 	}
 	db := setup.DB(t, dsn)
@@ -253,8 +253,8 @@ func TestIdleCost(t *testing.T) {
 	})
 }
 
-// unlimited lets transactions of this process be idle for as long as a busy machine does not
-// run it: else the server ends them, as those of a process that was stopped.
+// unlimited lets transactions of this process be idle while a busy machine does not run it.
+// Otherwise the server ends them, like those of a suspended process.
 func unlimited(t *testing.T, s *store) {
 	t.Helper()
 	for _, pool := range []*pgxpool.Pool{s.data, s.roster} {
@@ -263,7 +263,7 @@ func unlimited(t *testing.T, s *store) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Release() // and not before: each is another one
+			defer conn.Release() // at the end, so that each is a different one
 			if _, err := conn.Exec(t.Context(), "SET idle_in_transaction_session_timeout = 0"); err != nil {
 				t.Fatal(err)
 			}
@@ -285,8 +285,8 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, writer, reader, calls)
 }
 
-// TestNotifyFlood: a role without any grant sends notifications as fast as it can. They cause
-// a member few reads, and a hand-over goes through meanwhile.
+// TestNotifyFlood: a role without any grant sends notifications as fast as it can. They cause a
+// member few reads, and a hand-over succeeds.
 func TestNotifyFlood(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
@@ -312,8 +312,8 @@ func TestNotifyFlood(t *testing.T) {
 
 	const (
 		lasts  = 2 * time.Second
-		enough = 5000 // notifications, at least
-		most   = 40   // reads
+		enough = 5000 // least number of notifications
+		most   = 40   // largest number of reads
 	)
 	stop, flooded := make(chan struct{}), make(chan error, 1)
 	var sent atomic.Int64
@@ -368,15 +368,15 @@ func TestNotifyFlood(t *testing.T) {
 	}
 }
 
-// TestHints: a notification wakes the readers that it names, or everybody if it names none.
+// TestHints: a notification wakes the readers that it names, or all readers if it names none.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	h := &link{self: "ME", of: "a/b"}
 	other := &link{self: "YOU", of: "a/b"}
-	const both = sql.Observers | sql.Tailers
-	for readers, want := range map[sql.Readers]sql.Readers{
-		0: 0, sql.Observers: sql.Observers, sql.Tailers: sql.Tailers, sql.Watchers: sql.Watchers, both: both,
-		sql.Observers | sql.Watchers: sql.Observers, sql.Tailers | sql.Watchers: both, sql.Everybody: both,
+	const both = engine.Observers | engine.Tailers
+	for readers, want := range map[engine.Readers]engine.Readers{
+		0: 0, engine.Observers: engine.Observers, engine.Tailers: engine.Tailers, engine.Watchers: engine.Watchers, both: both,
+		engine.Observers | engine.Watchers: engine.Observers, engine.Tailers | engine.Watchers: both, engine.Everybody: both,
 	} {
 		if got := h.heard(other.message(readers)); got != want {
 			t.Errorf("%q wakes %d, want %d", other.message(readers), got, want)
@@ -385,8 +385,8 @@ func TestHints(t *testing.T) {
 			t.Errorf("%q, which is its own, wakes %d", h.message(readers), got)
 		}
 	}
-	for message, want := range map[string]sql.Readers{
-		"YOU a/b": sql.Observers | sql.Tailers, "YOU.later a/b": sql.Observers | sql.Tailers, "YOU a": 0, "YOU.tailers a/b/c": 0, "": 0, "ME a/b": 0,
+	for message, want := range map[string]engine.Readers{
+		"YOU a/b": engine.Observers | engine.Tailers, "YOU.later a/b": engine.Observers | engine.Tailers, "YOU a": 0, "YOU.tailers a/b/c": 0, "": 0, "ME a/b": 0,
 	} {
 		if got := h.heard(message); got != want {
 			t.Errorf("%q wakes %d, want %d", message, got, want)
@@ -394,7 +394,7 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// FuzzHeard hears whatever a role may send: it wakes readers, or nobody.
+// FuzzHeard hears any message of a role. It wakes readers, or none.
 func FuzzHeard(f *testing.F) {
 	h := &link{self: "ME", of: "a/b"}
 	for _, message := range []string{"YOU.observers a/b", "YOU.tailers a/b", "YOU.watchers a/b", "YOU a/b", "ME a/b", "a/b", ". a/b", "YOU.observers", " a/b", "", "\x00 a/b"} {
@@ -404,14 +404,14 @@ func FuzzHeard(f *testing.F) {
 		got := h.heard(message)
 		from, of, _ := strings.Cut(message, " ")
 		mine := from == h.self || strings.HasPrefix(from, h.self+".")
-		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^sql.Everybody != 0 {
+		if wakes := of == h.of && !mine; wakes != (got != 0) || got&^engine.Everybody != 0 {
 			t.Errorf("%q wakes %d", message, got)
 		}
 	})
 }
 
-// TestReadOnlyByDefault: transactions state what they are, so a default that was
-// changed at run time stops nobody.
+// TestReadOnlyByDefault: transactions set their own mode, so a default that is changed at run time
+// stops no member.
 func TestReadOnlyByDefault(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -427,7 +427,7 @@ func TestReadOnlyByDefault(t *testing.T) {
 		if err == nil && res[0].Err == nil {
 			break
 		}
-		var ended *pgconn.PgError // of the connections that were
+		var ended *pgconn.PgError // of the former connections
 		if !errors.As(err, &ended) || ended.Code != "57P01" {
 			t.Fatal(res, err)
 		}
@@ -438,9 +438,9 @@ func TestReadOnlyByDefault(t *testing.T) {
 	}
 }
 
-// TestStandby: on a server that comes back as a standby nothing is granted or
-// committed, and the error says why; nobody is lost, and everything can be read. When
-// it is promoted sessions go on, and leases under new tokens (I2).
+// TestStandby: on a server that comes back as a standby nothing is granted or committed, and the
+// error has the reason. No session is lost, and everything can be read. After its promotion
+// sessions continue, with leases under new tokens (I2).
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, nil)
@@ -460,7 +460,7 @@ func TestStandby(t *testing.T) {
 	}
 	refused := func(what string, call func() error) {
 		t.Helper()
-		for { // what was in flight at the restart, and connections that ended with it, come first
+		for { // calls in flight at the restart, and connections that ended with it, come first
 			err := call()
 			if err == nil || driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry) {
 				t.Fatalf("%s: %v, want ErrRetry", what, err)
@@ -478,7 +478,7 @@ func TestStandby(t *testing.T) {
 		return err
 	})
 	refused("heartbeat", func() error { return s.Beat(t.Context()) })
-	for try := range readConns + 1 { // the connections for reads ended with the restart, too
+	for try := range readConns + 1 { // the connections for reads also ended with the restart
 		_, err := b.Observe(t.Context(), driver.ObserveQuery{})
 		if err == nil {
 			break
@@ -491,7 +491,7 @@ func TestStandby(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 	sqlfault.Exec(t, setup.DB(t, server.Admin()), "SELECT pg_promote()")
-	for { // connections that ended, and the calls that find another history, come first
+	for { // ended connections, and calls that find another history, come first
 		err := s.Beat(t.Context())
 		if err == nil {
 			break

@@ -36,7 +36,7 @@ func TestFence(t *testing.T) {
 			}
 			sqlfault.Exec(t, tx, "INSERT INTO deposits VALUES (1)")
 		}
-		sqlfault.Commit(t, s, sqlfault.AppendOf(fence, granted[0].Head.Number+1, []byte("beside"))) // nor do commits for them
+		sqlfault.Commit(t, s, sqlfault.AppendOf(fence, granted[0].Head.Number+1, []byte("beside"))) // commits do not wait for them either
 		granted[0].Head.Number++
 		if err := errors.Join(first.Commit(), second.Commit()); err != nil {
 			t.Fatalf("%v: %v", level, err)
@@ -50,8 +50,8 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	var limit string
-	if err := byPgx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&limit); err != nil || limit != FenceIdleTimeout.String() {
-		t.Errorf("time-out %s, %v, want %v", limit, err, FenceIdleTimeout)
+	if err := byPgx.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&limit); err != nil || limit != fenceIdleTimeout.String() {
+		t.Errorf("time-out %s, %v, want %v", limit, err, fenceIdleTimeout)
 	}
 
 	// A takeover waits for the transactions that hold the fence.
@@ -87,7 +87,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestFenceOfOldSnapshot: a transaction that cannot see the present may not write.
+// TestFenceOfOldSnapshot: a transaction whose snapshot is too old may not write.
 func TestFenceOfOldSnapshot(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)

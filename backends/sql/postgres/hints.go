@@ -7,17 +7,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// link carries hints by NOTIFY, which takes a lock of the whole server when it
-// commits: no transaction that matters does.
+// link carries hints by NOTIFY. NOTIFY locks the whole server when it commits, so it runs in no
+// transaction that matters.
 type link struct {
 	s       *store
 	connect func(context.Context) (*pgx.Conn, error)
 	channel string // an identifier
-	self    string // tells one's own from those of others
+	self    string // tells this process's hints from others
 	of      string // the namespace
 }
 
@@ -27,14 +27,14 @@ func newLink(s *store, connect func(context.Context) (*pgx.Conn, error), channel
 	return &link{s: s, connect: connect, channel: channel, self: rand.Text(), of: namespace}
 }
 
-// Send notifies everybody who listens.
-func (l *link) Send(ctx context.Context, to sql.Readers) error {
+// Send notifies all listeners.
+func (l *link) Send(ctx context.Context, to engine.Readers) error {
 	_, err := l.s.reads.Exec(ctx, "SELECT pg_notify($1, $2)", l.channel, l.message(to))
 	return err
 }
 
 // Listen hears until the connection or the context ends.
-func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)) error {
+func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error {
 	conn, err := l.connect(ctx)
 	if err != nil {
 		return err
@@ -57,14 +57,14 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)
 	}
 }
 
-// message is "process.readers namespace", without the readers if it is for all of
-// them, and without a namespace if it is for nobody.
-func (l *link) message(to sql.Readers) string {
-	switch to &^ sql.Watchers {
-	case sql.Observers: // who see heartbeats as well
+// message returns "process.readers namespace". It omits the readers if the hint is for all of them,
+// and the namespace if it is for none.
+func (l *link) message(to engine.Readers) string {
+	switch to &^ engine.Watchers {
+	case engine.Observers: // observers see heartbeats too
 		return l.self + ".observers " + l.of
-	case sql.Tailers:
-		if to == sql.Tailers {
+	case engine.Tailers:
+		if to == engine.Tailers {
 			return l.self + ".tailers " + l.of
 		}
 	case 0:
@@ -77,19 +77,19 @@ func (l *link) message(to sql.Readers) string {
 	return l.self + " " + l.of
 }
 
-// heard says which readers a message wakes.
-func (l *link) heard(message string) sql.Readers {
+// heard returns the readers that a message wakes.
+func (l *link) heard(message string) engine.Readers {
 	from, of, _ := strings.Cut(message, " ")
 	self, readers, _ := strings.Cut(from, ".")
 	switch {
 	case of != l.of || self == l.self:
 		return 0
 	case readers == "observers":
-		return sql.Observers
+		return engine.Observers
 	case readers == "tailers":
-		return sql.Tailers
+		return engine.Tailers
 	case readers == "watchers":
-		return sql.Watchers
+		return engine.Watchers
 	}
-	return sql.Observers | sql.Tailers
+	return engine.Observers | engine.Tailers
 }

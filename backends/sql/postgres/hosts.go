@@ -15,35 +15,35 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Bounds of how long one of several hosts may take to give a connection, where the DSN has
-// no connect_timeout: a silent host would else keep the next from being asked for as long as
-// the system tries to reach it, two minutes or more (E4). A connection is often a dozen
-// times as quick as the lesser.
+// Limits of how long one of several hosts may take to give a connection, if the DSN has no
+// connect_timeout. Without them, the next host would be asked only after the system gave up on
+// a silent one, which takes two minutes or more (E4). A connection often takes a twelfth of the
+// shorter limit.
 const (
 	leastPatience = 250 * time.Millisecond
 	hostPatience  = 2 * time.Second
 )
 
-// patiences is how many times patience doubles from the least to the most, and one.
+// patiences is the number of values that patience can have: the least, and each doubling up to
+// the most.
 const patiences = 4
 
-// usualTimes is how many times as long as the last one a connection may take.
+// usualTimes limits the time for a connection, as a multiple of the time that the last one took.
 const usualTimes = 8
 
-// hosts has the host that gave the last connection asked first, so that one which is silent
-// costs a process its patience once, and not with each connection. Patience doubles with
-// each connection that is tried, until one succeeds: the network may be slow. Safe for
-// concurrent use.
+// hosts makes connections first ask the host that gave the last connection. So a silent host
+// costs a process its patience only once, not for each connection. Patience doubles with each
+// attempt until one succeeds, because the network may be slow. It is safe for concurrent use.
 type hosts struct {
-	patient bool // the DSN says how long a host may take
+	patient bool // the DSN sets how long a host may take
 
 	mu    sync.Mutex
-	last  hostPort // of the last connection
+	last  hostPort // gave the last connection
 	took  time.Duration
-	tried int // connections since then
+	tried int // attempts since then
 }
 
-// hostPort is a host as the DSN names it.
+// hostPort is a host as in the DSN.
 type hostPort struct {
 	host string
 	port uint16
@@ -72,14 +72,14 @@ func (h *hosts) connecting(c *pgx.ConnConfig) {
 		}
 		return found, err
 	}
-	var newest atomic.Pointer[dialed] // a request to cancel dials too, whenever it comes
+	var newest atomic.Pointer[dialed] // a later request to cancel dials too
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		newest.Store(&dialed{address, time.Now()})
 		return dial(ctx, network, address)
 	}
 	c.AfterConnect = func(context.Context, *pgconn.PgConn) error {
 		d := newest.Load()
-		if address, port, err := net.SplitHostPort(d.address); err == nil { // else it is a socket's path
+		if address, port, err := net.SplitHostPort(d.address); err == nil { // otherwise it is a socket's path
 			number, _ := strconv.ParseUint(port, 10, 16)
 			h.gave(hostPort{cmp.Or(names[address], address), uint16(number)}, time.Since(d.at))
 		}
@@ -87,7 +87,7 @@ func (h *hosts) connecting(c *pgx.ConnConfig) {
 	}
 }
 
-// patience is how long each host may take for the next connection.
+// patience returns how long each host may take for the next connection.
 func (h *hosts) patience() time.Duration {
 	patience := max(leastPatience, usualTimes*h.took)
 	for range min(h.tried, patiences-1) {
@@ -96,8 +96,8 @@ func (h *hosts) patience() time.Duration {
 	return min(patience, hostPatience)
 }
 
-// first moves the last host before the others. Entries of one host stay together: they share
-// its patience.
+// first moves the last host before the others. Entries of one host stay together, because they
+// share its patience.
 func (h *hosts) first(c *pgx.ConnConfig) {
 	all := append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 	slices.SortStableFunc(all, func(a, b *pgconn.FallbackConfig) int {
@@ -113,14 +113,14 @@ func (h *hosts) rank(f *pgconn.FallbackConfig) int {
 	return 1
 }
 
-// gave notes that a host gave a connection.
+// gave records that a host gave a connection.
 func (h *hosts) gave(host hostPort, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last, h.took, h.tried = host, took, 0
 }
 
-// tooSlow reports whether a connection failed because each host was silent, or slow.
+// tooSlow reports whether a connection failed because each host was silent or slow.
 func tooSlow(err error) bool {
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	return connecting && errors.Is(err, context.DeadlineExceeded)

@@ -16,7 +16,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// silentHost is a way to a server, which can fall silent, and a DSN with it before the server.
+// silentHost returns a way to a server, which can fall silent, and a DSN that has it before the
+// server.
 func silentHost(t *testing.T) (through string, host *faultproxy.Proxy) {
 	t.Helper()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -31,7 +32,7 @@ func silentHost(t *testing.T) (through string, host *faultproxy.Proxy) {
 	return strings.Replace(dsn.Reveal(), dsn.Addr(), host.Addr()+","+dsn.Addr(), 1), host
 }
 
-// TestSilentHostIsLeft: of several hosts the first takes connections and says nothing. A process
+// TestSilentHostIsLeft: the first of several hosts accepts connections and sends nothing. A process
 // that starts waits for it once, and serves (E4).
 func TestSilentHostIsLeft(t *testing.T) {
 	t.Parallel()
@@ -57,14 +58,14 @@ func TestSilentHostIsLeft(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		if n := silent.Stats().Accepted; n > 3*int64(i+1) { // one where the machine is not busy
+		if n := silent.Stats().Accepted; n > 3*int64(i+1) { // one if the machine is not busy
 			t.Errorf("%d connections to the silent host after %d openings, want one each", n, i+1)
 		}
 	}
 }
 
-// TestHostFallsSilent: a host that everything uses falls silent, with a reset of its connections
-// as a firewall may send it. Each of the pools finds that out at most once.
+// TestHostFallsSilent: a host that all connections use falls silent, and they are reset, as a
+// firewall may do. Each of the pools finds that out at most once.
 func TestHostFallsSilent(t *testing.T) {
 	t.Parallel()
 	through, host := silentHost(t)
@@ -110,8 +111,8 @@ func TestHostFallsSilent(t *testing.T) {
 	}
 }
 
-// TestPatience: how long a host may take doubles until one gives a connection, follows that, and
-// is the DSN's where it says so.
+// TestPatience: patience with a host doubles until one gives a connection, and then follows the
+// connection's time. If the DSN sets a time-out, that is the patience.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	const two = "postgres://u:p@a.example:5432,b.example:5433,a.example:5434/d?sslmode=verify-full"

@@ -16,18 +16,18 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestConformanceIsolated cuts a primary off from its synchronous standby, which is
-// promoted: it extends no session and acknowledges no write from then on, and shows nothing
-// that the standby lacks.
+// TestConformanceIsolated cuts a primary off from its synchronous standby, which is promoted. From
+// then on the primary extends no session, acknowledges no write, and shows nothing that the standby
+// lacks.
 func TestConformanceIsolated(t *testing.T) {
 	t.Parallel()
 	servers.Short(t, servers.Postgres)
-	conformance.TestCases(t, conformance.Harness{Name: Name, New: func(conformance.T) *conformance.Store {
+	conformance.TestCases(t, conformance.Harness{Name: backendName, New: func(conformance.T) *conformance.Store {
 		return synchronous(t, &Options{}).Store
 	}}, "Chaos/IsolatedMaster", "Chaos/IsolatedReads")
 }
 
-// pair is a primary with a standby that each commit waits for. Isolate cuts the two apart.
+// pair is a primary with a standby for which each commit waits. Isolate separates the two.
 type pair struct {
 	*conformance.Store
 	primary *stdsql.DB
@@ -42,7 +42,7 @@ func synchronous(t *testing.T, o *Options) *pair {
 		}
 	}
 	primary := servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
-	dsn, err := primary.CreateDatabase(t.Context()) // it goes with its server
+	dsn, err := primary.CreateDatabase(t.Context()) // it ends with its server
 	must(err)
 	o.Create, o.MaxConns = true, 2
 	must(Migrate(t.Context(), dsn.Reveal(), o))
@@ -88,8 +88,8 @@ func synchronous(t *testing.T, o *Options) *pair {
 	}}
 }
 
-// TestWaitCancelled: a server whose wait for the standby was cancelled commits, and says
-// that with a warning only. The outcome is unknown, and a barrier has failed (I2).
+// TestWaitCancelled: a server whose wait for the standby was cancelled commits, and only sends a
+// warning. The outcome is unknown, and a barrier has failed (I2).
 func TestWaitCancelled(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]*Options{"direct": {}, "pooler": {Pooler: true}} {

@@ -36,14 +36,14 @@ func TestMutants(t *testing.T) {
 		{Name: "F1: an append makes the row of its shard", Killer: "TestAppendWithoutRow", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "CASE WHEN h.revision > 0 THEN t.position - u.back END", New: "t.position - u.back"}}},
 		{Name: "A4: appends wait for a locked row as long as it takes", Killer: "TestLockedRow/UPDATE", Edits: []mutate.Edit{{
-			File: "../append.go", Old: "lockPatience = 10 * time.Millisecond", New: "lockPatience = 0 * time.Millisecond"}}},
+			File: "../internal/engine/append.go", Old: "lockPatience = 10 * time.Millisecond", New: "lockPatience = 0 * time.Millisecond"}}},
 		{Name: "F1: the fence is read without a lock", Killer: races, Edits: []mutate.Edit{
 			{File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE) AS s;", New: "r.shard = j OFFSET 0) AS s;"},
 			{File: "statements.sql", Old: "AND (SELECT floor FROM ns) >= :seen::bigint", New: "AND :seen::bigint < 0"}}}, // as every other commit
 		{Name: "A4: a locked row blocks a batch", Killer: "TestLockedRow/UPDATE", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE SKIP LOCKED) AS s;", New: "r.shard = j FOR NO KEY UPDATE) AS s;"}}},
 		{Name: "F1: a locked row is taken for none", Killer: "TestLockedRow/SHARE", Edits: []mutate.Edit{{
-			File: "../commit.go", In: "Backend.commitBatch",
+			File: "../internal/engine/commit.go", In: "Backend.commitBatch",
 			Old: "if _, is := busy[shard]; is {", New: "if _, is := busy[shard]; is && shard == \"\" {"}}},
 		{Name: "F1: the fences of a batch are read without a lock", Killer: "TestLockedRow/UPDATE", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "r.shard = j FOR NO KEY UPDATE SKIP LOCKED) AS s;", New: "r.shard = j OFFSET 0) AS s;"}}},
@@ -69,25 +69,25 @@ func TestMutants(t *testing.T) {
 			File: "statements.sql", Old: "session = :session FOR NO KEY UPDATE SKIP LOCKED;\n\n-- name: beat_lock",
 			New: "session = :session FOR NO KEY UPDATE;\n\n-- name: beat_lock"}}},
 		{Name: "E4: a heartbeat waits for one that hangs", Killer: "TestBeats", Edits: []mutate.Edit{{
-			File: "../beat.go", Old: "beatCalls = 6", New: "beatCalls = 1"}}},
+			File: "../internal/engine/beat.go", Old: "beatCalls = 6", New: "beatCalls = 1"}}},
 		{Name: "M1: a heartbeat takes the version that it finds for its own", Killer: "TestBeats", Edits: []mutate.Edit{{
-			File: "../beat.go", In: "session.Beat", Old: "for s.acked.Load() <= since {", New: "for s.acked.Load() < since {"}}},
+			File: "../internal/engine/beat.go", In: "session.Beat", Old: "for s.acked.Load() <= since {", New: "for s.acked.Load() < since {"}}},
 		{Name: "E4: pings wait for the connections of other reads", Killer: "TestPings", Edits: []mutate.Edit{{
-			File: "../items.go", In: "Backend.Get", Old: "if shard == driver.PingShard {", New: "if shard == \"\" {"}}},
+			File: "../internal/engine/items.go", In: "Backend.Get", Old: "if shard == driver.PingShard {", New: "if shard == \"\" {"}}},
 		{Name: "I2: the incarnation is not compared", Killer: forked, Edits: []mutate.Edit{{
-			File: "../incarnation.go", In: "incarnations.forked",
+			File: "../internal/engine/incarnation.go", In: "incarnations.forked",
 			Old: `return i.current != "" && i.recorded != i.current`, New: "return false"}}},
 		{Name: "I2: it is compared before a grant, and not in the same step", Killer: forkedAgain, Edits: []mutate.Edit{
 			{File: "statements.sql", Old: "bounded(incarnation), {incarnation} FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY",
 				New: "bounded(incarnation), bounded(incarnation) FROM tenure_namespaces WHERE namespace = :namespace FOR NO KEY"},
 			{File: "statements.sql", Old: "''), {incarnation}\nFROM tenure_rosters WHERE namespace = :namespace;",
 				New: "''), ''\nFROM tenure_rosters WHERE namespace = :namespace;"},
-			{File: "../incarnation.go", In: "Backend.adoptAt",
+			{File: "../internal/engine/incarnation.go", In: "Backend.adoptAt",
 				Old: "if !found || locked != ns {", New: "if !found || locked.id != ns.id {"}}},
 		{Name: "I2: the base is not raised", Killer: forked, Edits: []mutate.Edit{{
-			File: "../incarnation.go", In: "Backend.adoptAt", Old: "next.base = to - next.revision", New: "next.base += 0 * to"}}},
+			File: "../internal/engine/incarnation.go", In: "Backend.adoptAt", Old: "next.base = to - next.revision", New: "next.base += 0 * to"}}},
 		{Name: "I2: two failovers from one state raise it alike", Killer: forked + "Oldest", Edits: []mutate.Edit{
-			{File: "../incarnation.go", In: "Backend.raised", Old: "return now, nil", New: "return ns.floor() + 1<<40, nil"}}},
+			{File: "../internal/engine/incarnation.go", In: "Backend.raised", Old: "return now, nil", New: "return ns.floor() + 1<<40, nil"}}},
 		{Name: "F1: FenceTx asks for no incarnation", Killer: fences + "ForkedStore", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: "AND {incarnation} IN (n.incarnation, '') AND n.base", New: "AND n.base"}}},
 		{Name: "F1: FenceTx asks for no session", Killer: fences + "AcceptedWhileCurrent", Edits: []mutate.Edit{{
@@ -109,32 +109,32 @@ func TestMutants(t *testing.T) {
 		{Name: "I2: a commit whose wait for the standby was cancelled counts", Killer: "TestWaitCancelled/direct", Edits: []mutate.Edit{{
 			File: "waiting.go", In: "noticed", Old: "if n.Code == \"01000\" &&", New: "if n.Code == \"\" &&"}}},
 		{Name: "I2: records keep their tokens", Killer: forked, Edits: []mutate.Edit{{
-			File: "../incarnation.go", In: "Backend.liftRecords",
+			File: "../internal/engine/incarnation.go", In: "Backend.liftRecords",
 			Old: "err := data.write(ctx, shardsLift, b.name, to.floor(), to.revision); err != nil", New: "to.id == b.name"}}},
 		{Name: "I2: an append does not ask", Killer: forked + "Commit", Edits: []mutate.Edit{{
 			File: "statements.sql", Old: " AND {incarnation} IN (incarnation, '')\n", New: "\n"}}},
 		{Name: "I2: heartbeats step back", Killer: forked, Edits: []mutate.Edit{{
-			File: "../incarnation.go", In: "Backend.liftRecords",
+			File: "../internal/engine/incarnation.go", In: "Backend.liftRecords",
 			Old: "return roster.write(ctx, beatsLift, b.name, by)", New: "return nil"}}},
 		{Name: "I2: the roster steps back", Killer: forked, Edits: []mutate.Edit{{
-			File: "../incarnation.go", In: "Backend.liftRecords",
+			File: "../internal/engine/incarnation.go", In: "Backend.liftRecords",
 			Old: "rosterRaise, b.name, revision+by)", New: "rosterRaise, b.name, revision+0*by)"}}},
 		{Name: "I1: another identity goes unnoticed", Killer: "TestIdentityTampered/replaced", Edits: []mutate.Edit{{
-			File: "../identity.go", In: "Backend.compareData",
+			File: "../internal/engine/identity.go", In: "Backend.compareData",
 			Old: "	case ns.id != b.id:\n		return storeChanged(\"namespace %q has identity %.64q and had %.64q\", b.name, ns.id, b.id)\n", New: ""}}},
 		{Name: "O3: hints without a change count like any other", Killer: "TestNotifyFlood", Edits: []mutate.Edit{{
-			File: "../pace.go", In: "reader.wait", Old: "*pause = min(2*last, r.fast)", New: "*pause = last"}}},
+			File: "../internal/engine/pace.go", In: "reader.wait", Old: "*pause = min(2*last, r.fast)", New: "*pause = last"}}},
 		{Name: "O2: a connection that went deaf is not noticed", Killer: "TestDeaf", Edits: []mutate.Edit{{
 			File: "../internal/dialect/hints.go", In: "Hints.prove",
 			Old: "if !h.proven(ctx) {", New: "if !h.proven(ctx) && ctx.Err() != nil {"}}},
 		{Name: "O2: nobody looks for what no notification told of", Killer: "TestDeaf", Edits: []mutate.Edit{{
-			File: "../pace.go", In: "pace.net", Old: "return p.between(ttl * 2 / 5)", New: "return time.Hour"}}},
+			File: "../internal/engine/pace.go", In: "pace.net", Old: "return p.between(ttl * 2 / 5)", New: "return time.Hour"}}},
 		{Name: "A2: the role may lower a token", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
 			File: "schema/0001_tables.sql", Old: "WHEN (NEW.token < OLD.token)", New: "WHEN (NEW.token < 0)"}}},
 		{Name: "A2: the role may lower a revision where it raises the base", Killer: "TestRunTimeRole", Edits: []mutate.Edit{{
 			File: "schema/0001_tables.sql", Old: "NEW.base < OLD.base OR NEW.revision < OLD.revision", New: "NEW.base + NEW.revision < OLD.base + OLD.revision"}}},
 		{Name: "E4: a poll waits on a connection that was lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
-			File: "../pace.go", In: "reader.poll", Old: "context.WithTimeout(ctx, patience)", New: "context.WithTimeout(ctx, time.Hour)"}}},
+			File: "../internal/engine/pace.go", In: "reader.poll", Old: "context.WithTimeout(ctx, patience)", New: "context.WithTimeout(ctx, time.Hour)"}}},
 		{Name: "E4: a pool waits for connections that were lost", Killer: "TestLostConnection/followedAll", Edits: []mutate.Edit{{
 			File: "store.go", In: "hangUp", Old: "_ = conn.PgConn().Conn().Close()", New: "_ = conn.PgConn().Conn()"}}},
 		{Name: "E4: all connections of heartbeats that overlapped stay open", Killer: "TestLostConnection/slowedAll", Edits: []mutate.Edit{{

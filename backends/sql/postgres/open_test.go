@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/goexit"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
@@ -79,8 +81,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestLockLimits: the server ends transactions of a process that is stopped or cut
-// off.
+// TestLockLimits: the server ends transactions of a process that is suspended or cut off.
 func TestLockLimits(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -165,7 +166,11 @@ func TestMigrateAtOnce(t *testing.T) {
 // block returns the SQL that the documentation marks.
 func block(t *testing.T, mark string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/backends/postgres.md")
+	page := "../../../docs/backends/postgres.md"
+	if mark == "possible" {
+		page = "../../../docs/internals/backends/postgres.md"
+	}
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +265,7 @@ func TestRunTimeRole(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal with code %s", text, err, code)
 		}
 	}
-	// The page says what the role can do, in namespaces other than its own as well.
+	// The page lists what the role can do, in other namespaces too.
 	for text := range strings.SplitSeq(strings.TrimSpace(block(t, "possible")), "\n") {
 		possible := sqlfault.Tx(t, db, stdsql.LevelReadCommitted)
 		if res, err := possible.ExecContext(t.Context(), text); err != nil {
@@ -272,7 +277,7 @@ func TestRunTimeRole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A role that may not remove labels or locks: they stay, and nothing else is different.
+	// If a role may not remove labels or locks, they stay, and nothing else changes.
 	sqlfault.Exec(t, setup.DB(t, server.Admin().Database(dsn.Name())), "REVOKE DELETE ON public.tenure_nodes, public.tenure_shards FROM "+app.User())
 	sqlfault.Labels(t, b)
 	sqlfault.Locks(t, sqlfault.Join(t, b, "locks"), "stay", 5, func() {})
@@ -309,7 +314,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
-	for _, mode := range []string{"verify-ca", "require"} { // which mean the same with a CA: whatever it signed
+	for _, mode := range []string{"verify-ca", "require"} { // with a CA both accept every server that it has signed
 		_, err := Open(t.Context(), "postgres://u@db.example/d?sslmode="+mode+"&sslrootcert="+server.CAFile(), "app", nil)
 		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "verify-full") {
 			t.Errorf("sslmode=%s to another host: %v", mode, err)
@@ -317,7 +322,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestPasswordOfEachConnection: a password that changes is asked for again.
+// TestPasswordOfEachConnection: a changed password is read again.
 func TestPasswordOfEachConnection(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -344,7 +349,7 @@ func TestChunks(t *testing.T) {
 	sqlfault.CheckChunks(t, open(t, dsn, Options{}), setup.DB(t, dsn))
 }
 
-// TestOlderTables: a namespace from before the incarnation was recorded goes on.
+// TestOlderTables: a namespace from before incarnations were recorded continues.
 func TestOlderTables(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -356,8 +361,8 @@ func TestOlderTables(t *testing.T) {
 	sqlfault.CheckOlderTables(t, simple, string(schema), "tenure_", func() sqlfault.Floored { return open(t, dsn, Options{}) })
 }
 
-// TestNoIncarnation: a server that keeps its timeline to itself is refused, unless
-// that is what was asked for.
+// TestNoIncarnation: a server that does not report its timeline is refused, unless the options
+// accept it.
 func TestNoIncarnation(t *testing.T) {
 	t.Parallel()
 	server := servers.New(t, servers.Postgres, &servers.Options{NoSync: true})
@@ -370,7 +375,7 @@ func TestNoIncarnation(t *testing.T) {
 	sqlfault.Join(t, open(t, dsn, Options{NoIncarnation: true}), "n1")
 }
 
-// TestConnectionSettings: a role's own settings of a connection do not keep Open from working.
+// TestConnectionSettings: a role's own connection settings do not make Open fail.
 func TestConnectionSettings(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)
@@ -386,7 +391,8 @@ func TestConnectionSettings(t *testing.T) {
 	}
 }
 
-// TestForgottenPooler: Open names the option that a pooler needs, also where the pooler ignores what it does not know.
+// TestForgottenPooler: Open names the option that a pooler needs, even if the pooler ignores
+// unknown settings.
 func TestForgottenPooler(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
@@ -404,7 +410,7 @@ func TestForgottenPooler(t *testing.T) {
 	}
 }
 
-// TestTooFewConnections: an error says how many connections a process needs.
+// TestTooFewConnections: the error names the number of connections that a process needs.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
 	server := pool.Get(t, servers.Postgres, nil)
@@ -413,7 +419,18 @@ func TestTooFewConnections(t *testing.T) {
 	role := "few_" + dsn.Name()[len(dsn.Name())-8:]
 	sqlfault.Exec(t, admin, "CREATE ROLE "+role+" LOGIN CONNECTION LIMIT 0 PASSWORD '"+dsn.Password()+"'")
 	t.Cleanup(func() { _, _ = admin.Exec("DROP ROLE " + role) })
-	if _, err := Open(t.Context(), dsn.As(role, dsn.Password()).Reveal(), "orders", nil); err == nil || !strings.Contains(err.Error(), "CONNECTION LIMIT") {
+	if _, err := Open(t.Context(), dsn.As(role, dsn.Password()).Reveal(), "orders", nil); err == nil ||
+		!strings.Contains(err.Error(), "CONNECTION LIMIT") {
 		t.Error(err)
+	}
+}
+
+// TestPasswordGoexit: a function that ends its goroutine fails the connection, which nobody waits for.
+func TestPasswordGoexit(t *testing.T) {
+	t.Parallel()
+	b, err := Open(t.Context(), "postgres://u@127.0.0.1:1/d", "app",
+		&Options{Password: func(context.Context) (string, error) { runtime.Goexit(); return "", nil }})
+	if !errors.Is(err, goexit.Err) {
+		t.Errorf("%v, %v", b, err)
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestQuiet counts the transactions of two idle processes, as the server does.
+// TestQuiet counts the transactions of two idle processes at the server.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestQuiet(t *testing.T) {
 				}
 				through = dsn.At(pool.Get(t, servers.PgBouncer, &servers.Options{Upstream: server}).Addr())
 			}
-			admin := setup.DB(t, server.Admin()) // whose database is another
+			admin := setup.DB(t, server.Admin()) // in another database
 			sqlfault.CheckQuiet(t, c.most, "transactions", func() (n int64) {
 				err := admin.QueryRowContext(t.Context(),
 					"SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = $1", dsn.Name()).Scan(&n)
@@ -50,7 +50,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// openHearing opens a backend that listens, over connections that the test makes deaf.
+// openHearing opens a backend that listens. The test can make its connections deaf.
 func openHearing(t *testing.T, dsn servers.DSN, ears *ears) (driver.Backend, *store) {
 	t.Helper()
 	o, err := (&Options{NoNotify: true, Create: true, IdlePollPeriod: time.Second}).withDefaults()
@@ -73,7 +73,7 @@ func openHearing(t *testing.T, dsn servers.DSN, ears *ears) (driver.Backend, *st
 	st.hints = dialect.NewHints(st.life.Context(), &st.wake, newLink(st, connector(cfg), o.TablePrefix+"changed", "app"),
 		o.IdlePollPeriod)
 	st.hints.Start()
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func openHearing(t *testing.T, dsn servers.DSN, ears *ears) (driver.Backend, *st
 // ears makes connections on which nothing arrives once they are deaf.
 type ears struct{ generation, deafTo atomic.Int64 }
 
-// deafen stops what arrives on the connections made so far.
+// deafen stops the input of the connections made so far.
 func (e *ears) deafen() { e.deafTo.Store(e.generation.Load()) }
 
 func (e *ears) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -101,7 +101,7 @@ type ear struct {
 	generation int64
 }
 
-// Read reads nothing for as long as the connection is open and deaf.
+// Read reads nothing while the connection is open and deaf.
 func (e *ear) Read(b []byte) (int, error) {
 	for {
 		n, err := e.Conn.Read(b)
@@ -111,8 +111,8 @@ func (e *ear) Read(b []byte) (int, error) {
 	}
 }
 
-// TestDeaf: a connection that goes deaf, but stays open, is noticed and replaced, and
-// what changes meanwhile is reported, as is what no notification tells of.
+// TestDeaf: a connection that goes deaf, but stays open, is noticed and replaced. Changes in that
+// time are reported, and so are changes without a notification.
 func TestDeaf(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.Postgres, nil).Database(t)

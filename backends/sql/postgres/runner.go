@@ -8,52 +8,52 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// runner runs statements on a connection. It sends what is queued together with
-// the statement that needs an answer, or with COMMIT, and BEGIN with the first: a
-// write is two round trips whatever the number of its statements. Used by one
-// goroutine at a time.
+// runner runs statements on a connection. It sends the queued statements together with the
+// statement that needs an answer, or with COMMIT. It sends BEGIN with the first statement. So a
+// write takes two round trips, whatever the number of its statements. One goroutine at a time
+// uses a runner.
 type runner struct {
 	conn   *pgx.Conn
-	stmts  *sql.Statements
+	stmts  *engine.Statements
 	begin  []string // sent before the first statement; none outside a transaction
 	wait   *waiting
 	begun  bool
 	queue  []step
-	broken error // of a statement: the transaction cannot go on
+	broken error // error of a statement, after which the transaction cannot continue
 }
 
 type step struct {
 	name  string
 	text  string
 	args  []any
-	each  func(sql.Row) error
+	each  func(engine.Row) error
 	count *int64
 }
 
-var _ sql.Runner = (*runner)(nil)
+var _ engine.Runner = (*runner)(nil)
 
-func (r *runner) step(s sql.Statement, args []any) step {
+func (r *runner) step(s engine.Statement, args []any) step {
 	return step{name: s.String(), text: r.stmts.Text(s), args: args}
 }
 
-func (r *runner) Exec(ctx context.Context, s sql.Statement, args []any) (int64, error) {
+func (r *runner) Exec(ctx context.Context, s engine.Statement, args []any) (int64, error) {
 	st := r.step(s, args)
 	st.count = new(int64)
 	err := r.send(ctx, st)
 	return *st.count, err
 }
 
-func (r *runner) Query(ctx context.Context, s sql.Statement, args []any, each func(sql.Row) error) error {
+func (r *runner) Query(ctx context.Context, s engine.Statement, args []any, each func(engine.Row) error) error {
 	st := r.step(s, args)
 	st.each = each
 	return r.send(ctx, st)
 }
 
-func (r *runner) Queue(_ context.Context, s sql.Statement, args []any, each func(sql.Row) error) error {
+func (r *runner) Queue(_ context.Context, s engine.Statement, args []any, each func(engine.Row) error) error {
 	st := r.step(s, args)
 	st.each = each
 	r.queue = append(r.queue, st)
@@ -67,7 +67,7 @@ func (r *runner) Flush(ctx context.Context) error {
 	return r.send(ctx)
 }
 
-// commit sends what is queued and COMMIT.
+// commit sends the queued statements and COMMIT.
 func (r *runner) commit(ctx context.Context) error {
 	if !r.begun && len(r.queue) == 0 {
 		return nil
@@ -75,8 +75,8 @@ func (r *runner) commit(ctx context.Context) error {
 	return r.send(ctx, step{name: "commit", text: "COMMIT"})
 }
 
-// rollback ends a transaction that has begun. If it cannot, the pool closes the
-// connection, since it is in a transaction.
+// rollback ends the current transaction. If it cannot, the pool closes the connection, because it
+// is in a transaction.
 func (r *runner) rollback(ctx context.Context) {
 	r.queue = nil
 	if r.begun && !r.conn.IsClosed() && r.conn.PgConn().TxStatus() != 'I' {
@@ -84,7 +84,7 @@ func (r *runner) rollback(ctx context.Context) {
 	}
 }
 
-// send runs the queue and what follows it in one round trip.
+// send runs the queue and then last in one round trip.
 func (r *runner) send(ctx context.Context, last ...step) error {
 	if r.broken != nil {
 		return r.broken
@@ -109,10 +109,10 @@ func (r *runner) send(ctx context.Context, last ...step) error {
 	for i := 0; i < len(steps) && err == nil; i++ {
 		err = steps[i].read(results)
 	}
-	if errors.Is(err, sql.ErrEnough) {
+	if errors.Is(err, engine.ErrEnough) {
 		err = nil
 	}
-	if closing := results.Close(); err == nil { // a statement outside a transaction is committed here
+	if closing := results.Close(); err == nil { // Close commits a statement outside a transaction
 		err = closing
 	}
 	if given := takeNotice(r.conn.PgConn()); err == nil {
@@ -132,7 +132,7 @@ func (s *step) read(results pgx.BatchResults) error {
 		err = s.each(rows)
 	}
 	rows.Close()
-	if errors.Is(err, sql.ErrEnough) {
+	if errors.Is(err, engine.ErrEnough) {
 		return err
 	}
 	if err = errors.Join(err, rows.Err()); err != nil {

@@ -63,13 +63,14 @@ FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS s;
 
 -- name: shards_insert
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace::text, j, :session::text, :token::bigint, :from::bigint, :revision::bigint
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, grants)
+SELECT :namespace::text, j, :session::text, :token::bigint, :from::bigint, :revision::bigint, :note::text
 FROM jsonb_array_elements_text(:shards::jsonb) AS j;
 
 -- name: shards_grant
 UPDATE tenure_shards SET session = :session::text, token = :token::bigint,
-  granted_from = CASE WHEN :from::bigint < 0 THEN token ELSE :from::bigint END, revision = :revision::bigint
+  granted_from = CASE WHEN :from::bigint < 0 THEN token ELSE :from::bigint END, revision = :revision::bigint,
+  grants = left(:note::text || CASE WHEN octet_length(grants) <= 200 AND grants ~ '^[!-~]*$' THEN grants ELSE '' END, 200)
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
@@ -79,7 +80,8 @@ UPDATE tenure_shards SET granted_from = token, token = :token::bigint, revision 
 WHERE namespace = :namespace AND token > 0 AND octet_length(session) <= 64;
 
 -- name: shards_release
-UPDATE tenure_shards SET session = '', revision = :revision::bigint
+UPDATE tenure_shards SET session = '', revision = :revision::bigint,
+  grants = left(:note::text || CASE WHEN octet_length(grants) <= 200 AND grants ~ '^[!-~]*$' THEN grants ELSE '' END, 200)
 WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements_text(:shards::jsonb) AS j CROSS JOIN LATERAL (
   SELECT r.ctid FROM tenure_shards AS r WHERE r.namespace = :namespace AND r.shard = j OFFSET 0) AS k));
 
@@ -113,7 +115,7 @@ WHERE ctid = ANY (ARRAY(SELECT k.ctid FROM jsonb_array_elements(:rows::jsonb) AS
   SELECT r.ctid FROM tenure_items AS r WHERE r.namespace = :namespace AND r.shard = j ->> 0 AND r.key = j ->> 1 OFFSET 0) AS k));
 
 -- name: items_list
-SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
+SELECT bounded(key), version, octet_length(value), CASE WHEN octet_length(value) <= :largest::bigint THEN bounded(value) END FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high::text = '' OR key < :high::text)
 ORDER BY key LIMIT :limit::bigint;
 
@@ -255,7 +257,7 @@ WHERE namespace = :namespace AND node = ANY (ARRAY(SELECT jsonb_array_elements_t
 SELECT session FROM tenure_members WHERE namespace = :namespace AND session = :session FOR KEY SHARE;
 
 -- name: members_hold
-SELECT s.session
+SELECT s.session, bounded(s.node)
 FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_members AS r WHERE r.namespace = :namespace AND r.session = j FOR KEY SHARE) AS s;
 
@@ -264,7 +266,7 @@ SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta),
 FROM tenure_members WHERE namespace = :namespace AND session = :session FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: members_present
-SELECT s.session
+SELECT s.session, bounded(s.node)
 FROM jsonb_array_elements_text(:sessions::jsonb) AS j CROSS JOIN LATERAL (
   SELECT * FROM tenure_members AS r WHERE r.namespace = :namespace AND r.session = j OFFSET 0) AS s;
 

@@ -10,52 +10,51 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 const (
-	// Connections beside those for the application's writes. Pings have none but
-	// after a lapse of trust.
+	// Connections besides those for the application's writes. Pings have connections only after a
+	// lapse of trust.
 	rosterConns = 3
-	// rosterIdle is how many of those stay open without a call: if all are lost in silence, each
-	// costs a heartbeat, and one more must be to be had.
+	// rosterIdle is how many of these stay open without a call. If all are lost silently, each
+	// costs a heartbeat, and one more must be available.
 	rosterIdle = 2
 	readConns  = 3
 	pingConns  = 3
-	// pingAfter is for how long a connection for the application's writes may have been
-	// unused without being tried first: a commit that goes out with all it needs, on
-	// one that has ended, would be unknown.
+	// pingAfter is how long a connection for the application's writes may be unused without a test
+	// before its next use. A commit sent together with all its statements on an ended connection
+	// would have an unknown outcome.
 	pingAfter = 50 * time.Millisecond
-	// pingIdle is the same for the other connections, and for as long as notifications
-	// arrive: a server that ended them has ended the one that listens as well.
+	// pingIdle is the same limit for the other connections, and for all while notifications
+	// arrive. A server that ended these connections would have ended the listening one too.
 	pingIdle = 10 * time.Second
-	// idleLimit ends a transaction of a process that was stopped in it.
+	// idleLimit ends the transaction of a process that was suspended in it.
 	idleLimit = 2 * time.Second
-	// transactionLimit ends any transaction but a migration, where the server can: to
-	// wait for the rest of a batch, some of whose statements have run, is not to idle.
+	// transactionLimit ends any transaction except a migration, if the server can. idleLimit does
+	// not suffice, because a server that waits for the rest of a batch is not idle.
 	transactionLimit = 5 * time.Second
 	// transactionLimitVersion is the first such server, as server_version_num.
 	transactionLimitVersion = 170000
 )
 
-// store runs the shared code's transactions, each on a connection of the pool it
-// belongs to.
+// store runs transactions, each on a connection of the pool for its purpose.
 type store struct {
 	data, roster, reads, pings *pgxpool.Pool
 
-	stmts       *sql.Statements
-	write, read []string // what begins a transaction
-	single      []string // the same for single reads; none but with a pooler, which keeps no setting
+	stmts       *engine.Statements
+	write, read []string // statements that begin a transaction
+	single      []string // the same for single reads; only with a pooler, which keeps no settings
 	wake        dialect.Wake
-	hints       *dialect.Hints // nil if changes are polled only
+	hints       *dialect.Hints // nil if the store only polls
 	wait        waiting
 	life        *dialect.Life
 }
 
-var _ sql.Store = (*store)(nil)
+var _ engine.Store = (*store)(nil)
 
-func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sql.Statements) (_ *store, err error) {
+func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *engine.Statements) (_ *store, err error) {
 	cfg, err := parse(dsn, o)
 	if err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 		c := cfg.Copy()
 		c.MaxConns, c.MinConns = int32(part.conns), 0
 		c.BeforeClose = hangUp
-		c.AfterConnect = func(context.Context, *pgx.Conn) error { // to another server, perhaps
+		c.AfterConnect = func(context.Context, *pgx.Conn) error { // the server may have changed
 			s.wait.asked.Store(nil)
 			return nil
 		}
@@ -96,7 +95,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 		}
 		if part.pool == &s.data {
 			c.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
-			if !o.Pooler { // to plan a batch anew takes a third of its time, and changes nothing
+			if !o.Pooler { // planning a batch each time takes a third of its time, and changes nothing
 				c.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 			}
 		}
@@ -112,7 +111,7 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *sq
 	return s, nil
 }
 
-// connector makes connections as a pool with this configuration would.
+// connector returns a function that makes connections as a pool with this configuration does.
 func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := cfg.ConnConfig.Copy()
@@ -124,7 +123,7 @@ func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 }
 
 // transaction runs fn in a write transaction on a connection of the pool.
-func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -141,7 +140,7 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 		conn.Release()
 	}()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: s.write, wait: &s.wait}
-	tx := sql.RunOn(r, s.stmts)
+	tx := engine.RunOn(r, s.stmts)
 	if err := fn(ctx, tx); err != nil {
 		r.rollback(ctx)
 		return dialect.Cause(ctx, notApplied(err))
@@ -150,49 +149,49 @@ func (s *store) transaction(ctx context.Context, pool *pgxpool.Pool, fn func(con
 		r.rollback(ctx)
 		return dialect.Cause(ctx, commitFailed(err))
 	}
-	s.wake.Broadcast(tx.Woke() &^ sql.Watchers)
+	s.wake.Broadcast(tx.Woke() &^ engine.Watchers)
 	if s.hints != nil {
 		s.hints.Tell(tx.Woke())
 	}
 	return nil
 }
 
-func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.data, fn)
 }
 
-func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.transaction(ctx, s.roster, fn)
 }
 
-func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
-	return s.transaction(ctx, s.data, func(ctx context.Context, tx *sql.Tx) error {
-		return fn(ctx, tx, func() (*sql.Tx, error) { return tx, nil })
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *engine.Tx, func() (*engine.Tx, error)) error) error {
+	return s.transaction(ctx, s.data, func(ctx context.Context, tx *engine.Tx) error {
+		return fn(ctx, tx, func() (*engine.Tx, error) { return tx, nil })
 	})
 }
 
-func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, s.read, fn)
 }
 
-func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.reading(ctx, s.reads, s.read, fn)
 }
 
-func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.reads, s.single, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.reads, s.single, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
-func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return s.reading(ctx, s.pings, s.single, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx, tx) })
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return s.reading(ctx, s.pings, s.single, func(ctx context.Context, tx *engine.Tx) error { return fn(ctx, tx, tx) })
 }
 
 // reading runs fn on a connection of the pool, after the statements in begin.
-func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string, fn func(context.Context, *engine.Tx) error) error {
 	ctx, done, err := s.life.Enter(ctx)
 	if err != nil {
 		return err
@@ -204,7 +203,7 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	}
 	defer conn.Release()
 	r := &runner{conn: conn.Conn(), stmts: s.stmts, begin: begin, wait: &s.wait}
-	if err = fn(ctx, sql.RunOn(r, s.stmts)); err == nil {
+	if err = fn(ctx, engine.RunOn(r, s.stmts)); err == nil {
 		err = r.commit(ctx)
 	}
 	r.rollback(ctx)
@@ -214,8 +213,8 @@ func (s *store) reading(ctx context.Context, pool *pgxpool.Pool, begin []string,
 	return nil
 }
 
-// hangUp closes a connection at once whose call was ended by its context. The library would
-// wait for the server's end of it, for up to 15 s, and a pool counts it until then.
+// hangUp immediately closes a connection whose call was ended by its context. The library would
+// wait up to 15 s for the server to end it, and the pool would count it until then.
 func hangUp(conn *pgx.Conn) {
 	if conn.IsClosed() {
 		_ = conn.PgConn().Conn().Close()
@@ -226,7 +225,7 @@ func (s *store) Check() error { return nil }
 
 func (s *store) Classify(err error) error { return notApplied(err) }
 
-func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
+func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of) }
 
 func (s *store) Hears() bool { return s.hints != nil && s.hints.Hears() }
 

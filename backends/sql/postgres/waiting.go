@@ -7,20 +7,20 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// waitingAge is for how long an answer about the server's settings is good. A server is
-// asked together with a statement that is sent anyway.
+// waitingAge is how long an answer about the server's settings is valid. The question is sent
+// together with another statement.
 const waitingAge = time.Second
 
-// commitsWait says whether commits wait for standbys.
+// commitsWait reports whether commits wait for standbys.
 const commitsWait = "SELECT current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') <> 'local'"
 
-// waiting is what is known of whether commits wait for standbys. Safe for concurrent use.
+// waiting records whether commits wait for standbys. It is safe for concurrent use.
 type waiting struct {
 	forStandbys atomic.Bool
-	asked       atomic.Pointer[time.Time] // nil is never
+	asked       atomic.Pointer[time.Time] // nil: never
 }
 
 func (w *waiting) due() bool {
@@ -29,7 +29,7 @@ func (w *waiting) due() bool {
 }
 
 func (w *waiting) step() step {
-	return step{name: "synchronous", text: commitsWait, each: func(r sql.Row) error {
+	return step{name: "synchronous", text: commitsWait, each: func(r engine.Row) error {
 		var waits bool
 		err := r.Scan(&waits)
 		if err == nil {
@@ -41,19 +41,20 @@ func (w *waiting) step() step {
 	}}
 }
 
-// unreplicated is where a connection's custom data has the notice that noticed has kept.
+// unreplicated is the key, in a connection's custom data, under which noticed stores the
+// notice.
 const unreplicated = "tenure: not replicated"
 
-// noticed keeps the warning of a server whose wait for the standbys was cancelled: it has
-// committed, answers COMMIT with success, and a promotion may take the commit back (I2). The
-// text is in the server's language; the name of its routine is not, and a proxy may omit it.
+// noticed keeps the server's warning that a wait for standbys was cancelled. The server has
+// committed and answers COMMIT with success, but a promotion may take the commit back (I2). The
+// text is in the server's language. The name of its routine is not, but a proxy may omit it.
 func noticed(c *pgconn.PgConn, n *pgconn.Notice) {
 	if n.Code == "01000" && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "") {
 		c.CustomData()[unreplicated] = n
 	}
 }
 
-// takeNotice returns what noticed has kept, as an error, and forgets it.
+// takeNotice removes the notice that noticed stored, and returns it as an error.
 func takeNotice(c *pgconn.PgConn) error {
 	n, is := c.CustomData()[unreplicated].(*pgconn.Notice)
 	if !is {

@@ -40,8 +40,8 @@ func BenchmarkShards(b *testing.B)   { sqlfault.BenchmarkShards(b, opened) }
 func BenchmarkBeat(b *testing.B)     { sqlfault.BenchmarkBeat(b, opened(b)) }
 func BenchmarkIdlePoll(b *testing.B) { sqlfault.BenchmarkIdlePoll(b, opened(b)) }
 
-// BenchmarkCommitProducers appends single entries to 64 shards at once, each from
-// a goroutine of its own: calls that wait share a transaction.
+// BenchmarkCommitProducers appends single entries to 64 shards concurrently, each from its own
+// goroutine. Waiting calls share a transaction.
 func BenchmarkCommitProducers(b *testing.B) {
 	const producers = 64
 	s := join(b, open(b, dbPath(b), nil), "n1")

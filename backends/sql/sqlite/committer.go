@@ -6,37 +6,36 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 const (
-	// groupSize is how many waiting calls share one transaction at most.
+	// groupSize is the largest number of calls that share one transaction.
 	groupSize = 64
-	// firstWait and lastWait bound the pauses between attempts to get the write
-	// lock while another process has it. SQLite's own schedule, up to 100 ms, lets
-	// a busy writer starve the others.
+	// firstWait and lastWait limit the pauses between attempts to get the write lock while another
+	// process has it. With SQLite's schedule, up to 100 ms, a busy writer starves the others.
 	firstWait = 100 * time.Microsecond
 	lastWait  = 3 * time.Millisecond
 )
 
-// committer is the one writer of a database file in this process: a connection, and
-// the goroutine that owns it. A call whose context ends leaves at once, although
-// SQLite itself cannot be interrupted in a commit.
+// committer is the one writer of a database file in this process: a connection, and the goroutine
+// that owns it. A call whose context ends returns immediately, although SQLite cannot be
+// interrupted in a commit.
 type committer struct {
 	conn  *writer
 	check func() error
-	done  func(sql.Readers) // called after each commit
+	done  func(engine.Readers) // called after each commit
 
 	jobs    chan *job
-	next    *job // taken from jobs, and cannot join the group of its time
+	next    *job // taken from jobs, but unfit for the last group
 	stop    chan struct{}
 	stopped chan struct{}
 }
 
 type job struct {
 	ctx   context.Context
-	fn    func(ctx context.Context, tx *sql.Tx) error
+	fn    func(ctx context.Context, tx *engine.Tx) error
 	end   func() // called after the transaction, if fn ran; such a job runs alone
 	state atomic.Int32
 	reply chan error
@@ -50,7 +49,7 @@ const (
 
 func (j *job) start() bool { return j.state.CompareAndSwap(waiting, running) }
 
-func newCommitter(conn *writer, check func() error, done func(sql.Readers)) *committer {
+func newCommitter(conn *writer, check func() error, done func(engine.Readers)) *committer {
 	l := &committer{
 		conn: conn, check: check, done: done,
 		jobs: make(chan *job), stop: make(chan struct{}), stopped: make(chan struct{}),
@@ -59,7 +58,7 @@ func newCommitter(conn *writer, check func() error, done func(sql.Readers)) *com
 	return l
 }
 
-// close ends the goroutine after the transaction in progress, and the connection.
+// close ends the goroutine after the current transaction, and closes the connection.
 func (l *committer) close() error {
 	close(l.stop)
 	<-l.stopped
@@ -67,7 +66,7 @@ func (l *committer) close() error {
 }
 
 // do runs fn in a write transaction.
-func (l *committer) do(ctx context.Context, fn func(context.Context, *sql.Tx) error, end func()) error {
+func (l *committer) do(ctx context.Context, fn func(context.Context, *engine.Tx) error, end func()) error {
 	j := &job{ctx: ctx, fn: fn, end: end, reply: make(chan error, 1)}
 	select {
 	case l.jobs <- j:
@@ -108,8 +107,8 @@ func (l *committer) loop() {
 	}
 }
 
-// run makes one transaction of a job and of those that wait by then. If one of
-// them fails, the transaction is rolled back and each gets its own.
+// run makes one transaction of a job and the jobs that wait. If one of them fails, run rolls the
+// transaction back, and runs each job in a separate one.
 func (l *committer) run(first *job) {
 	if err := l.conn.begin(first.ctx, l.stop); err != nil {
 		first.reply <- err
@@ -150,7 +149,7 @@ func (l *committer) run(first *job) {
 	}
 }
 
-// waiting takes a job that can join a group, if there is one.
+// waiting takes a job that can join a group, or returns nil.
 func (l *committer) waiting() *job {
 	select {
 	case j := <-l.jobs:
@@ -171,7 +170,7 @@ func (l *committer) apply(j *job) error {
 	return j.fn(context.Background(), l.conn.tx)
 }
 
-// finish commits, or rolls back if there is an error already.
+// finish commits. If there is an error already, it rolls back.
 func (l *committer) finish(err error) error {
 	if err != nil {
 		l.conn.rollback()

@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -14,14 +14,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/backends/sql/internal/enginetest"
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
 func TestConformance(t *testing.T) {
-	db, err := stdsql.Open("sqlite", ":memory:")
+	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	conformance.Test(t, conformance.Harness{
-		Name:    Name,
+		Name:    backendName,
 		Version: "SQLite " + version,
 		New:     func(t conformance.T) *conformance.Store { return newHarness(t).store(t) },
 	})
@@ -44,17 +45,17 @@ type harness struct {
 	denied atomic.Bool
 }
 
-// deniable is a store whose commits are refused as those of a file that is read-only.
+// deniable is a store that refuses commits like a read-only file.
 type deniable struct {
-	sql.Store
+	engine.Store
 	h *harness
 }
 
-func (d deniable) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (d deniable) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if !d.h.denied.Load() {
 		return d.Store.WriteData(ctx, fn)
 	}
-	db, err := stdsql.Open("sqlite", "file:"+d.h.path+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+d.h.path+"?mode=ro")
 	if err != nil {
 		return err
 	}
@@ -113,8 +114,7 @@ func (h *harness) store(t conformance.T) *conformance.Store {
 	}
 }
 
-// guard is the fence of transactions on the data file, which is opened when a case
-// begins one.
+// guard returns the fence of transactions on the data file, which is opened when a case begins one.
 func (h *harness) guard(t conformance.T) conformance.Guard {
 	d := &sqlfault.Database{Namespace: harnessNamespace}
 	opened := sync.OnceValue(func() (err error) {
@@ -125,7 +125,7 @@ func (h *harness) guard(t conformance.T) conformance.Guard {
 		_, err = d.DB.ExecContext(t.Context(), sqlfault.TextsTable)
 		return err
 	})
-	g := d.FenceTx(func(ctx context.Context) (*stdsql.Tx, error) {
+	g := d.FenceTx(func(ctx context.Context) (*sql.Tx, error) {
 		if err := opened(); err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func (h *harness) openStore(
 	if err != nil {
 		return nil, nil, err
 	}
-	stmts, err := sql.Compile(strings.NewReplacer(change...).Replace(string(text)), opts.TablePrefix, placeholder)
+	stmts, err := engine.Compile(strings.NewReplacer(change...).Replace(string(text)), opts.TablePrefix, placeholder)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -171,14 +171,14 @@ func (h *harness) openStore(
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := sql.New(ctx, config(namespace, opts, &sqlfault.Store{Store: deniable{st, h}, Calls: &h.calls, Wire: w}, stmts))
+	b, err := engine.New(ctx, config(namespace, opts, &enginetest.Store{Store: deniable{st, h}, Calls: &h.calls, Wire: w}, stmts))
 	if err != nil {
 		return nil, nil, err
 	}
 	return b, st, nil
 }
 
-// exec runs statements on one of the files, past the driver and the schema's checks.
+// exec runs statements on one of the files, without the driver and the schema's checks.
 func (h *harness) exec(ctx context.Context, suffix string, statements ...string) error {
 	db, err := OpenDB(h.path + suffix)
 	if err != nil {
@@ -192,7 +192,7 @@ func (h *harness) exec(ctx context.Context, suffix string, statements ...string)
 	return inTx(ctx, db, statements)
 }
 
-func inTx(ctx context.Context, db *stdsql.DB, statements []string) error {
+func inTx(ctx context.Context, db *sql.DB, statements []string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -228,21 +228,21 @@ func (h *harness) tamper(ctx context.Context, what conformance.Tampering, name s
 	return nil
 }
 
-// TestBounds: the schema takes the largest of everything, and nothing beyond.
+// TestBounds: the schema accepts the largest values, and nothing beyond.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	b, db := openBeside(t, false)
 	sqlfault.CheckBounds(t, b, db, wide)
 }
 
-// TestWideRows is not parallel: it counts what is allocated.
+// TestWideRows is not parallel, because it counts allocations.
 func TestWideRows(t *testing.T) {
 	b, db := openBeside(t, true)
 	sqlfault.CheckWide(t, b, db, wide)
 }
 
-// openBeside opens a backend, and both of its files past it.
-func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string) *stdsql.DB) {
+// openBeside opens a backend, and both of its files outside it.
+func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string) *sql.DB) {
 	t.Helper()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}
 	b, err := h.open(t.Context(), "app", nil)
@@ -250,7 +250,7 @@ func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	beside := make(map[string]*stdsql.DB)
+	beside := make(map[string]*sql.DB)
 	for _, suffix := range []string{"", membersSuffix} {
 		db, err := OpenDB(h.path + suffix)
 		if err != nil {
@@ -265,7 +265,7 @@ func openBeside(t *testing.T, unchecked bool) (driver.Backend, func(table string
 		}
 		beside[suffix] = db
 	}
-	return b, func(table string) *stdsql.DB {
+	return b, func(table string) *sql.DB {
 		switch table {
 		case "rosters", "nodes", "members", "beats", "departures":
 			return beside[membersSuffix]
@@ -357,8 +357,8 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, b, b, &h.calls)
 }
 
-// newStore opens a store, to be closed, and returns what else a backend is made of.
-func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
+// newStore opens a store that the caller closes, and returns the other parts of a backend.
+func newStore(t *testing.T) (*store, *Options, *engine.Statements) {
 	t.Helper()
 	o, err := (&Options{}).withDefaults()
 	if err != nil {
@@ -368,7 +368,7 @@ func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stmts, err := sql.Compile(string(text), o.TablePrefix, placeholder)
+	stmts, err := engine.Compile(string(text), o.TablePrefix, placeholder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,8 +379,8 @@ func newStore(t *testing.T) (*store, *Options, *sql.Statements) {
 	return st, o, stmts
 }
 
-// TestCauseOfRunningCall: why a caller turned away from a transaction that runs does
-// not say what becomes of it (E1).
+// TestCauseOfRunningCall: a caller's reason for giving up a running transaction does not show its
+// outcome (E1).
 func TestCauseOfRunningCall(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -392,7 +392,7 @@ func TestCauseOfRunningCall(t *testing.T) {
 		<-runs
 		cancel(driver.ErrFenced)
 	}()
-	err := st.WriteData(ctx, func(context.Context, *sql.Tx) error {
+	err := st.WriteData(ctx, func(context.Context, *engine.Tx) error {
 		close(runs)
 		<-end
 		return nil
@@ -402,16 +402,16 @@ func TestCauseOfRunningCall(t *testing.T) {
 	}
 }
 
-// impatient turns away from writes of one kind, which the store then makes.
+// impatient gives up writes of one kind, which the store then makes.
 type impatient struct {
-	sql.Store
+	engine.Store
 	data, roster bool
 	late         sync.WaitGroup
 }
 
 var errTurnedAway = errors.New("turned away")
 
-func (s *impatient) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *impatient) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if !s.data {
 		return s.Store.WriteData(ctx, fn)
 	}
@@ -419,7 +419,7 @@ func (s *impatient) WriteData(ctx context.Context, fn func(context.Context, *sql
 	return errTurnedAway
 }
 
-func (s *impatient) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *impatient) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if !s.roster {
 		return s.Store.WriteRoster(ctx, fn)
 	}
@@ -432,39 +432,39 @@ func (s *impatient) Close() error {
 	return s.Store.Close()
 }
 
-// TestOpeningTurnsAway: an opening whose context ends while the identity is written
-// shares nothing with the store's goroutine, which the race detector would see.
+// TestOpeningTurnsAway: an opening whose context ends while the identity is written shares nothing
+// with the store's goroutine. Otherwise the race detector would fail.
 func TestOpeningTurnsAway(t *testing.T) {
 	t.Parallel()
 	for _, roster := range []bool{true, false} {
 		st, o, stmts := newStore(t)
-		_, err := sql.New(t.Context(), config("app", o, &impatient{Store: st, roster: roster, data: !roster}, stmts))
+		_, err := engine.New(t.Context(), config("app", o, &impatient{Store: st, roster: roster, data: !roster}, stmts))
 		if !errors.Is(err, errTurnedAway) {
 			t.Error(err)
 		}
 	}
 }
 
-// hurried lets something happen before each snapshot of the roster.
+// hurried makes something happen before each snapshot of the roster.
 type hurried struct {
-	sql.Store
+	engine.Store
 	before func()
 }
 
-func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	if s.before != nil {
 		s.before()
 	}
 	return s.Store.ReadRoster(ctx, fn)
 }
 
-// TestDeparturesForgottenMeanwhile: a look at the roster that comes so late that
-// departures after its cursor may be forgotten is not answered with the rest (O1).
+// TestDeparturesForgottenMeanwhile: if a look at the roster comes so late that departures after its
+// cursor may be forgotten, it is not answered with the others only (O1).
 func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
 	roster := &hurried{Store: st}
-	b, err := sql.New(t.Context(), config("app", o, roster, stmts))
+	b, err := engine.New(t.Context(), config("app", o, roster, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -489,8 +489,8 @@ func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	}
 }
 
-// TestImpossibleMember: a record that no member could have joined with is not
-// reported, and one with too much metadata without them.
+// TestImpossibleMember: a record with which no member could have joined is not reported. A record
+// with too much metadata is reported without it.
 func TestImpossibleMember(t *testing.T) {
 	t.Parallel()
 	h := &harness{path: filepath.Join(t.TempDir(), "suite.db")}

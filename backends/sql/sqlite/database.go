@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"embed"
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
@@ -21,12 +21,12 @@ import (
 //go:embed schema statements.sql
 var files embed.FS
 
-// readers is the number of connections for reads of one file. One is blocked by
-// nobody; more let reads of several goroutines run beside each other.
+// readers is the number of connections that read one file. Nothing blocks a read, so one would
+// suffice. With more, goroutines read in parallel.
 const readers = 4
 
-// readWait is how long a read waits for a lock, in milliseconds, unless its
-// context ends before. In WAL mode only recovery makes a read wait.
+// readWait is how long a read waits for a lock, in milliseconds, unless its context ends
+// earlier. In WAL mode, a read waits only for recovery.
 const readWait = 60_000
 
 // logFile is the index of the log in database.files.
@@ -42,20 +42,19 @@ const (
 type database struct {
 	path  string
 	files []file
-	reads *stdsql.DB
-	// anchor keeps SQLite from removing the write-ahead log or the index of it, so that one
-	// that is gone was removed by somebody else. As it is older than that, it has the log that
-	// the index is of, and writes it back at the end.
-	anchor    *stdsql.Conn
-	prep      *sql.Prepared
-	snaps     chan struct{} // a slot per read transaction
+	reads *sql.DB
+	// anchor keeps SQLite from removing the write-ahead log or its index, so a missing one was
+	// removed by another program. As the oldest connection, it has the log that belongs to the
+	// index, and writes that log back at the end.
+	anchor    *sql.Conn
+	prep      *engine.Prepared
+	snaps     chan struct{} // one slot per read transaction
 	count     *transactions
 	committer *committer
-	beats     *committer // of heartbeats; nil in the data file
+	beats     *committer // writes heartbeats; nil in the data file
 }
 
-// settled makes connections to a file that is in WAL mode already. intact, if any, is asked before
-// each of them.
+// settled makes connections to a file that is already in WAL mode. Each first calls intact, if set.
 func settled(path string, busy int, d durability, intact func() error) (sqldriver.Connector, error) {
 	c, err := connector(dsn(path, busy, d))
 	if err != nil {
@@ -73,7 +72,7 @@ func connector(dsn string) (sqldriver.Connector, error) {
 }
 
 // openDatabase opens a file and brings its schema up to date.
-func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *sql.Statements) (_ *database, err error) {
+func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *engine.Statements) (_ *database, err error) {
 	exists, err := checkPath(path)
 	if err != nil {
 		return nil, err
@@ -104,12 +103,13 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	if err != nil {
 		return nil, err
 	}
-	d.reads = stdsql.OpenDB(c)
-	// One connection more than the anchor and read transactions: preparing a statement
-	// on first use takes a connection of the pool while the transaction holds its own.
+	d.reads = sql.OpenDB(c)
+	// This is one connection more than the anchor and the read transactions use. The first use
+	// of a statement prepares it on another connection of the pool while the transaction holds
+	// one.
 	d.reads.SetMaxOpenConns(readers + 2)
 	d.reads.SetMaxIdleConns(readers + 2)
-	d.prep = sql.Prepare(d.reads, stmts)
+	d.prep = engine.Prepare(d.reads, stmts)
 	if err = d.settle(ctx); err == nil {
 		d.count, err = openTransactions(path, o.TablePrefix)
 	}
@@ -126,7 +126,7 @@ func openDatabase(ctx context.Context, path, schema string, o *Options, stmts *s
 	return d, nil
 }
 
-// settle opens the anchor and remembers which files it uses.
+// settle opens the anchor and records which files it uses.
 func (d *database) settle(ctx context.Context) (err error) {
 	main, err := newFile(d.path)
 	if err != nil {
@@ -135,7 +135,7 @@ func (d *database) settle(ctx context.Context) (err error) {
 	if d.anchor, err = d.reads.Conn(ctx); err != nil {
 		return explain(d.path, err)
 	}
-	d.files = append(d.files, main) // logFile comes next
+	d.files = append(d.files, main) // logFile is appended next
 	for _, suffix := range []string{logSuffix, indexSuffix} {
 		beside, err := newFile(d.path + suffix)
 		if err != nil {
@@ -146,8 +146,8 @@ func (d *database) settle(ctx context.Context) (err error) {
 	return nil
 }
 
-// check notices that a file was removed or replaced under the open handles, which
-// would go on as if nothing had happened (I1). Of a log or an index it leaves a mark.
+// check notices that a file was removed or replaced under the open handles, which would continue
+// without an error (I1). If it was the log or the index, check sets the mark.
 func (d *database) check() error {
 	for i := range d.files {
 		if err := d.files[i].check(); err != nil {
@@ -160,13 +160,13 @@ func (d *database) check() error {
 	return nil
 }
 
-// newWriter returns a connection for writes, which waits for no lock by itself.
-func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *sql.Statements) (*writer, error) {
+// newWriter returns a connection for writes. SQLite does not wait for locks on it.
+func newWriter(ctx context.Context, on *database, d durability, count *transactions, stmts *engine.Statements) (*writer, error) {
 	c, err := settled(on.path, 0, d, on.check)
 	if err != nil {
 		return nil, err
 	}
-	db := stdsql.OpenDB(c)
+	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(1)
 	w := &writer{path: on.path, db: db, stmts: stmts, count: count}
 	if err := whenFree(ctx, w.connect); err != nil {
@@ -175,7 +175,7 @@ func newWriter(ctx context.Context, on *database, d durability, count *transacti
 	return w, nil
 }
 
-// close ends all that uses the database, and writes a log back that was removed under it.
+// close closes the database's connections. It writes back a log that was removed while open.
 func (d *database) close() error {
 	var errs []error
 	for _, c := range []*committer{d.committer, d.beats} {
@@ -185,7 +185,7 @@ func (d *database) close() error {
 	}
 	errs = append(errs, d.writeBack())
 	errs = append(errs, d.prep.Close())
-	if d.count != nil { // before SQLite removes what check would miss
+	if d.count != nil { // before SQLite removes the files that check would miss
 		errs = append(errs, d.count.close())
 	}
 	if d.anchor != nil {
@@ -194,18 +194,19 @@ func (d *database) close() error {
 	return errors.Join(append(errs, d.reads.Close())...)
 }
 
-// writeBackTime bounds the wait for other processes that read the database, or write back too.
+// writeBackTime limits the wait for other processes that read the database or also write back.
 const writeBackTime = 5 * time.Second
 
-// writeBack copies what is in a log that was removed into the database, and says if it could
-// not. SQLite does so as the last connection is closed, if no two processes close at once and if
-// that connection is not one that was made since, and has an empty log.
+// writeBack copies a removed log into the database, and returns an error if it cannot. SQLite
+// does the same when the last connection is closed, with two exceptions. Either two processes
+// close at the same time, or the last connection is newer than the removal and has an empty
+// log.
 func (d *database) writeBack() error {
 	var lost error
 	for i, f := range d.files {
 		switch err := f.check(); {
 		case err == nil || !errors.Is(err, driver.ErrStoreChanged):
-		case i != logFile: // there is nothing to write to, or another index of another log
+		case i != logFile: // nothing can be written back, or the index belongs to another log
 			return nil
 		default:
 			lost = err
@@ -230,29 +231,29 @@ func (d *database) writeBack() error {
 }
 
 // read runs fn on one snapshot.
-func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+func (d *database) read(ctx context.Context, fn func(ctx context.Context, tx *engine.Tx) error) error {
 	select {
 	case d.snaps <- struct{}{}:
 		defer func() { <-d.snaps }()
 	case <-ctx.Done():
 		return fmt.Errorf("tenure: reading %s: %w", d.path, driver.Ended(ctx))
 	}
-	tx, err := d.reads.BeginTx(ctx, &stdsql.TxOptions{ReadOnly: true})
+	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return readFailed(d.path, fmt.Errorf("tenure: reading %s: %w", d.path, err))
 	}
 	defer tx.Rollback()
-	return readFailed(d.path, fn(ctx, sql.NewTx(d.prep, tx)))
+	return readFailed(d.path, fn(ctx, engine.NewTx(d.prep, tx)))
 }
 
-// prepareFile proves that the file is a database that this program can use,
-// before it writes anything, and then sets the journal mode and migrates.
+// prepareFile verifies that the file is a database that this program can use. After that, it
+// sets the journal mode and migrates.
 func prepareFile(ctx context.Context, path string, migrations sqlschema.Migrations) error {
 	c, err := connector(dsn(path, 0, flushed))
 	if err != nil {
 		return err
 	}
-	db := stdsql.OpenDB(c)
+	db := sql.OpenDB(c)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	err = whenFree(ctx, func() error {
@@ -279,8 +280,8 @@ func prepareFile(ctx context.Context, path string, migrations sqlschema.Migratio
 	return nil
 }
 
-// whenFree repeats try, which has changed nothing when it is refused, as long as
-// another connection holds a lock on the file.
+// whenFree repeats try while another connection holds a lock on the file. A refused try has changed
+// nothing.
 func whenFree(ctx context.Context, try func() error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -297,7 +298,7 @@ func whenFree(ctx context.Context, try func() error) error {
 	}
 }
 
-func schemaVersion(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrations) (int, error) {
+func schemaVersion(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migrations) (int, error) {
 	var n int
 	err := conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?",
 		migrations.Prefix+"schema").Scan(&n)
@@ -307,7 +308,7 @@ func schemaVersion(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.
 	return migrations.Version(ctx, conn)
 }
 
-func useWAL(ctx context.Context, conn *stdsql.Conn, path string) error {
+func useWAL(ctx context.Context, conn *sql.Conn, path string) error {
 	var mode string
 	if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = wal").Scan(&mode); err != nil {
 		return err
@@ -318,9 +319,9 @@ func useWAL(ctx context.Context, conn *stdsql.Conn, path string) error {
 	return nil
 }
 
-// migrate looks at the version again under the write lock: another process may
-// have migrated meanwhile.
-func migrate(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrations) (err error) {
+// migrate reads the version again under the write lock, because another process may have just
+// migrated.
+func migrate(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migrations) (err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
@@ -343,7 +344,7 @@ func migrate(ctx context.Context, conn *stdsql.Conn, migrations sqlschema.Migrat
 	return migrations.Migrate(ctx, conn, version)
 }
 
-// explain says in one line what to change about a file that cannot be opened.
+// explain returns an error that says in one line what to change about a file that cannot be opened.
 func explain(path string, err error) error {
 	advice := ""
 	switch code(err) {

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// While as many read transactions run as may, each can still prepare a statement
-// that it is the first to use, which takes a connection of its own.
+// While the largest number of read transactions runs, each can still prepare a statement at its
+// first use, which takes another connection.
 func TestReadersCanPrepare(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
@@ -36,7 +36,7 @@ func TestReadersCanPrepare(t *testing.T) {
 	go func() { entered.Wait(); close(inside) }()
 	for range readers {
 		done.Go(func() {
-			err := d.read(ctx, func(ctx context.Context, _ *sql.Tx) error {
+			err := d.read(ctx, func(ctx context.Context, _ *engine.Tx) error {
 				entered.Done()
 				<-inside
 				stmt, err := d.reads.PrepareContext(ctx, "SELECT 1")

@@ -27,7 +27,7 @@ func TestReadOnlyIsRefused(t *testing.T) {
 	refuse(t, path, "app", nil, nil, "cannot be written")
 }
 
-// mountTmpfs mounts a small file system, which takes root.
+// mountTmpfs mounts a small file system, which needs root.
 func mountTmpfs(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,8 +58,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestCloseSaysThatTheDiskIsFull: so does a process whose disk has no room for a log that was
-// lost; the database is refused then (I1).
+// TestCloseSaysThatTheDiskIsFull: a process whose disk has no room to write a lost log back reports
+// that. The database is then refused (I1).
 func TestCloseSaysThatTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(mountTmpfs(t, "2m"), "app.db")

@@ -25,8 +25,8 @@ func busy(err error) bool {
 	return c == lib.SQLITE_BUSY || c == lib.SQLITE_LOCKED
 }
 
-// damaged reports whether SQLite read what it never wrote: the file was overwritten,
-// or it or its log was cut or exchanged.
+// damaged reports whether SQLite read data that it never wrote. The file was overwritten, or the
+// file or its log was cut or exchanged.
 func damaged(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -36,8 +36,7 @@ func damaged(err error) bool {
 	return c == lib.SQLITE_CORRUPT || c == lib.SQLITE_NOTADB || e.Code() == lib.SQLITE_IOERR_SHORT_READ
 }
 
-// readFailed says that a read failed because the database is damaged (I1): it would
-// fail for ever.
+// readFailed returns the error of a read. If the database is damaged, the error is permanent (I1).
 func readFailed(path string, err error) error {
 	if !damaged(err) || driver.NotApplied(err) {
 		return err
@@ -68,9 +67,9 @@ func notApplied(path string, err error) error {
 	return err
 }
 
-// commitFailed classifies the error of a COMMIT after the rollback. Without room
-// for its last frame a transaction is not in the write-ahead log; after any other
-// failure of the disk nobody can tell.
+// commitFailed classifies the error of a COMMIT after the rollback. If the disk was full, the
+// transaction's last frame is not in the write-ahead log, so it was not applied. After any
+// other disk error, the outcome is unknown.
 func commitFailed(path string, err error) error {
 	if c := code(err); c == lib.SQLITE_FULL || c == lib.SQLITE_BUSY {
 		return notApplied(path, err)
@@ -78,7 +77,7 @@ func commitFailed(path string, err error) error {
 	return fmt.Errorf("tenure: commit failed, its outcome is unknown: %w", err)
 }
 
-// notSent is a call whose context ended before it took effect.
+// notSent returns the error of a call whose context ended before it took effect.
 func notSent(ctx context.Context) error {
 	return fmt.Errorf("tenure: %w: the context ended while another writer held the database: %w", driver.ErrRetry, driver.Ended(ctx))
 }

@@ -2,16 +2,19 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
 
 var _ driver.Examiner = (*Backend)(nil)
 
-// Examine implements driver.Examiner. The settings are those of this process's connections,
-// which Open sets: other programs have theirs.
+// Examine implements driver.Examiner. It examines the settings of this process's connections, which
+// Open sets. Other programs have their own.
 func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 	var out []driver.Finding
 	for _, x := range []struct{ name, good, remedy string }{
@@ -28,6 +31,11 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 		}
 		out = append(out, f)
 	}
+	pages, err := b.pages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, pages...)
 	for _, path := range []string{b.path, b.path + membersSuffix} {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -40,4 +48,33 @@ func (b *Backend) Examine(ctx context.Context) ([]driver.Finding, error) {
 		out = append(out, f)
 	}
 	return out, nil
+}
+
+// pages looks for damaged pages, in both files.
+func (b *Backend) pages(ctx context.Context) (out []driver.Finding, err error) {
+	c, err := b.db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("tenure: checking the pages: %w", err)
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if _, err := c.ExecContext(ctx, "ATTACH ? AS "+membersSchema, b.path+membersSuffix); err != nil {
+		return nil, fmt.Errorf("tenure: checking the pages: %w", err)
+	}
+	for schema, path := range map[string]string{"main": b.path, membersSchema: b.path + membersSuffix} {
+		f := driver.Finding{Name: "pages of " + path}
+		err := c.QueryRowContext(ctx, "PRAGMA "+schema+".quick_check(1)").Scan(&f.Value)
+		if damaged(err) {
+			f.Value, err = err.Error(), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tenure: checking the pages of %s: %w", path, err)
+		}
+		if f.Value != "ok" {
+			f.Remedy = "the file is damaged: " + restoreAdvice
+		}
+		out = append(out, f)
+	}
+	slices.SortFunc(out, func(x, y driver.Finding) int { return strings.Compare(x.Name, y.Name) })
+	_, err = c.ExecContext(ctx, "DETACH "+membersSchema)
+	return out, err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// membersSuffix makes the name of the members' file from that of the data file.
+// membersSuffix is appended to the data file's name to name the members' file.
 const membersSuffix = "-members"
 
 // SQLite keeps the write-ahead log and its index beside a database file.
@@ -26,9 +26,9 @@ const (
 	indexSuffix = "-shm"
 )
 
-// file is a file of SQLite's, and which file it was when it was opened. The file is
-// only ever looked at by name: opening and closing it beside SQLite would drop
-// the process's POSIX locks on it.
+// file is a file of SQLite, with its identity when it was opened. Tenure only ever looks at its
+// name, because opening and closing the file outside SQLite would drop the process's POSIX locks on
+// it.
 type file struct {
 	path string
 	was  fs.FileInfo
@@ -42,7 +42,7 @@ func newFile(path string) (file, error) {
 	return file{path, was}, nil
 }
 
-// check notices that the file was removed or replaced.
+// check returns an error if the file was removed or replaced.
 func (f *file) check() error {
 	now, err := os.Stat(f.path)
 	how := ""
@@ -59,15 +59,15 @@ func (f *file) check() error {
 	return fmt.Errorf("tenure: %w: %s %s while the database was open: %s", driver.ErrStoreChanged, f.path, how, restoreAdvice)
 }
 
-// restoreAdvice is what to do about a database that lost something.
+// restoreAdvice says what to do about a database that lost data.
 const restoreAdvice = "end every process that uses it, restore the data file and the members' file from a backup, " +
 	"remove the files with transactions at their end, and raise the floor"
 
-// checkLog refuses a database whose log or index was removed as long as some process has it open,
-// and so the file without a name: what that writes, or writes back, is not what others read. When
-// all have ended, the number of transactions tells whether anything is lost; where it is not
-// known, an index without a log is refused, which is all that SQLite leaves. Processes that open
-// or close the database at the same time are waited for.
+// checkLog refuses a database whose log or index was removed, while a process still has the removed
+// file open. That process writes to a file that others do not read. After all such processes have
+// ended, the number of transactions shows whether anything is lost. If the number is unknown,
+// checkLog refuses an index without a log, the only trace that SQLite leaves. It waits for
+// processes that open or close the database at the same time.
 func checkLog(ctx context.Context, path, prefix string) error {
 	count, err := findTransactions(path, prefix, os.O_RDONLY)
 	if err != nil {
@@ -112,8 +112,8 @@ func checkLog(ctx context.Context, path, prefix string) error {
 	}
 }
 
-// lacksLog reports whether there is an index without the log that it is of: SQLite creates the
-// log before and removes it after. An index that comes and goes meanwhile may have the same
+// lacksLog reports whether there is an index without its log. SQLite creates the log before the
+// index and removes it after. An index that is removed and created again may have the same inode
 // number.
 func lacksLog(path string) bool {
 	for range 3 {
@@ -133,14 +133,14 @@ func lacksLog(path string) bool {
 	return true
 }
 
-// alone runs fn while nobody else has the database open, and can open it; it reports whether it
-// did.
+// alone runs fn while no other process has the database open or can open it. It reports whether it
+// ran fn.
 func alone(ctx context.Context, path string, fn func() error) (bool, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return true, fn()
 	}
-	// In this mode SQLite takes the file's own exclusive lock before it looks for a log, and
-	// uses no index. Other settings would make it read the file before.
+	// In this mode, SQLite takes the file's exclusive lock before it looks for a log, and uses
+	// no index. With other settings, it would read the file first.
 	c, err := connector(uri(path, "busy_timeout(0)", "locking_mode(exclusive)"))
 	if err != nil {
 		return false, err
@@ -162,8 +162,7 @@ func alone(ctx context.Context, path string, fn func() error) (bool, error) {
 	return true, fn()
 }
 
-// checkPath looks at the name before anything is opened, and reports whether the
-// file exists.
+// checkPath checks the name before anything is opened, and reports whether the file exists.
 func checkPath(path string) (bool, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -183,9 +182,9 @@ func checkPath(path string) (bool, error) {
 	return false, nil
 }
 
-// createFile creates an empty database that only this user can read; SQLite gives its
-// -wal and -shm files the same mode. The file gets its name when it is closed, since
-// another goroutine may have it open in SQLite from then on: see file.
+// createFile creates an empty database that only this user can read. SQLite gives its -wal and -shm
+// files the same mode. The file gets its name only after it is closed, because another goroutine
+// may then open it in SQLite: see file.
 func createFile(path string) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
@@ -201,19 +200,19 @@ func createFile(path string) (err error) {
 	return nil
 }
 
-// A durability is how much a commit flushes: a value of SQLite's synchronous.
+// durability is how much a commit flushes, a value of SQLite's synchronous.
 type durability int
 
 const (
-	// unflushed is for heartbeats: a commit survives the end of any process, and so of all
-	// processes but with the machine, with which the members end as well. A later commit
-	// flushes what is before it.
+	// unflushed is for heartbeats. A commit survives the end of any process. It may not survive a
+	// crash of the machine, with which all members end too. A later commit flushes the earlier
+	// ones.
 	unflushed durability = 1 // normal
 	flushed   durability = 2 // full
 )
 
-// dsn makes the driver's name for a file. busy is SQLite's own wait for locks in
-// milliseconds, which the driver also ends with the call's context.
+// dsn returns the driver's name for a file. busy is how long SQLite waits for locks, in
+// milliseconds. The end of the call's context also ends that wait.
 func dsn(path string, busy int, d durability) string {
 	return uri(path, "busy_timeout("+strconv.Itoa(busy)+")", fmt.Sprintf("synchronous(%d)", d))
 }

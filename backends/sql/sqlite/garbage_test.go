@@ -9,8 +9,8 @@ import (
 
 var garbageFor = garbage.Flag()
 
-// TestGarbage is not parallel: it looks at the heap. There is one writer, as each process
-// has one to a file: whoever may write can keep the file's lock from all others anyway.
+// TestGarbage is not parallel, because it measures the heap. There is one writer, as each process
+// has one per file. Every program that may write can keep the file's lock from all others anyway.
 func TestGarbage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

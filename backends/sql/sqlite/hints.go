@@ -12,17 +12,16 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// hintsSuffix makes the name of the file by which processes tell each other that they
-// have committed. SQLite writes its log before a commit can be seen, so that a reader that
-// wakes when the log changes looks too early.
+// hintsSuffix names the file by which processes notify each other of commits. SQLite writes its log
+// before a commit becomes visible, so a reader that the log wakes would look too early.
 const hintsSuffix = "-hints"
 
-// slots of the hints' file. A process that commits something for a kind of readers writes
-// a random number there.
+// Slots of the hints' file. A process that commits something for a kind of readers writes a random
+// number to their slot.
 const (
 	proofSlot = iota
 	observersSlot
@@ -35,7 +34,7 @@ const slotBytes = 8
 
 var errReplaced = errors.New("the file of hints was replaced")
 
-// link carries hints by writes to a small file, of which the file system notifies.
+// link carries hints by writes to a small file. The file system notifies processes of these writes.
 type link struct {
 	path string // of the data file
 
@@ -46,8 +45,8 @@ type link struct {
 
 var _ dialect.Link = (*link)(nil)
 
-// Send writes to the slots of the readers given.
-func (l *link) Send(_ context.Context, to sql.Readers) error {
+// Send writes to the slots of the given readers.
+func (l *link) Send(_ context.Context, to engine.Readers) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -62,13 +61,13 @@ func (l *link) Send(_ context.Context, to sql.Readers) error {
 		errs = append(errs, err)
 		return value
 	}
-	if to&sql.Observers != 0 {
+	if to&engine.Observers != 0 {
 		write(observersSlot)
 	}
-	if to&sql.Tailers != 0 {
+	if to&engine.Tailers != 0 {
 		write(tailersSlot)
 	}
-	if to&sql.Watchers != 0 {
+	if to&engine.Watchers != 0 {
 		l.own = write(watchersSlot)
 	}
 	if to == 0 {
@@ -100,7 +99,7 @@ func (l *link) open() (err error) {
 	return nil
 }
 
-// reopen opens the file anew where another has its name.
+// reopen opens the file again if another file has its name.
 func (l *link) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,13 +107,13 @@ func (l *link) reopen() error {
 		return nil
 	}
 	if l.file != nil {
-		_ = l.file.Close() // another has its name, so nobody reads it
+		_ = l.file.Close() // another file has its name, so no process reads it
 		l.file = nil
 	}
 	return l.open()
 }
 
-// replaced reports whether another file, or none, has the name.
+// replaced reports whether the file's name now belongs to another file or to none.
 func (l *link) replaced() bool {
 	is, err := l.file.Stat()
 	if err != nil {
@@ -124,8 +123,8 @@ func (l *link) replaced() bool {
 	return err != nil || !os.SameFile(is, named)
 }
 
-// Listen hears until the context ends, or the file is removed or replaced.
-func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)) (err error) {
+// Listen hears until the context ends, or until the file is removed or replaced.
+func (l *link) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) (err error) {
 	if err := l.reopen(); err != nil {
 		return err
 	}
@@ -161,17 +160,17 @@ func (l *link) Listen(ctx context.Context, ready func(), heard func(sql.Readers)
 	}
 }
 
-// read returns who is to look for what has changed in the file, and remembers it. This
-// process's own heartbeat is news to nobody here.
-func (l *link) read(last *[slots]uint64) (to sql.Readers, err error) {
+// read returns the readers whose slots have changed, and updates last. Readers of this process know
+// its heartbeats already.
+func (l *link) read(last *[slots]uint64) (to engine.Readers, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var now [slots * slotBytes]byte
 	if _, err := l.file.ReadAt(now[:], 0); err != nil && !errors.Is(err, io.EOF) { // it may be new
 		return 0, err
 	}
-	for slot, readers := range [slots]sql.Readers{
-		observersSlot: sql.Observers, tailersSlot: sql.Tailers, watchersSlot: sql.Watchers,
+	for slot, readers := range [slots]engine.Readers{
+		observersSlot: engine.Observers, tailersSlot: engine.Tailers, watchersSlot: engine.Watchers,
 	} {
 		value := binary.LittleEndian.Uint64(now[slot*slotBytes:])
 		if value != last[slot] && (slot != watchersSlot || value != l.own) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestIdentityTampered: whoever overwrites or removes the identity stops the members.
+// TestIdentityTampered: overwriting or removing the identity stops the members.
 func TestIdentityTampered(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "app.db")

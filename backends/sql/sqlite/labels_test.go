@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lateRoster keeps the first transaction on the roster back until others are done.
+// lateRoster holds the first transaction on the roster until others are done.
 type lateRoster struct {
-	sql.Store
+	engine.Store
 	others func()
 }
 
-func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *sql.Tx) error) error {
+func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Context, roster *engine.Tx) error) error {
 	if others := s.others; others != nil {
 		s.others = nil
 		others()
@@ -26,19 +26,20 @@ func (s *lateRoster) WriteRoster(ctx context.Context, fn func(ctx context.Contex
 	return s.Store.WriteRoster(ctx, fn)
 }
 
-// TestLateJoinAfterRemoval: M3. Between a join's look and its write its label was used
-// and removed, so that it finds none, as before.
+// TestLateJoinAfterRemoval: M3. Between a join's read and its write, its label is used and removed.
+// So the join finds no label, as before.
 func TestLateJoinAfterRemoval(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
 	late := &lateRoster{Store: st}
-	b, err := sql.New(t.Context(), config("app", o, late, stmts))
+	b, err := engine.New(t.Context(), config("app", o, late, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
 	join := func(id, node string) (driver.Session, error) {
-		return b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: node, TTL: 5 * time.Second})
+		return b.Join(t.Context(), driver.Member{Session: driver.SessionID(id), Node: node, TTL: 5 * time.Second,
+			Supersede: id == "late"}) // without it the join would be tried again
 	}
 	labels := func() []string {
 		all, err := b.Labels(t.Context())

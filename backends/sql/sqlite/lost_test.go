@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// untilHalted runs an Elector that serves a shard until it halts, for at most ample.Time,
-// and returns what Run returns.
+// untilHalted runs an Elector that serves a shard until it halts, for at most ample.Time. It
+// returns Run's result.
 func untilHalted(t *testing.T, b driver.Backend, serve core.Handler) error {
 	t.Helper()
 	e, err := core.NewElector(b, &core.Options{Node: "n", TTL: 5 * time.Second, DrainBudget: time.Second, Logger: slog.New(slog.DiscardHandler)})
@@ -41,8 +41,8 @@ func untilHalted(t *testing.T, b driver.Backend, serve core.Handler) error {
 	return <-done
 }
 
-// TestLostFiles: a file that goes, or is replaced, under an Elector halts it, and no
-// new process begins in its stead as if nothing were missing (I1).
+// TestLostFiles: a file that is removed or replaced under an Elector halts it. No new process
+// begins instead as if nothing were missing (I1).
 func TestLostFiles(t *testing.T) {
 	t.Parallel()
 	for name, suffix := range map[string]string{
@@ -68,7 +68,7 @@ func TestLostFiles(t *testing.T) {
 					<-ctx.Done()
 					return nil
 				})
-				// A connection that was made meanwhile may have met an empty file first.
+				// A connection that was made in between may have met an empty file first.
 				if !errors.Is(err, core.ErrStoreChanged) || !strings.Contains(err.Error(), path+suffix) && !strings.Contains(err.Error(), "is damaged") {
 					t.Errorf("Run: %v, want ErrStoreChanged that names %s", err, suffix)
 				}
@@ -80,8 +80,8 @@ func TestLostFiles(t *testing.T) {
 	}
 }
 
-// TestLogIsRestored: a process that was halted for want of its log still has it: when
-// it ends, everything is in the database again.
+// TestLogIsRestored: a process that halted because its log was removed still has the log. When it
+// ends, everything is in the database again.
 func TestLogIsRestored(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -111,8 +111,8 @@ func TestLogIsRestored(t *testing.T) {
 	}
 }
 
-// TestLogIsRestoredPastANewConnection: so it is if the last connection to close was made since,
-// by a tool of SQLite's, and has an empty log.
+// TestLogIsRestoredPastANewConnection: the same holds if the last connection to close is newer than
+// the removal, is of an SQLite tool, and has an empty log.
 func TestLogIsRestoredPastANewConnection(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -146,8 +146,8 @@ func TestLogIsRestoredPastANewConnection(t *testing.T) {
 	}
 }
 
-// TestLogIsNotMadeAnew: a process that lost its log makes no other by a new connection, which
-// would write it past those that have the log that was lost (I1).
+// TestLogIsNotMadeAnew: a process that lost its log creates no other one by a new connection. It
+// would write that one without the processes that have the lost log (I1).
 func TestLogIsNotMadeAnew(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -167,9 +167,9 @@ func TestLogIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// TestUserTransactionsAreCounted: a transaction of BeginTx that was lost is noticed, though
-// nothing of Tenure's was committed after it; one that was rolled back, or changed nothing, is not
-// missed (I1, F1).
+// TestUserTransactionsAreCounted: a lost transaction of BeginTx is noticed, although Tenure
+// committed nothing after it. A transaction that was rolled back, or changed nothing, is not missed
+// (I1, F1).
 func TestUserTransactionsAreCounted(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -217,7 +217,7 @@ func TestUserTransactionsAreCounted(t *testing.T) {
 	}
 }
 
-// TestTablePrefixes: two sets of tables in one file count their transactions apart.
+// TestTablePrefixes: two sets of tables in one file count their transactions separately.
 func TestTablePrefixes(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -237,8 +237,8 @@ func TestTablePrefixes(t *testing.T) {
 	}
 }
 
-// TestCloseSaysWhatIsLost: a process that cannot write a lost log back says so, as long as
-// somebody else reads what was before (I1).
+// TestCloseSaysWhatIsLost: a process that cannot write a lost log back, because another program
+// reads the former state, reports that (I1).
 func TestCloseSaysWhatIsLost(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -276,8 +276,8 @@ func TestCloseSaysWhatIsLost(t *testing.T) {
 	}
 }
 
-// copied copies the files of a database that nobody has open, but for those of the suffixes
-// given, into another folder, and returns its path there.
+// copied copies the files of a database that no process has open, except those with the given
+// suffixes, into another folder. It returns the path there.
 func copied(t *testing.T, path string, without ...string) string {
 	t.Helper()
 	to := dbPath(t)
@@ -304,8 +304,7 @@ func copied(t *testing.T, path string, without ...string) string {
 	return to
 }
 
-// TestCutLog: a process that finds a log shorter than its index says does not blame
-// the disk.
+// TestCutLog: a process that finds a log shorter than its index requires does not blame the disk.
 func TestCutLog(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -317,8 +316,7 @@ func TestCutLog(t *testing.T) {
 	refuse(t, path, "app", nil, driver.ErrStoreChanged, "is damaged: end every process")
 }
 
-// TestDamage: an Elector that meets a damaged page halts, whichever file it is of,
-// and whether it reads or writes.
+// TestDamage: an Elector that meets a damaged page halts, in either file, on reads and writes.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -363,7 +361,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// damage overwrites the first page of a table, of a database that nobody has open.
+// damage overwrites the first page of a table, in a database that no process has open.
 func damage(t *testing.T, path, table string) {
 	t.Helper()
 	db, err := stdsql.Open("sqlite", path)

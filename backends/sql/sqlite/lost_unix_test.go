@@ -13,14 +13,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lost is what remains of a database that lost its log, and what was acknowledged in it.
+// lost is the remainder of a database that lost its log, with the entries acknowledged in it.
 type lost struct {
 	path  string
 	acked []string
 	ended error // of the processes
 }
 
-// loseLog has processes append to a database, removes its log under them, and ends them all.
+// loseLog makes processes append to a database, removes its log, and ends them all.
 func loseLog(t *testing.T, kill bool) lost {
 	t.Helper()
 	if testing.Short() {
@@ -54,7 +54,7 @@ func loseLog(t *testing.T, kill bool) lost {
 }
 
 // missing opens the database and returns how many of the acknowledged entries it lacks. If it is
-// refused, they are counted in a copy without what refusals rest on.
+// refused, missing counts them in a copy without the files on which a refusal rests.
 func (l lost) missing(t *testing.T) (n int, err error) {
 	b, err := sqlite.Open(t.Context(), l.path, "app", nil)
 	if err != nil {
@@ -100,8 +100,8 @@ func (l lost) lacks(t *testing.T, b *sqlite.Backend) (n int, err error) {
 	return n, nil
 }
 
-// look opens a database as an administrator with a tool of SQLite's does, who knows nothing of
-// Tenure: the tool writes back or removes what is beside the file when it ends.
+// look opens a database like an administrator with an SQLite tool, without Tenure. When the tool
+// ends, it writes back or removes the files beside the database.
 func look(t *testing.T, path string) {
 	t.Helper()
 	db, err := stdsql.Open("sqlite", path)
@@ -115,8 +115,8 @@ func look(t *testing.T, path string) {
 	}
 }
 
-// TestLostLogIsWrittenBack: processes that lost their log write it back when they end, however
-// many end at once, or say that they could not (I1).
+// TestLostLogIsWrittenBack: processes that lost their log write it back when they end, however many
+// end together, or report that they could not (I1).
 func TestLostLogIsWrittenBack(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
@@ -134,7 +134,7 @@ func TestLostLogIsWrittenBack(t *testing.T) {
 	}
 }
 
-// loseLogOfTwo has two processes use a database, removes its log, and ends the one that wrote.
+// loseLogOfTwo makes two processes use a database, removes its log, and ends the one that wrote.
 func loseLogOfTwo(t *testing.T) (l lost, idle *process) {
 	t.Helper()
 	if testing.Short() {
@@ -163,8 +163,8 @@ func (l lost) nothingMissing(t *testing.T) {
 	}
 }
 
-// TestWrittenBackLogOpens: a database whose log was lost and written back opens, though a process
-// that had nothing to write back was killed, so that SQLite removed neither the log nor its index.
+// TestWrittenBackLogOpens: a database whose log was lost and written back opens. A process with
+// nothing to write back was killed, so SQLite removed neither the log nor its index.
 func TestWrittenBackLogOpens(t *testing.T) {
 	t.Parallel()
 	l, idle := loseLogOfTwo(t)
@@ -176,9 +176,9 @@ func TestWrittenBackLogOpens(t *testing.T) {
 	l.nothingMissing(t)
 }
 
-// TestLostLogOneByOne: after a log was lost, nobody opens the database until every process that
-// had it has ended, though a tool of SQLite's has made another log meanwhile: the processes would
-// write back what is not in it (I1).
+// TestLostLogOneByOne: after a log was lost, no process opens the database until every process that
+// had it has ended, even if an SQLite tool has created another log. The processes would write back
+// what is not in that log (I1).
 func TestLostLogOneByOne(t *testing.T) {
 	t.Parallel()
 	l, idle := loseLogOfTwo(t)
@@ -194,8 +194,8 @@ func TestLostLogOneByOne(t *testing.T) {
 	l.nothingMissing(t)
 }
 
-// TestOpenedAtOnce: processes that open at once a database whose log was lost and written back
-// do not take each other for one that still has it.
+// TestOpenedAtOnce: processes that together open a database whose log was lost and written back do
+// not take each other for one that still has the log.
 func TestOpenedAtOnce(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
@@ -209,7 +209,7 @@ func TestOpenedAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	for range 5 {
-		// As a process leaves it that was killed, and had nothing to write back.
+		// As a killed process with nothing to write back leaves it.
 		if err := os.WriteFile(l.path+"-shm", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -229,8 +229,8 @@ func TestOpenedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLostLogIsNotForgotten: a database whose log was lost with processes that were killed is
-// refused, whatever anybody did with its files since (I1).
+// TestLostLogIsNotForgotten: a database whose log was lost with killed processes is refused,
+// whatever was done with its files since (I1).
 func TestLostLogIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
@@ -263,8 +263,8 @@ func TestLostLogIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestLogLostInWrites: a database that lost its log in the middle of writes, before the writers
-// were killed, opens only if SQLite had written all of it back (I1).
+// TestLogLostInWrites: a database lost its log in the middle of writes, before the writers were
+// killed. It opens only if SQLite had written everything back (I1).
 func TestLogLostInWrites(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -292,9 +292,9 @@ func TestLogLostInWrites(t *testing.T) {
 	}
 }
 
-// TestCopyWithoutLog: a copy of the files that leaves out the log, made while the processes were
-// there, is refused; one with it is not, though processes were killed and an administrator has
-// looked at it since (I1).
+// TestCopyWithoutLog: a copy of the files without the log, made while processes had the database
+// open, is refused. A copy with it is accepted, although processes were killed and an administrator
+// has opened it since (I1).
 func TestCopyWithoutLog(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)

@@ -15,16 +15,16 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// measuredTTL is that of members of the role "measure", and measured how many heartbeats of
-// each count, behind those beside which members join and claim.
+// measuredTTL is the TTL of members of the role "measure". measured is how many heartbeats of each
+// count, after those during which members join and claim.
 const (
 	measuredTTL = 5 * time.Second
 	unmeasured  = 10
 	measured    = 30
 )
 
-// measure is a member that contends for a shard, and appends as long as it has it. It prints
-// the median of its heartbeats and the longest, in nanoseconds, and how often trust lapsed.
+// measure is a member that contends for a shard, and appends while it has it. It prints the median
+// and the longest of its heartbeats, in nanoseconds, and how often trust lapsed.
 func measure(ctx context.Context, b *sqlite.Backend) error {
 	var mu sync.Mutex
 	var took []time.Duration

@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// run executes a statement on a file past the driver.
+// run executes a statement on a file without the driver.
 func run(t testing.TB, path string, statement string) {
 	t.Helper()
 	db, err := sqlite.OpenDB(path)
@@ -32,7 +32,7 @@ func run(t testing.TB, path string, statement string) {
 	}
 }
 
-// refuse opens and wants an error that says so in one line.
+// refuse checks that opening fails with want, and with says in one line.
 func refuse(t *testing.T, path, namespace string, o *sqlite.Options, want error, says string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
@@ -344,8 +344,8 @@ func TestFenceTxInDeferredTransaction(t *testing.T) {
 	}
 }
 
-// A write that waits for the lock ends with its context, and was not applied;
-// heartbeats do not wait for it (X1, E4).
+// A write that waits for the lock ends with its context, and was not applied. Heartbeats do not
+// wait for the lock (X1, E4).
 func TestWriteBehindALock(t *testing.T) {
 	t.Parallel()
 	b := open(t, dbPath(t), nil)
@@ -387,8 +387,8 @@ func TestOpener(t *testing.T) {
 	}
 }
 
-// TestSymbolicLink: a path that is a link is the file that it names, which another process may open by
-// its own name; also where that file is yet to be made.
+// TestSymbolicLink: a path that is a link leads to the file that it names, which another process
+// may open by its own name. This holds even if that file does not exist yet.
 func TestSymbolicLink(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		dir := t.TempDir()

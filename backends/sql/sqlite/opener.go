@@ -14,7 +14,7 @@ type Settings struct {
 }
 
 // Opener opens this backend by name, "sqlite", from configuration.
-func Opener() driver.Opener { return driver.NewOpener(Name, openSettings) }
+func Opener() driver.Opener { return driver.NewOpener(backendName, openSettings) }
 
 func openSettings(ctx context.Context, s *Settings) (*Backend, error) {
 	return Open(ctx, s.Path, s.Namespace, &s.Options)

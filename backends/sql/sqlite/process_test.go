@@ -95,8 +95,8 @@ func child(role, path string) (err error) {
 	return hammer(ctx, b, role, math.MaxInt)
 }
 
-// hammer takes the shard from whoever has it, appends a few entries, and prints
-// each that was acknowledged, for some rounds, or until the context ends.
+// hammer takes the shard from its holder, appends a few entries, and prints each acknowledged one,
+// for some rounds, or until the context ends.
 func hammer(ctx context.Context, b *sqlite.Backend, name string, rounds int) error {
 	m := member(name)
 	s, err := b.Join(ctx, m)
@@ -195,9 +195,9 @@ func (p *process) rest() (lines []string) {
 	return lines
 }
 
-// Two processes take a shard from each other and append; one is killed in the
-// middle, more than once. Every acknowledged entry is in the log, once, where it
-// was said to be; numbers have no gaps; tokens never decrease (F1, L1, A2).
+// Two processes take a shard from each other and append. One is killed in the middle, more than
+// once. Every acknowledged entry is in the log once, in its acknowledged place. Numbers have no
+// gaps, and tokens never decrease (F1, L1, A2).
 func TestProcessesHammerOneFile(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -254,8 +254,8 @@ func TestProcessesHammerOneFile(t *testing.T) {
 	}
 }
 
-// A write waits for another writer before it reads: what it read before would be
-// out of date, and SQLite would refuse it.
+// A write waits for another writer before it reads. Otherwise its reads would be out of date, and
+// SQLite would refuse it.
 func TestWriteWaitsForTheOther(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -293,8 +293,8 @@ func TestWriteWaitsForTheOther(t *testing.T) {
 	}
 }
 
-// A process that is stopped inside a write transaction holds up writes, which end
-// with their contexts, but neither heartbeats nor reads; killing it frees them.
+// A process that is stopped inside a write transaction delays writes, which end with their
+// contexts, but neither heartbeats nor reads. Killing it frees them.
 func TestProcessStoppedInAWrite(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)
@@ -322,8 +322,8 @@ func TestProcessStoppedInAWrite(t *testing.T) {
 	commit(t, s, appendOf(fence, 1, "y"))
 }
 
-// A process is killed in the middle of a job of RunOnce. Of those that wait one runs it again,
-// and all of them get its result, as does one that comes later.
+// A process is killed in the middle of a job of RunOnce. One of the waiting processes runs it
+// again. All of them get its result, and so does a later one.
 func TestRunOnceIsKilled(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)

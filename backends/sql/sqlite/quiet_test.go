@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
@@ -18,7 +18,7 @@ func TestQuiet(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		processes int
-		most      float64 // looks of all
+		most      float64 // looks of all processes
 		options   Options
 	}{
 		"one":    {1, 1, Options{}},
@@ -57,7 +57,7 @@ func hearing(t *testing.T, path string, o Options) (driver.Backend, *store) {
 	return b, st
 }
 
-// TestUntold: what another process changes without a hint is reported.
+// TestUntold: another process's change without a hint is reported.
 func TestUntold(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "suite.db")
@@ -67,8 +67,8 @@ func TestUntold(t *testing.T) {
 	sqlfault.CheckUntold(t, writer, reader, hears, func() {})
 }
 
-// TestHintsFile: processes hear each other's changes of either kind and heartbeats, not
-// their own heartbeats, and also when the file was removed, when they find another.
+// TestHintsFile: processes hear each other's changes and heartbeats, but not their own heartbeats.
+// After the file was removed, they find another one.
 func TestHintsFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "suite.db")
@@ -77,7 +77,7 @@ func TestHintsFile(t *testing.T) {
 	told := func() {
 		t.Helper()
 		ample.Wait(t, "the file system does not notify", func() bool { return a.Hears() && b.Hears() })
-		for _, kind := range []sql.Readers{sql.Observers, sql.Tailers, sql.Watchers} {
+		for _, kind := range []engine.Readers{engine.Observers, engine.Tailers, engine.Watchers} {
 			heard := b.Changed(kind)
 			a.hints.Tell(kind)
 			select {
@@ -88,9 +88,9 @@ func TestHintsFile(t *testing.T) {
 		}
 	}
 	told()
-	own := a.Changed(sql.Watchers)
-	a.hints.Tell(sql.Watchers)
-	told() // which comes after it
+	own := a.Changed(engine.Watchers)
+	a.hints.Tell(engine.Watchers)
+	told() // it comes after the other one
 	select {
 	case <-own:
 		t.Error("it hears its own heartbeat")
@@ -113,7 +113,7 @@ func TestHintsFile(t *testing.T) {
 	told()
 }
 
-// TestHintsRefused: without the file of hints, changes are polled.
+// TestHintsRefused: without the hints file, changes are polled.
 func TestHintsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "suite.db")

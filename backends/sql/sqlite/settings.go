@@ -9,9 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// asserted is a connector that asks each connection for the settings that Tenure
-// relies on, as the server backends ask theirs: the driver's name of a file only
-// requests them.
+// asserted is a connector that checks that each new connection has the settings that Tenure
+// relies on. The driver's name of a file only requests them.
 type asserted struct {
 	sqldriver.Connector
 	path string
@@ -21,7 +20,7 @@ type asserted struct {
 
 // Connect makes a connection, or refuses it with ErrUnsupported.
 func (a asserted) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	if a.intact != nil { // SQLite would make a log anew
+	if a.intact != nil { // otherwise SQLite would create a new log
 		if err := a.intact(); err != nil {
 			return nil, err
 		}

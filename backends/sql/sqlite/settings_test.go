@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -10,12 +10,12 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// TestLiveSettings asks the connections that a store uses, and those of OpenDB.
+// TestLiveSettings reads the settings of a store's connections, and of OpenDB's.
 func TestLiveSettings(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -26,7 +26,7 @@ func TestLiveSettings(t *testing.T) {
 	}
 	defer user.Close()
 	for name, on := range map[string]interface {
-		QueryRowContext(ctx context.Context, query string, args ...any) *stdsql.Row
+		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	}{
 		"data, writes": st.data.committer.conn.conn, "data, reads": st.data.reads, "data, anchor": st.data.anchor,
 		"members, writes": st.members.committer.conn.conn, "members, heartbeats": st.members.beats.conn.conn, "members, claims": st.holder.conn, "members, reads": st.members.reads,
@@ -35,7 +35,7 @@ func TestLiveSettings(t *testing.T) {
 		for setting, want := range map[string]string{"synchronous": "2", "journal_mode": "wal"} {
 			var got string
 			if setting == "synchronous" && name == "members, heartbeats" {
-				want = "1" // the members end with the machine
+				want = "1" // because the members end with the machine
 			}
 			if err := on.QueryRowContext(t.Context(), "PRAGMA "+setting).Scan(&got); err != nil || got != want {
 				t.Errorf("%s: %s is %s, %v; want %s", name, setting, got, err, want)
@@ -50,7 +50,7 @@ func TestSettingsAreAsserted(t *testing.T) {
 	st, _, _ := newStore(t)
 	defer st.Close()
 	plain := filepath.Join(t.TempDir(), "plain.db")
-	if db, err := stdsql.Open("sqlite", plain); err != nil {
+	if db, err := sql.Open("sqlite", plain); err != nil {
 		t.Fatal(err)
 	} else if _, err := db.ExecContext(t.Context(), "CREATE TABLE t (n)"); errors.Join(err, db.Close()) != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestSettingsAreAsserted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db := stdsql.OpenDB(asserted{plain, c.path, flushed, nil})
+		db := sql.OpenDB(asserted{plain, c.path, flushed, nil})
 		if err := db.PingContext(t.Context()); !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.path) {
 			t.Errorf("connecting: %v, want ErrUnsupported that says %q", err, c.says)
 		}
@@ -73,12 +73,12 @@ func TestSettingsAreAsserted(t *testing.T) {
 	}
 }
 
-// TestMembersAreLockedUntilCommit: while a claim is committed in the data file,
-// nobody can write the members' file (A1, M1).
+// TestMembersAreLockedUntilCommit: while a claim is committed in the data file, no process can
+// write the members' file (A1, M1).
 func TestMembersAreLockedUntilCommit(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)
-	b, err := sql.New(t.Context(), config("app", o, st, stmts))
+	b, err := engine.New(t.Context(), config("app", o, st, stmts))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestMembersAreLockedUntilCommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := stdsql.OpenDB(c)
+	other := sql.OpenDB(c)
 	defer other.Close()
 	conn, err := other.Conn(t.Context())
 	if err != nil {
@@ -117,8 +117,8 @@ func TestMembersAreLockedUntilCommit(t *testing.T) {
 	}
 }
 
-// TestClosedIsNotChanged: the last to close a database removes its log, which a call
-// under way is not to take for a changed store.
+// TestClosedIsNotChanged: the last process to close a database removes its log. A pending call must
+// not take this for a changed store.
 func TestClosedIsNotChanged(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)

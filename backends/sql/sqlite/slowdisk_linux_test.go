@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// TestSlowDisk plays three processes under strace, which delays each flush and notes it. Two of
-// them, which own nothing for most of the time, flush less than once in two heartbeats: a
-// heartbeat is not flushed, so a slow disk leaves it as quick as it was (E4). How quick they
-// were is in the test's log, and depends on the machine.
+// TestSlowDisk runs three processes under strace, which delays each flush and records it. Two of
+// them own nothing for most of the time, and flush less than once in two heartbeats. A heartbeat is
+// not flushed, so a slow disk does not slow it (E4). The log has the heartbeats' times, which
+// depend on the machine.
 func TestSlowDisk(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -28,7 +28,7 @@ func TestSlowDisk(t *testing.T) {
 	dir := t.TempDir()
 	trace := func(i int) string { return filepath.Join(dir, fmt.Sprint(i)) }
 	path := dbPath(t)
-	open(t, path, nil) // makes the files while the disk is quick
+	open(t, path, nil) // makes the files while the disk is fast
 	var processes []*process
 	for i := range 3 {
 		processes = append(processes, start(t, "measure", path, strace, "-f", "-qq", "--seccomp-bpf", "-o", trace(i),

@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,32 +11,31 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Name is the backend's name in Info and of its Opener.
-const Name = "sqlite"
+// backendName is the backend's name in Info and of its Opener.
+const backendName = "sqlite"
 
-// userWait is how long a connection of OpenDB waits for the write lock, in
-// milliseconds, unless its context ends before.
+// userWait is how long a connection of OpenDB waits for the write lock, in milliseconds, unless its
+// context ends earlier.
 const userWait = 60_000
 
-// Backend is a namespace in an SQLite database. It implements driver.Backend;
-// safe for concurrent use.
+// Backend is a namespace in an SQLite database. It implements driver.Backend and is safe for
+// concurrent use.
 type Backend struct {
-	*sql.Backend
-	db   *stdsql.DB
+	*engine.Backend
+	db   *sql.DB
 	path string
 }
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens the namespace in the database file at path, and in the members' file
-// beside it, path + "-members". It creates what is missing unless
-// Options.Create is false. The context bounds the opening only. nil options
-// work. An error says in one line what to change; a store that lost one of its
-// parts is ErrStoreChanged.
+// Open opens the namespace in the database file at path, and in the members' file beside it, path +
+// "-members". It creates missing parts, unless Options.Create is false. The context limits the
+// opening only. o may be nil. An error says in one line what to change. If a part of the store was
+// lost, the error is ErrStoreChanged.
 func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {
@@ -52,7 +51,7 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, err
 	}
-	stmts, err := sql.Compile(string(text), opts.TablePrefix, placeholder)
+	stmts, err := engine.Compile(string(text), opts.TablePrefix, placeholder)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +59,7 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, err
 	}
-	shared, err := sql.New(ctx, config(namespace, opts, st, stmts))
+	shared, err := engine.New(ctx, config(namespace, opts, st, stmts))
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +67,14 @@ func Open(ctx context.Context, path, namespace string, o *Options) (*Backend, er
 	if err != nil {
 		return nil, errors.Join(err, shared.Close())
 	}
-	return &Backend{Backend: shared, db: stdsql.OpenDB(counting{c, st.data.count}), path: path}, nil
+	return &Backend{Backend: shared, db: sql.OpenDB(counting{c, st.data.count}), path: path}, nil
 }
 
 func placeholder(i int) string { return "?" + strconv.Itoa(i) }
 
-func config(namespace string, o *Options, st sql.Store, stmts *sql.Statements) sql.Config {
-	return sql.Config{
-		Name: Name, Namespace: namespace, Store: st, Statements: stmts,
+func config(namespace string, o *Options, st engine.Store, stmts *engine.Statements) engine.Config {
+	return engine.Config{
+		Name: backendName, Namespace: namespace, Store: st, Statements: stmts,
 		Limits: driver.Limits{
 			BatchItems: 1000, WriteOps: 4096, WriteBytes: 1 << 20,
 			PollPeriod: o.PollPeriod, IdlePollPeriod: o.IdlePollPeriod, MinTTL: 250 * time.Millisecond,
@@ -95,7 +94,7 @@ func cleanPath(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		return real, nil
 	}
-	if to, err := os.Readlink(abs); err == nil { // to a file that is yet to be made
+	if to, err := os.Readlink(abs); err == nil { // to a file that does not exist yet
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(filepath.Dir(abs), to)
 		}
@@ -104,13 +103,13 @@ func cleanPath(path string) (string, error) {
 	return abs, nil
 }
 
-// BeginTx begins a transaction on the data file for tables of your own, in which
-// FenceTx proves a lease. It takes the write lock at once, so it cannot fail later
-// for want of it; waiting for the lock ends with the context. Keep it short:
-// while it runs nobody else commits in this file. What it commits is counted, so
-// that its loss is noticed. ErrRetry means that it may be tried again, ErrStoreChanged
-// that a file of the database was removed or replaced.
-func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
+// BeginTx begins a transaction on the data file for the caller's own tables, in which FenceTx
+// checks a lease. It takes the write lock when it begins, so it cannot fail later for lack of
+// the lock. The wait for the lock ends with the context. Keep the transaction short, because no
+// other process commits to this file while it runs. Its commit is counted, so a loss of the
+// commit is noticed. ErrRetry means that the call may be repeated. ErrStoreChanged means that a
+// file of the database was removed or replaced.
+func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 	tx, err := b.db.BeginTx(ctx, nil)
 	if errors.Is(err, driver.ErrStoreChanged) {
 		return nil, err
@@ -121,17 +120,16 @@ func (b *Backend) BeginTx(ctx context.Context) (*stdsql.Tx, error) {
 	return tx, nil
 }
 
-// Close unblocks what is blocked and closes both files. See driver.Backend. A
-// transaction of BeginTx must have ended before. If a log was removed, Close writes it
-// back, for up to 5 s, and ErrStoreChanged says that it could not.
+// Close ends blocked calls and closes both files. See driver.Backend. Any transaction of
+// BeginTx must have ended first. If a log was removed, Close writes it back, which may take 5
+// s. If it cannot, it returns ErrStoreChanged.
 func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
 
-// OpenDB opens an existing data file for tables of your own, with the settings
-// that Tenure relies on: full synchronisation, and transactions that take the
-// write lock when they begin. Unlike those of BeginTx they are not counted: that what
-// they committed is lost is noticed only if something that is counted was lost after
-// it. The caller closes it.
-func OpenDB(path string) (*stdsql.DB, error) {
+// OpenDB opens an existing data file for the caller's own tables. It uses the settings that
+// Tenure relies on: full synchronisation, and transactions that take the write lock when they
+// begin. Unlike transactions of BeginTx, these are not counted. So a loss of their commits is
+// noticed only if a later counted commit was lost too. The caller closes the returned DB.
+func OpenDB(path string) (*sql.DB, error) {
 	path, err := cleanPath(path)
 	if err != nil {
 		return nil, err
@@ -140,5 +138,5 @@ func OpenDB(path string) (*stdsql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stdsql.OpenDB(c), nil
+	return sql.OpenDB(c), nil
 }

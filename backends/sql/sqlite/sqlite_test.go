@@ -101,7 +101,7 @@ func TestLife(t *testing.T) {
 	if err != nil || len(page.Entries) != 2 || page.Head != want || string(page.Entries[0].Payload) != "one" {
 		t.Errorf("page %+v, %v", page, err)
 	}
-	items, err := b.List(t.Context(), "a", "k/", 0)
+	items, err := b.List(t.Context(), "a", "k/", 0, 0)
 	if err != nil || len(items) != 2 || string(items[0].Value) != "v\x00" || items[0].Version != 1 {
 		t.Errorf("items %+v, %v", items, err)
 	}

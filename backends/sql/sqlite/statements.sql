@@ -22,18 +22,20 @@ FROM json_each(:shards) AS j CROSS JOIN tenure_shards AS s
 WHERE s.namespace = :namespace AND s.shard = j.value;
 
 -- name: shards_insert
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace, j.value, :session, :token, :from, :revision FROM json_each(:shards) AS j;
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, grants)
+SELECT :namespace, j.value, :session, :token, :from, :revision, :note FROM json_each(:shards) AS j;
 
 -- name: shards_grant
--- In one pass, unlike UPDATE with a list. The rows exist.
-INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision)
-SELECT :namespace, j.value, :session, :token, 0, :revision FROM json_each(:shards) AS j WHERE true
+-- In one pass, unlike UPDATE with a list. The rows exist. A history that is no text of Tenure's goes.
+INSERT INTO tenure_shards (namespace, shard, session, token, granted_from, revision, grants)
+SELECT :namespace, j.value, :session, :token, 0, :revision, :note FROM json_each(:shards) AS j WHERE true
 ON CONFLICT (namespace, shard) DO UPDATE SET session = excluded.session, token = excluded.token,
-  granted_from = CASE WHEN :from < 0 THEN token ELSE :from END, revision = excluded.revision;
+  granted_from = CASE WHEN :from < 0 THEN token ELSE :from END, revision = excluded.revision,
+  grants = substr(excluded.grants || CASE WHEN grants NOT GLOB '*[^!-~]*' THEN grants ELSE '' END, 1, 200);
 
 -- name: shards_release
-UPDATE tenure_shards SET session = '', revision = :revision
+UPDATE tenure_shards SET session = '', revision = :revision,
+  grants = substr(:note || CASE WHEN grants NOT GLOB '*[^!-~]*' THEN grants ELSE '' END, 1, 200)
 WHERE namespace = :namespace AND shard IN (SELECT value FROM json_each(:shards));
 
 -- name: shards_delete
@@ -56,7 +58,7 @@ ON CONFLICT (namespace, shard, key) DO UPDATE SET version = excluded.version, va
 DELETE FROM tenure_items WHERE namespace = :namespace AND shard = :shard AND key = :key;
 
 -- name: items_list
-SELECT bounded(key), version, octet_length(value), bounded(value) FROM tenure_items
+SELECT bounded(key), version, octet_length(value), CASE WHEN octet_length(value) <= :largest THEN bounded(value) END FROM tenure_items
 WHERE namespace = :namespace AND shard = :shard AND key >= :low AND (:high = '' OR key < :high)
 ORDER BY key LIMIT :limit;
 
@@ -108,7 +110,7 @@ SELECT bounded(session), bounded(node), ttl_ns, priority, weight, bounded(meta),
 FROM tenure_members WHERE namespace = :namespace AND session = :session;
 
 -- name: members_present members_hold
-SELECT m.session FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
+SELECT m.session, bounded(m.node) FROM json_each(:sessions) AS j CROSS JOIN tenure_members AS m
 WHERE m.namespace = :namespace AND m.session = j.value;
 
 -- name: members_lock beats_read

@@ -5,32 +5,32 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/tenure-go/tenure/backends/sql"
 	"github.com/tenure-go/tenure/backends/sql/internal/dialect"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// store runs the shared code's transactions on the two files. The data committer
-// writes the data file, the members' committer the members' file, and one more the
-// heartbeats in it. A claim holds the
-// members' write lock, on a connection of its own, from before it looks at a
-// member until the data are committed: an eviction, a join or a leave comes
-// before or after the claim, never in between (A1). It takes the data file's lock
-// first, always, so that no two wait for each other; and the members' lock only
-// for the time of the decision, so that heartbeats hardly wait (E4).
+// store runs transactions on the two files. The data committer writes the data file, the members'
+// committer the members' file, and a third one the heartbeats in the members' file.
+//
+// A claim holds the members' write lock, on a separate connection, from before it reads a
+// member until the data are committed. So an eviction, a join or a leave comes before or after
+// the claim, never in between (A1). Every claim takes the data file's lock first, so that no
+// two wait for each other. The claim holds the members' lock only during the decision, so that
+// heartbeats hardly wait (E4).
 type store struct {
 	data, members *database
-	holder        *writer // of the members' lock for claims; used by the data committer only
+	holder        *writer // holds the members' lock for claims; used by the data committer only
 	wake          dialect.Wake
 	link          *link
-	hints         *dialect.Hints // nil if changes are polled only
+	hints         *dialect.Hints // nil if the store only polls
 	stop          chan struct{}
-	ended         context.CancelFunc // of the hints
+	ended         context.CancelFunc // ends the hints
 	closeOnce     sync.Once
 }
 
-var _ sql.Store = (*store)(nil)
+var _ engine.Store = (*store)(nil)
 
-func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statements) (_ *store, err error) {
+func openStore(ctx context.Context, path string, o *Options, stmts *engine.Statements) (_ *store, err error) {
 	life, ended := context.WithCancel(context.Background())
 	s := &store{stop: make(chan struct{}), ended: ended, link: &link{path: path}}
 	defer func() {
@@ -69,21 +69,21 @@ func openStore(ctx context.Context, path string, o *Options, stmts *sql.Statemen
 	return s, nil
 }
 
-func (s *store) WriteData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.data.committer.do(ctx, fn, nil)
 }
 
-func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.members.committer.do(ctx, fn, nil)
 }
 
-func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) WriteBeat(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.members.beats.do(ctx, fn, nil)
 }
 
-func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.Tx, func() (*sql.Tx, error)) error) error {
+func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *engine.Tx, func() (*engine.Tx, error)) error) error {
 	held := false
-	hold := func() (*sql.Tx, error) {
+	hold := func() (*engine.Tx, error) {
 		if err := s.holder.begin(ctx, s.stop); err != nil {
 			return nil, err
 		}
@@ -95,28 +95,28 @@ func (s *store) WriteOwners(ctx context.Context, fn func(context.Context, *sql.T
 			s.holder.rollback()
 		}
 	}
-	return s.data.committer.do(ctx, func(ctx context.Context, data *sql.Tx) error { return fn(ctx, data, hold) }, release)
+	return s.data.committer.do(ctx, func(ctx context.Context, data *engine.Tx) error { return fn(ctx, data, hold) }, release)
 }
 
-func (s *store) ReadData(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.data.read(ctx, fn)
 }
 
-func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *store) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
 	return s.members.read(ctx, fn)
 }
 
-func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
-	return readFailed(s.data.path, fn(ctx, sql.NewTx(s.data.prep, nil), sql.NewTx(s.members.prep, nil)))
+func (s *store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	return readFailed(s.data.path, fn(ctx, engine.NewTx(s.data.prep, nil), engine.NewTx(s.members.prep, nil)))
 }
 
-// Ping is Read: reads of a file wait for nothing.
-func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *sql.Tx) error) error {
+// Ping is the same as Read, because reads of a file do not wait.
+func (s *store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
 	return s.Read(ctx, fn)
 }
 
-// Check looks at the files. Those that SQLite removes as the last process closes them
-// are not missed.
+// Check looks at the files. Check does not miss files that SQLite removes when the last process
+// closes them.
 func (s *store) Check() error {
 	err := s.data.check()
 	if err == nil {
@@ -134,13 +134,13 @@ func (s *store) Check() error {
 
 func (s *store) Classify(err error) error { return notApplied(s.data.path, err) }
 
-func (s *store) Changed(of sql.Readers) <-chan struct{} { return s.wake.C(of) }
+func (s *store) Changed(of engine.Readers) <-chan struct{} { return s.wake.C(of) }
 
 func (s *store) Hears() bool { return s.hints != nil && s.hints.Hears() }
 
 // committed wakes readers here and elsewhere.
-func (s *store) committed(readers sql.Readers) {
-	s.wake.Broadcast(readers &^ sql.Watchers)
+func (s *store) committed(readers engine.Readers) {
+	s.wake.Broadcast(readers &^ engine.Watchers)
 	if s.hints != nil {
 		s.hints.Tell(readers)
 	}

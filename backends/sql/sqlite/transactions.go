@@ -14,24 +14,27 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Numbers in the file of a transactions: number n is in slot n % numberSlots, so that a process
-// that writes its number late does not overwrite a greater one. The mark comes after them.
+// Layout of the transactions file. Number n is in slot n % numberSlots, so that a process that
+// writes its number late does not overwrite a greater one. The mark follows the slots.
 const (
 	numberSlots = 511
 	numberBytes = 8
 	markAt      = numberSlots * numberBytes
 )
 
-// transactions is the number of transactions that a database had, in a file beside it. Each
-// transaction of Tenure and of Backend.BeginTx, but no heartbeat, counts itself in the database,
-// and when it is committed, and so on the disk, its number is written to the file. So the file is
-// never ahead of the database, after whatever crash, unless the database lost what was
-// acknowledged: SQLite keeps commits in the -wal file alone until a checkpoint, and removes both
-// that and the -shm file, the only trace of it, when it opens a database that lost its -wal file.
-// The file costs a commit no flush, and a table of one row a page in the log.
+// transactions counts the transactions of a database in a file beside it.
 //
-// The file also has a mark, set by processes that miss a log or its index: as long as one of them
-// has the database open, nobody may make another log. Safe for concurrent use.
+// Each transaction of Tenure and of Backend.BeginTx, except heartbeats, counts itself in the
+// database. When it is committed, and so on disk, its number is written to the file. So after
+// any crash the file is never ahead of the database, unless the database lost acknowledged
+// commits. SQLite can lose them, because until a checkpoint it keeps commits in the -wal file
+// only. When it opens a database whose -wal file was removed, it also removes the -shm file,
+// the only trace of the loss. A commit needs no flush of the file, and only one page in the log
+// for a table of one row.
+//
+// The file also holds a mark. Processes that find a log or its index missing set it. While one
+// of them has the database open, no process may create another log. transactions is safe for
+// concurrent use.
 type transactions struct {
 	path   string // of the database
 	update string // the statement that counts
@@ -39,13 +42,13 @@ type transactions struct {
 	marked sync.Once
 
 	mu     sync.Mutex
-	failed error // the first write that did
+	failed error // of the first failed write
 }
 
-// transactionsFile is the name of the file: that of the database, and of the table.
+// transactionsFile returns the file's name: that of the database, and of the table.
 func transactionsFile(path, prefix string) string { return path + "-" + prefix + "transactions" }
 
-// findTransactions opens the file, to read or also to write it; nil if there is none.
+// findTransactions opens the file with the given flag. It returns nil if the file is missing.
 func findTransactions(path, prefix string, flag int) (*transactions, error) {
 	file, err := os.OpenFile(transactionsFile(path, prefix), flag, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,7 +60,7 @@ func findTransactions(path, prefix string, flag int) (*transactions, error) {
 	return newTransactions(path, prefix, file), nil
 }
 
-// openTransactions opens the file, which gets the database's mode if it is new.
+// openTransactions opens the file. A new file gets the database's mode.
 func openTransactions(path, prefix string) (*transactions, error) {
 	if found, err := findTransactions(path, prefix, os.O_RDWR); found != nil || err != nil {
 		return found, err
@@ -87,7 +90,7 @@ func newTransactions(path, prefix string, file *os.File) *transactions {
 	}
 }
 
-// read returns the greatest number in the file, and the mark; 0 if there is none.
+// read returns the greatest number in the file, and the mark. Each is 0 if missing.
 func (t *transactions) read() (last int64, mark byte, err error) {
 	var all [markAt + 1]byte
 	if _, err := t.file.ReadAt(all[:], 0); err != nil && !errors.Is(err, io.EOF) { // it may be new
@@ -99,7 +102,7 @@ func (t *transactions) read() (last int64, mark byte, err error) {
 	return last, all[markAt], nil
 }
 
-// committed notes the number of a transaction that was committed.
+// committed writes the number of a committed transaction.
 func (t *transactions) committed(number int64) {
 	_, err := t.file.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(number)), number%numberSlots*numberBytes)
 	t.wrote(err)
@@ -113,8 +116,8 @@ func (t *transactions) wrote(err error) {
 	}
 }
 
-// mark notes, once, that a file of the database's is missing, by its index in database.files, and
-// has the disk keep that, and the numbers. nil does nothing.
+// mark sets, once, the mark of a missing file of the database, by its index in database.files. It
+// flushes the mark and the numbers. nil does nothing.
 func (t *transactions) mark(which int) {
 	if t == nil {
 		return
@@ -125,7 +128,7 @@ func (t *transactions) mark(which int) {
 	})
 }
 
-// unmark notes that no process has a file open any more that is missing.
+// unmark removes the mark, because no process has a removed file open.
 func unmark(path, prefix string) error {
 	t, err := findTransactions(path, prefix, os.O_RDWR)
 	if t == nil || err != nil {
@@ -136,10 +139,10 @@ func unmark(path, prefix string) error {
 	return t.close()
 }
 
-// check refuses a database that lacks transactions that it had, unless that is accepted: then
-// the file is emptied. advice is how to accept it.
+// check refuses a database that lost transactions. If accepted is set, it empties the file
+// instead. advice says how to accept the loss.
 func (t *transactions) check(ctx context.Context, d *database, prefix string, accepted bool, advice string) error {
-	last, _, err := t.read() // before the database's, which grows
+	last, _, err := t.read() // before the database's number, which grows
 	if err != nil {
 		return err
 	}
@@ -164,13 +167,13 @@ func (t *transactions) close() error {
 	return errors.Join(t.failed, err)
 }
 
-// counting is a connector whose connections count the transactions that database/sql begins.
+// counting is a connector. Its connections count the transactions that database/sql begins.
 type counting struct {
 	sqldriver.Connector
 	count *transactions
 }
 
-// countedConn is what database/sql uses of a connection.
+// countedConn lists the methods of a connection that database/sql uses.
 type countedConn interface {
 	sqldriver.Conn
 	sqldriver.ConnBeginTx
@@ -181,7 +184,6 @@ type countedConn interface {
 	sqldriver.Validator
 }
 
-// Connect makes a connection.
 func (c counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -194,14 +196,14 @@ func (c counting) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return &counted{countedConn: full, count: c.count}, nil
 }
 
-// counted is a connection whose transactions count themselves. Not safe for concurrent use.
+// counted is a connection whose transactions count themselves. It is not safe for concurrent
+// use.
 type counted struct {
 	countedConn
 	count   *transactions
 	changes int64 // rows that the connection had changed when it last counted
 }
 
-// BeginTx begins a transaction.
 func (c *counted) BeginTx(ctx context.Context, o sqldriver.TxOptions) (sqldriver.Tx, error) {
 	tx, err := c.countedConn.BeginTx(ctx, o)
 	if err != nil {
@@ -215,7 +217,7 @@ type countedTx struct {
 	conn *counted
 }
 
-// Commit commits the transaction, and notes its number if it changed anything.
+// Commit commits the transaction, and writes its number if it changed anything.
 func (t countedTx) Commit() error {
 	number, err := t.conn.number()
 	if err != nil {
@@ -230,7 +232,7 @@ func (t countedTx) Commit() error {
 	return nil
 }
 
-// number counts the transaction that has begun, and returns its number; 0 if it changed nothing.
+// number counts the current transaction and returns its number, or 0 if it changed nothing.
 func (c *counted) number() (number int64, err error) {
 	rows, err := c.QueryContext(context.Background(), c.count.update, []sqldriver.NamedValue{{Ordinal: 1, Value: c.changes}})
 	if err != nil {

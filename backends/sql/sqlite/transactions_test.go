@@ -33,7 +33,7 @@ func TestLateNumbers(t *testing.T) {
 	}
 }
 
-// TestFailedCommitIsNotCounted: the number of a transaction whose commit failed would be missed.
+// TestFailedCommitIsNotCounted: if the number of a failed commit were written, it would be missed.
 func TestFailedCommitIsNotCounted(t *testing.T) {
 	t.Parallel()
 	st, _, _ := newStore(t)
@@ -75,8 +75,8 @@ func TestFailedCommitIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestOpeningWaitsForTheOther: a process that opens a database whose log was lost waits for
-// another that does, and does not take it for one that still has the log.
+// TestOpeningWaitsForTheOther: a process that opens a database whose log was lost waits for another
+// one that also opens it. It does not take it for a process that still has the log.
 func TestOpeningWaitsForTheOther(t *testing.T) {
 	t.Parallel()
 	st, o, _ := newStore(t)
@@ -110,7 +110,7 @@ func TestOpeningWaitsForTheOther(t *testing.T) {
 	}
 }
 
-// TestAloneEnds: a context that ends is no proof that nobody has the database open.
+// TestAloneEnds: the end of a context is no proof that no process has the database open.
 func TestAloneEnds(t *testing.T) {
 	t.Parallel()
 	st, o, _ := newStore(t)

@@ -2,30 +2,30 @@ package sqlite
 
 import (
 	"context"
-	stdsql "database/sql"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// writer is a connection for write transactions. Not safe for concurrent use.
+// writer is a connection for write transactions. It is not safe for concurrent use.
 type writer struct {
 	path                  string
-	db                    *stdsql.DB
-	stmts                 *sql.Statements
-	conn                  *stdsql.Conn // nil until first used, and after a failed rollback
-	beginStmt, commitStmt *stdsql.Stmt
+	db                    *sql.DB
+	stmts                 *engine.Statements
+	conn                  *sql.Conn // nil until first used, and after a failed rollback
+	beginStmt, commitStmt *sql.Stmt
 	count                 *transactions // nil if it counts none
-	countStmt             *stdsql.Stmt
+	countStmt             *sql.Stmt
 	changes               int64 // rows that the connection had changed when it last counted
-	prep                  *sql.Prepared
-	tx                    *sql.Tx // of the transaction that has begun
+	prep                  *engine.Prepared
+	tx                    *engine.Tx // the current transaction
 }
 
-// begin takes the write lock, or ends with the context, or when stop is closed.
-// Nothing was applied if it fails.
+// begin takes the write lock. It fails if the context ends or stop is closed. Then, nothing was
+// applied.
 func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
 	var timer *time.Timer
 	for wait := firstWait; ; wait = min(wait*3/2, lastWait) {
@@ -34,7 +34,7 @@ func (w *writer) begin(ctx context.Context, stop <-chan struct{}) error {
 			_, err = w.beginStmt.ExecContext(context.Background())
 		}
 		if err == nil {
-			w.tx = sql.NewTx(w.prep, nil)
+			w.tx = engine.NewTx(w.prep, nil)
 			return nil
 		}
 		if !busy(err) {
@@ -66,7 +66,7 @@ func (w *writer) connect() error {
 		return err
 	}
 	w.conn = conn
-	w.prep = sql.Prepare(conn, w.stmts)
+	w.prep = engine.Prepare(conn, w.stmts)
 	if w.beginStmt, err = conn.PrepareContext(context.Background(), "BEGIN IMMEDIATE"); err == nil {
 		w.commitStmt, err = conn.PrepareContext(context.Background(), "COMMIT")
 	}
@@ -96,30 +96,30 @@ func (w *writer) commit() error {
 	return nil
 }
 
-// number counts the transaction that has begun, and returns its number; 0 if it changed
-// nothing, or is not counted.
+// number counts the current transaction and returns its number. It returns 0 if the transaction
+// changed nothing or is not counted.
 func (w *writer) number() (number int64, err error) {
 	if w.count == nil {
 		return 0, nil
 	}
 	var changes int64
 	err = w.countStmt.QueryRowContext(context.Background(), w.changes).Scan(&number, &changes)
-	if errors.Is(err, stdsql.ErrNoRows) {
+	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
 	w.changes = changes + 1
 	return number, err
 }
 
-// rollback ends the transaction; if need be, with the connection. SQLite rolls
-// back by itself after some errors, which makes ROLLBACK fail.
+// rollback ends the transaction. If ROLLBACK fails, for example because SQLite has already
+// rolled back, it closes the connection.
 func (w *writer) rollback() {
 	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
 		w.drop()
 	}
 }
 
-// drop closes the connection for good: the pool would hand it out again.
+// drop closes the connection permanently, because the pool would hand it out again.
 func (w *writer) drop() {
 	if w.conn == nil {
 		return
@@ -140,7 +140,7 @@ func (w *writer) close() error {
 
 func (w *writer) closeStmts() {
 	_ = w.prep.Close() // their connection is closed next
-	for _, stmt := range []*stdsql.Stmt{w.beginStmt, w.commitStmt, w.countStmt} {
+	for _, stmt := range []*sql.Stmt{w.beginStmt, w.commitStmt, w.countStmt} {
 		if stmt != nil {
 			stmt.Close()
 		}

@@ -1,9 +1,9 @@
-// Package ample bounds what tests wait for outside of synctest bubbles, so that no test fails
+// Package ample limits the waits of tests outside of synctest bubbles, so that no test fails
 // because the machine is busy.
 //
 // A test waits for a condition with Wait. It asserts orders of events and counts of calls. If an
-// elapsed time is itself the subject of a test, a Gauge judges it. internal/proof/archtest
-// forbids every other comparison of an elapsed time, and lists the callers of AtMost.
+// elapsed time is itself the subject of a test, a Gauge judges it. internal/proof/archtest forbids
+// every other comparison of an elapsed time, and lists the callers of AtMost.
 package ample
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Time bounds a wait for what a working program does within a second on a quiet machine.
+// Time limits a wait for something that a working program does within a second on a quiet machine.
 const Time = 2 * time.Minute
 
 const poll = 5 * time.Millisecond
@@ -28,8 +28,8 @@ type T interface {
 	Skipf(format string, args ...any)
 }
 
-// Wait polls cond until it returns true. After Time it fails the test with what, which names what did
-// not happen.
+// Wait polls cond until it returns true. After Time it fails the test with what, the name of the
+// event that did not happen.
 func Wait(t T, what string, cond func() bool) {
 	t.Helper()
 	if !Soon(context.Background(), cond) {
@@ -75,7 +75,7 @@ type Gauge struct {
 	usual time.Duration
 
 	mu      sync.Mutex
-	began   time.Time // of the no-op that runs; zero between two
+	began   time.Time // start of the running no-op; zero between two
 	longest time.Duration
 }
 
@@ -118,7 +118,7 @@ func (g *Gauge) time(noop func()) {
 	g.longest, g.began = max(g.longest, time.Since(g.began)), time.Time{}
 }
 
-// slowest is the longest time that a no-op has taken, or is taking now.
+// slowest returns the longest time of a no-op, the running one included.
 func (g *Gauge) slowest() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -69,7 +69,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// TestHangingNoop notices a no-op that has not returned yet.
+// TestHangingNoop: a no-op that has not returned counts too.
 func TestHangingNoop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

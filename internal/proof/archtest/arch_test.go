@@ -12,17 +12,18 @@ import (
 	"testing"
 )
 
-// repository is this one, loaded once.
+// repository is this repository, loaded once.
 var repository = sync.OnceValues(func() (*tree, error) { return load(filepath.Join("..", "..", "..")) })
 
 func check(t *tree) []finding {
 	out := checkImports(t, rows)
 	out = append(out, checkFloors(t, floors)...)
 	out = append(out, checkForbidden(t, places)...)
+	out = append(out, checkBounds(t)...)
 	return append(out, checkVars(t, places)...)
 }
 
-// TestRepository holds this repository against the rules.
+// TestRepository checks this repository by the rules.
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	src, err := repository()
@@ -40,7 +41,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// TestElapsed holds the tests against the rule of checkElapsed, and the callers of AtMost against their
+// TestElapsed checks the tests by the rule of checkElapsed, and the callers of AtMost by their
 // list.
 func TestElapsed(t *testing.T) {
 	t.Parallel()
@@ -65,7 +66,7 @@ func TestElapsed(t *testing.T) {
 	}
 }
 
-// TestIdle finds rows for packages that do not exist, or on which an earlier row decides.
+// TestIdle finds rows for missing packages, and rows for which an earlier row decides.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	src := &tree{pkgs: []*pkg{{dir: "core"}, {dir: "cmd/demo/sub"}, {dir: "new"}}}
@@ -78,9 +79,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestChecks holds the checks against a module in which every rule is broken: the
-// findings must be those of its want comments, one for one. The rules allow lines
-// without one.
+// TestChecks runs the checks on a module in which every rule is broken. The findings must be
+// exactly those of its want comments.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("testdata", "module")
@@ -91,7 +91,7 @@ func TestChecks(t *testing.T) {
 	compare(t, src, root, check(src))
 }
 
-// TestElapsedRule holds the rule of checkElapsed against tests that break it and tests that do not.
+// TestElapsedRule runs the rule of checkElapsed on tests that break it and on tests that do not.
 func TestElapsedRule(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("testdata", "elapsed")
@@ -106,7 +106,7 @@ func TestElapsedRule(t *testing.T) {
 	}
 }
 
-// compare holds findings against the want comments of a module.
+// compare compares findings with the want comments of a module.
 func compare(t *testing.T, src *tree, root string, found []finding) {
 	t.Helper()
 	wants := readWants(t, src, root)
@@ -126,7 +126,7 @@ func compare(t *testing.T, src *tree, root string, found []finding) {
 	}
 }
 
-// TestMatch distinguishes a folder from one whose name only begins alike.
+// TestMatch: a folder does not match one whose name only begins alike.
 func TestMatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

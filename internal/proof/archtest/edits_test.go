@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// TestMutantsFit wants the place of each mutant's edits in the code, and compiles nothing. That it
-// finds all mutants is checked where they are compiled, by mutate.Listed.
+// TestMutantsFit checks that the place of each mutant's edits exists in the code, and compiles
+// nothing. mutate.Listed checks that it finds all mutants, where they are compiled.
 func TestMutantsFit(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")
@@ -20,7 +20,7 @@ func TestMutantsFit(t *testing.T) {
 		case err != nil:
 			return err
 		case d.IsDir() && (file == filepath.Join(root, "internal", "proof", "mutate") || file != root && d.Name()[0] == '.'):
-			return fs.SkipDir // its tests make edits of their own
+			return fs.SkipDir // its tests make their own edits
 		case !strings.HasSuffix(file, "_test.go"):
 			return nil
 		}

@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// checkElapsed finds comparisons of an elapsed time, or of the present with a deadline, in tests
-// and in the packages whose code judges for tests. On a busy machine such a comparison fails for
-// want of time. Two places are exempt: synctest bubbles, whose time is virtual, and
-// internal/proof/ample, which has the helpers that wait and the one that calibrates.
+// checkElapsed finds comparisons of an elapsed time, or of the current time with a deadline, in
+// tests and in packages that judge for tests. On a busy machine such a comparison fails for lack of
+// time. Two places are exempt: synctest bubbles, whose time is virtual, and internal/proof/ample,
+// which has the helpers that wait and the one that calibrates.
 //
-// A bubble is the function given to synctest.Test, bubble, bubbleAlone or inBubble, a function with a
-// parameter or receiver *world or *World, and a function that only such functions use. An elapsed
+// A bubble is the function given to synctest.Test, bubble, bubbleAlone or inBubble, a function with
+// a parameter or receiver *world or *World, and a function that only such functions use. An elapsed
 // time is followed through variables, fields, parameters and results within a package.
 //
 // It also returns the callers of Gauge.AtMost, by folder and function.
@@ -48,7 +48,7 @@ func checkElapsed(t *tree) (out []finding, callers []string) {
 	return out, slices.Compact(callers)
 }
 
-// elapsedIn looks at own, files of a package that unit has whole.
+// elapsedIn checks own, files of a package that unit has completely.
 func (t *tree) elapsedIn(p *pkg, unit, own []*ast.File, clock *types.Package) (out []finding, callers []string) {
 	e := &elapsed{info: t.resolveWith(&pkg{dir: p.dir, files: unit}, hollow{clock}), short: map[types.Object]bool{}, end: map[types.Object]bool{}}
 	e.bubbles(unit)
@@ -74,7 +74,8 @@ func usesTime(f *ast.File) bool {
 	return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return imported(i) == "time" })
 }
 
-// timePackage has what the check needs to know of package time, which is not compiled for it.
+// timePackage returns the parts of package time that the check needs, because package time is not
+// compiled for it.
 func timePackage() *types.Package {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "time.go", `package time
@@ -115,7 +116,7 @@ func (Time) Local() Time
 func (Time) UnixNano() int64
 `, 0)
 	if err != nil {
-		panic(err) // the text is this function's
+		panic(err) // the text is a constant of this function
 	}
 	p, err := (&types.Config{}).Check("time", fset, []*ast.File{f}, nil)
 	if err != nil {
@@ -124,10 +125,10 @@ func (Time) UnixNano() int64
 	return p
 }
 
-// judging are packages that judge for tests in files that are not tests.
+// judging are packages that judge for tests in files outside tests.
 var judging = []string{"conformance/...", "internal/proof/..."}
 
-// units are the packages of a folder: one with its tests, and one that tests it from outside.
+// units returns the packages of a folder: one with its tests, and one that tests it from outside.
 func units(p *pkg) [][]*ast.File {
 	inner, outer := slices.Clone(p.files), []*ast.File(nil)
 	for _, f := range p.tests {
@@ -144,7 +145,7 @@ type elapsed struct {
 	info   *types.Info
 	inside map[ast.Node]bool     // functions in bubbles: declarations and literals
 	short  map[types.Object]bool // variables, fields and functions with an elapsed time
-	end    map[types.Object]bool // those with a deadline
+	end    map[types.Object]bool // variables, fields and functions with a deadline
 	grown  bool
 }
 
@@ -167,7 +168,7 @@ func (e *elapsed) walk(files []*ast.File, visit func(n ast.Node, fn string)) {
 	}
 }
 
-// bubbles finds the functions that run in bubbles only.
+// bubbles finds the functions that run only in bubbles.
 func (e *elapsed) bubbles(files []*ast.File) {
 	e.inside = map[ast.Node]bool{}
 	decls := map[types.Object]*ast.FuncDecl{}
@@ -202,7 +203,7 @@ func (e *elapsed) bubbles(files []*ast.File) {
 			return true
 		})
 	}
-	// A function is inside if it is used, and everywhere from inside.
+	// A function is inside if it is used, and only from inside.
 	used := map[types.Object]int{}
 	count := func(into map[types.Object]int) func(ast.Node) bool {
 		return func(n ast.Node) bool {
@@ -277,7 +278,7 @@ func hasWorld(l *ast.FieldList) bool {
 	})
 }
 
-// follow notes which objects get an elapsed time or a deadline here.
+// follow notes which objects get an elapsed time or a deadline in a node.
 func (e *elapsed) follow(n ast.Node, _ string) {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
@@ -348,7 +349,7 @@ func (e *elapsed) results(sig *types.Signature, body ast.Node) {
 	})
 }
 
-// result is the i-th result of a call to a function of the package, as an expression that mark takes.
+// result returns the i-th result of a call to a function of the package, as an expression for mark.
 func (e *elapsed) result(x ast.Expr, i int) any {
 	call, ok := x.(*ast.CallExpr)
 	if !ok {
@@ -369,7 +370,7 @@ func (e *elapsed) result(x ast.Expr, i int) any {
 
 func (e *elapsed) give(to ast.Expr, from ast.Expr) { e.mark(e.object(to), from) }
 
-// mark gives an object what from has: an expression or an object.
+// mark marks an object like from, an expression or an object.
 func (e *elapsed) mark(o types.Object, from any) {
 	if o == nil || o.Name() == "_" {
 		return
@@ -389,7 +390,8 @@ func (e *elapsed) mark(o types.Object, from any) {
 	}
 }
 
-// object is what an expression names: a variable, a field, or of an element its whole.
+// object returns the object that an expression names: a variable, a field, or for an element its
+// whole.
 func (e *elapsed) object(x ast.Expr) types.Object {
 	switch x := x.(type) {
 	case *ast.Ident:
@@ -451,7 +453,7 @@ func (e *elapsed) isShort(x ast.Expr) bool {
 	return false
 }
 
-// ofDuration are methods of a duration, whose result is as long.
+// ofDuration are methods of a duration whose result is another form of it.
 var ofDuration = []string{"Seconds", "Milliseconds", "Microseconds", "Nanoseconds", "Minutes", "Round", "Truncate", "Load", "Abs"}
 
 // isTime reports whether the expression is an instant.
@@ -460,7 +462,7 @@ func (e *elapsed) isTime(x ast.Expr) bool {
 	return typ != nil && typ.String() == "time.Time"
 }
 
-// isEnd reports whether the expression is a deadline: the present with something added.
+// isEnd reports whether the expression is a deadline: the current time with something added.
 func (e *elapsed) isEnd(x ast.Expr) bool {
 	switch x := x.(type) {
 	case *ast.CallExpr:
@@ -483,7 +485,7 @@ func isComparison(op token.Token) bool {
 func (e *elapsed) judges(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
-		// That a variable has been set at all is no judgement.
+		// A check whether a variable is set is no judgement.
 		return isComparison(n.Op) && (e.isShort(n.X) && !isZero(n.Y) || e.isShort(n.Y) && !isZero(n.X))
 	case *ast.CallExpr:
 		sel, ok := n.Fun.(*ast.SelectorExpr)

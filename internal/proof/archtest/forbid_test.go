@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// vague are names that say nothing about a package's purpose.
+// vague are names that describe no purpose of a package.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "base"}
 
-// checkForbidden finds constructs that no package may contain, and those that the
-// packages in places may not:
+// checkForbidden finds constructs that no package may contain, or that the packages in places may
+// not contain:
 //
-//   - a package name that says nothing;
+//   - a package name that describes no purpose;
 //   - func init: a program's behaviour must follow from its calls;
-//   - an interface for the clock: the machine is handed instants, and the runner
-//     is tested under testing/synctest;
+//   - an interface for the clock: the machine gets instants, and the runner is tested under
+//     testing/synctest;
 //   - a transaction of type any: the compiler would not see the wrong one;
-//   - in a pure package: clocks, timers, goroutines, channels, unseeded
-//     randomness;
+//   - in a pure package: clocks, timers, goroutines, channels, unseeded randomness;
 //   - in a silent package: logging, printing, the standard streams.
 func checkForbidden(t *tree, places layout) []finding {
 	var out []finding

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkImports holds every package against its row of the table.
+// checkImports checks every package by its row of the table.
 func checkImports(t *tree, rows []row) []finding {
 	var out []finding
 	for _, p := range t.pkgs {
@@ -64,24 +64,26 @@ func checkFloors(t *tree, floors [][][]string) []finding {
 	return out
 }
 
-// floorOf is where a package is, -1 if nowhere.
+// floorOf returns the floor and wing of a package, -1 without one.
 func floorOf(floors [][][]string, dir string) (floor, wing int) {
-	for i, wings := range floors {
-		for j, pkgs := range wings {
-			if match(pkgs, dir) {
-				return i, j
+	for _, has := range []func([]string, string) bool{slices.Contains[[]string], match} {
+		for i, wings := range floors {
+			for j, pkgs := range wings {
+				if has(pkgs, dir) {
+					return i, j
+				}
 			}
 		}
 	}
 	return -1, -1
 }
 
-// deciding is the index of the row that decides on a package, negative if none does.
+// deciding returns the index of the row that decides on a package, negative if none does.
 func deciding(rows []row, p *pkg) int {
 	return slices.IndexFunc(rows, func(r row) bool { return match([]string{r.pkg}, p.dir) })
 }
 
-// idle are the rows that decide on no package.
+// idle returns the rows that decide on no package.
 func idle(t *tree, rows []row) []row {
 	used := make([]bool, len(rows))
 	for _, p := range t.pkgs {

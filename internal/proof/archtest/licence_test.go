@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// licences are those whose terms let the library be built into any program, each with
-// words of its text. MPL comes first: it names the licences that it may give way to.
+// licences are the licences with which the library may be built into any program, each with words
+// of its text. MPL comes first, because it names the licences that it may give way to.
 var licences = []struct{ name, words string }{
 	{"MPL-2.0", "mozilla public license, version 2.0"},
 	{"MPL-2.0", "mozilla public license version 2.0"},
@@ -26,7 +26,7 @@ var licences = []struct{ name, words string }{
 	{"ISC", "permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted"},
 }
 
-// licenceOf names the licence of a text, "" for one that is not allowed or not known.
+// licenceOf returns the name of a text's licence, "" for one that is forbidden or unknown.
 func licenceOf(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
 	for _, l := range licences {
@@ -37,8 +37,8 @@ func licenceOf(text string) string {
 	return ""
 }
 
-// TestLicences reads the licence of every module that is built into a package of this
-// one, tests apart.
+// TestLicences reads the licence of every module that is built into a package of this module,
+// except tests.
 func TestLicences(t *testing.T) {
 	t.Parallel()
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",
@@ -62,7 +62,7 @@ func TestLicences(t *testing.T) {
 		found := 0
 		for _, e := range entries {
 			name := strings.ToLower(e.Name())
-			// A picture of a read-me, and the licence of a documentation.
+			// The picture of a README, and the licence of a documentation.
 			if e.IsDir() || name == "license-logo" || name == "license.docs" {
 				continue
 			}

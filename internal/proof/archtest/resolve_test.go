@@ -10,9 +10,8 @@ import (
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// hollow imports every package as an empty one: the checks need only the meaning of
-// names inside one package, so nothing has to be compiled and files for every
-// platform are read alike.
+// hollow imports every package as an empty one. The checks need only the meaning of names inside
+// one package, so nothing must be compiled, and files for all platforms are read alike.
 type hollow struct {
 	time *types.Package // the package time, or nil
 }
@@ -42,14 +41,13 @@ func (t *tree) resolveWith(p *pkg, imports hollow) *types.Info {
 		Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}
 	conf := types.Config{Importer: imports, Error: func(error) {}, FakeImportC: true}
-	// Errors are certain, because imports are empty, and identifiers are resolved
-	// all the same.
+	// Errors are certain, because imports are empty, and identifiers are still resolved.
 	_, _ = conf.Check(p.dir, t.fset, p.files, info)
 	return info
 }
 
-// packageOf is the import path of the package that the selector selects from,
-// empty if it selects from anything else.
+// packageOf returns the import path of the package from which the selector selects, "" if it
+// selects from anything else.
 func packageOf(sel *ast.SelectorExpr, info *types.Info) string {
 	id, ok := sel.X.(*ast.Ident)
 	if !ok {

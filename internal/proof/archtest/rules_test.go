@@ -1,39 +1,37 @@
 package archtest
 
-// row has the allowed imports of one package, or of several, beside the standard
-// library.
+// row has the allowed imports of one package, or of several, besides the standard library.
 type row struct {
 	// pkg is the package's folder relative to the root of the repository. A last
 	// element "..." matches the folder before it and everything below.
 	pkg string
-	// allow lists allowed imports, in the same form: a path whose first element has
-	// a dot is another module's, any other is this repository's. The word anything
-	// allows all.
+	// allow lists allowed imports, in the same form. A path whose first element has a dot is
+	// another module's, any other is this repository's. The word anything allows all.
 	allow []string
-	// deny lists forbidden imports that allow, or being in the standard library,
-	// would let pass.
+	// deny lists forbidden imports that allow permits, or that are in the standard library.
 	deny []string
-	// except is a file for which deny does not count, relative to the root.
+	// except is a file to which deny does not apply, relative to the root.
 	except string
 }
 
 const anything = "*"
 
-// floors are the storeys of the house, the lowest first, each a list of wings. No import
-// runs up, nor across from one wing to another of its floor. The first wing that matches a
-// package has it.
+// floors are the floors of the house, the lowest first, each a list of wings. No import runs up,
+// nor across from one wing to another of its floor. A package belongs to the wing that
+// names it, otherwise to the first wing that matches.
 var floors = [][][]string{
 	// The contract, and what says a word about an error or a peer.
-	{{"core/driver", "internal/errtext", "internal/keyspace", "internal/peerdial", "internal/rhythm", "internal/virtual"}},
+	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/examine", "internal/goexit", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
 	// The machine that decides on leases; operators' rules.
-	{{"internal/fsm", "internal/mark", "core/control"}},
+	{{"internal/fsm", "internal/keyspace", "internal/mark", "internal/seam", "core/control"}},
 	// What the machine was given and did, written and checked.
 	{{"internal/trace"}},
-	// The runner. It knows no store; rows keeps stores from it.
+	// The runner. It knows no store, and rows forbids it.
 	{{"core"}},
-	// Stores, beside what applications build on leases.
+	// Stores, beside packages for applications on leases.
 	{
-		{"backends/...", "internal/changelog", "internal/kvkeys", "internal/kvrecord", "internal/route", "internal/sqlschema"},
+		{"backends/...", "internal/changelog", "internal/grants", "internal/kvkeys", "internal/kvrecord", "internal/oddkey",
+			"internal/route", "internal/sqlschema"},
 		{"sharding/..."},
 		{"effect"},
 		{"lock"},
@@ -43,12 +41,13 @@ var floors = [][][]string{
 	},
 	// Configuration.
 	{{"config"}},
-	// Pages and metrics, above all that they watch.
+	// Pages and metrics, above everything that they watch.
 	{{"observe/..."}},
 	// Wiring.
 	{{"tenurefx/..."}},
-	// What exists to prove. No floor below needs it.
-	{{"tenuretest", "conformance/...", "follower/stores", "sharding/stores", "effect/stores", "lock/stores", "internal/proof/..."}},
+	// Packages that prove. No floor below needs them.
+	{{"tenuretest", "conformance/...", "follower/stores", "sharding/stores", "effect/stores", "lock/stores", "internal/proof/...",
+		"backends/sql/internal/enginetest"}},
 	// Programs.
 	{{"cmd/...", "deploy/...", "examples/...", "bench/...", "tools/...", "internal/sidecar"}},
 }
@@ -57,42 +56,51 @@ var floors = [][][]string{
 var etcdClient = []string{"go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/...",
 	"go.uber.org/zap"}
 
-// ofDialects are the common imports of the SQL dialects of this repository.
-var ofDialects = []string{"core/driver", "backends/sql", "backends/sql/internal/dialect", "internal/sqlschema"}
+// ofDialects are the common imports of this repository's SQL dialects.
+var ofDialects = []string{"core/driver", "backends/sql/internal/dialect", "backends/sql/internal/engine", "internal/sqlschema"}
 
-// rows is the import table. The first row that matches a package decides, and each
-// decides on one.
+// rows is the import table. The first row that matches a package decides, and each row decides on
+// one.
 var rows = []row{
 	{pkg: "core/driver"},
-	{pkg: "internal/fsm", allow: []string{"core/driver"}, deny: impure},
-	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/operator", "sharding"}},
+	{pkg: "internal/fsm", allow: []string{"core/driver", "internal/mark"}, deny: impure},
+	{pkg: "observe/tenurehttp", allow: []string{"core", "core/driver", "effect", "internal/mark", "internal/operator", "internal/seam", "sharding"}},
 	{pkg: "observe/tenureprom", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover",
 		"github.com/prometheus/client_golang/prometheus/...", "go.uber.org/fx",
 	}},
-	// The API only: which SDK there is, and what it costs, is the application's to say.
+	// Only the API: the application chooses the SDK and its cost.
 	{pkg: "observe/tenureotel", allow: []string{
 		"core", "core/driver", "effect", "fence", "follower", "sharding", "observe/internal/takeover", "go.opentelemetry.io/otel/...",
 	}, deny: []string{"go.opentelemetry.io/otel/sdk/..."}},
-	{pkg: "core/control", allow: []string{"core/driver"}},
-	{pkg: "internal/operator", allow: []string{"core", "core/control", "core/driver"}},
+	{pkg: "core/control", allow: []string{"internal/boundjson", "core/driver"}},
+	{pkg: "internal/operator", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/seam"}},
 	{pkg: "core", allow: []string{
-		"core/control", "core/driver", "internal/fsm", "internal/mark", "internal/rhythm", "internal/trace", "internal/virtual",
+		"core/control", "core/driver", "internal/errtext", "internal/fsm", "internal/goexit", "internal/listing", "internal/mark", "internal/rhythm", "internal/seam", "internal/trace",
+		"internal/virtual",
 	}},
 	{pkg: "internal/mark", allow: []string{"core/driver"}},
-	{pkg: "internal/trace", allow: []string{"core/driver", "internal/fsm"}},
+	{pkg: "internal/seam", allow: []string{"core/driver"}},
+	{pkg: "internal/trace", allow: []string{"internal/boundjson", "core/driver", "internal/fsm"}},
 
+	{pkg: "internal/problem", allow: []string{"internal/boundjson", "core/driver"}},
 	{pkg: "internal/virtual"},
-	{pkg: "internal/keyspace"},
+	{pkg: "internal/keyspace", allow: []string{"core/driver", "internal/seam"}},
 	{pkg: "tenuretest", allow: []string{
 		"backends/memory", "core", "internal/proof/harness", "internal/proof/intercept", "internal/virtual",
 	}},
 
 	{pkg: "config", allow: []string{"core", "internal/errtext", "core/driver", "go.yaml.in/yaml/v4"}},
+	{pkg: "tenurefx/service", allow: []string{"config", "core", "internal/errtext", "observe/tenurehttp", "observe/tenureprom", "sharding", "tenurefx",
+		"github.com/prometheus/client_golang/...", "go.uber.org/fx/...", "golang.org/x/net/netutil"}},
 	{pkg: "tenurefx", allow: []string{"config", "core", "core/driver", "internal/errtext", "sharding", "follower", "go.uber.org/fx/..."}},
 
-	{pkg: "backends/kv", allow: []string{"core/driver", "internal/kvrecord", "internal/kvkeys"}},
-	{pkg: "internal/kvrecord", allow: []string{"core/driver"}},
+	{pkg: "backends/kv", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver",
+		"internal/kvrecord",
+		"internal/kvkeys"}},
+	{pkg: "internal/oddkey", allow: []string{"core/driver", "internal/listing"}},
+	{pkg: "internal/grants", allow: []string{"core/driver"}},
+	{pkg: "internal/kvrecord", allow: []string{"core/driver", "internal/grants"}},
 	{pkg: "internal/changelog", allow: []string{
 		"core/driver", "backends/kv", "internal/kvrecord", "internal/kvkeys",
 	}},
@@ -104,37 +112,40 @@ var rows = []row{
 		"core/driver", "backends/kv", "internal/route", "internal/kvkeys",
 	}, etcdClient...)},
 	{pkg: "backends/consul", allow: []string{
-		"core/driver", "backends/kv", "internal/changelog", "internal/route",
+		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/goexit", "internal/route",
 		"github.com/hashicorp/consul/api", "internal/kvkeys",
 	}},
 	{pkg: "backends/redis", allow: []string{
-		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/kvkeys",
+		"core/driver", "backends/kv", "github.com/redis/go-redis/v9/...", "internal/examine", "internal/kvkeys",
 	}},
 	{pkg: "backends/zookeeper", allow: []string{
-		"core/driver", "backends/kv", "internal/changelog", "internal/route",
+		"internal/boundjson", "core/driver", "backends/kv", "internal/changelog", "internal/route",
 		"github.com/go-zookeeper/zk", "internal/kvkeys",
 	}},
-	{pkg: "backends/sql", allow: []string{"core/driver", "internal/sqlschema"}},
-	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql"}},
+	{pkg: "backends/sql/internal/engine", allow: []string{"internal/boundjson", "internal/grants", "internal/listing", "internal/oddkey", "core/driver", "internal/sqlschema"}},
+	{pkg: "backends/sql/internal/dialect", allow: []string{"core/driver", "backends/sql/internal/engine"}},
+	{pkg: "backends/sql/internal/enginetest", allow: []string{"backends/sql/internal/engine", "core/driver", "internal/proof/ample", "internal/proof/sqlfault"}},
 	{pkg: "backends/sql/sqlite", allow: append([]string{
 		"modernc.org/sqlite/...", "github.com/fsnotify/fsnotify",
 	}, ofDialects...)},
-	{pkg: "backends/sql/postgres", allow: append([]string{"github.com/jackc/pgx/v5/..."}, ofDialects...)},
-	{pkg: "backends/sql/mysql", allow: append([]string{"github.com/go-sql-driver/mysql"}, ofDialects...)},
+	{pkg: "backends/sql/postgres", allow: append([]string{"internal/examine", "internal/goexit", "github.com/jackc/pgx/v5/..."}, ofDialects...)},
+	{pkg: "backends/sql/mysql", allow: append([]string{"internal/examine", "internal/goexit", "github.com/go-sql-driver/mysql"}, ofDialects...)},
 
-	{pkg: "follower", allow: []string{"core", "core/driver", "internal/errtext", "internal/rhythm", "internal/virtual"}},
-	{pkg: "sharding/route", allow: []string{"core", "core/driver", "internal/peerdial", "sharding"}},
+	{pkg: "follower", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/rhythm", "internal/virtual"}},
+	{pkg: "sharding/route", allow: []string{"internal/boundjson", "core", "core/driver", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/peerdial", "internal/problem",
+		"internal/seam", "sharding"}},
 	// Beside route, so that only programs with gRPC link it.
 	{pkg: "sharding/route/routegrpc", allow: []string{
 		"core", "core/driver", "internal/peerdial", "sharding", "sharding/route", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
-	{pkg: "sharding", allow: []string{"core", "core/control", "core/driver", "follower", "internal/keyspace", "internal/mark", "internal/rhythm"}},
+	{pkg: "sharding", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "follower", "internal/errtext", "internal/goexit", "internal/keyspace",
+		"internal/mark", "internal/rhythm", "internal/seam"}},
 
-	{pkg: "effect", allow: []string{"core", "core/control", "core/driver", "internal/keyspace", "internal/rhythm"}},
-	{pkg: "lock", allow: []string{"core", "core/driver"}},
+	{pkg: "effect", allow: []string{"internal/boundjson", "core", "core/control", "core/driver", "internal/errtext", "internal/goexit", "internal/keyspace", "internal/rhythm"}},
+	{pkg: "lock", allow: []string{"core", "core/driver", "internal/errtext", "internal/seam"}},
 
-	{pkg: "fence", allow: []string{"core/driver", "internal/errtext"}},
+	{pkg: "fence", allow: []string{"internal/boundjson", "core/driver", "internal/errtext", "internal/problem"}},
 	// The details of a status are messages of a module beside grpc's.
 	{pkg: "fence/fencegrpc", allow: []string{
 		"core/driver", "fence", "google.golang.org/grpc/...",
@@ -145,7 +156,7 @@ var rows = []row{
 		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
 	}},
 	{pkg: "conformance", allow: []string{
-		"backends/kv", "core/driver", "internal/kvkeys", "internal/proof/ample", "internal/proof/faultproxy",
+		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/listing", "internal/proof/ample", "internal/proof/faultproxy",
 		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
@@ -158,22 +169,22 @@ var rows = []row{
 		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"conformance", "core", "core/control", "core/driver", "internal/proof/ample", "sharding",
+		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
+		"internal/proof/loglines", "internal/seam", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
 		"backends/consul", "backends/etcd", "backends/redis", "backends/sql/mysql", "backends/sql/postgres",
 		"backends/zookeeper", "conformance", "core/driver", "github.com/moby/moby/api/...", "github.com/moby/moby/client",
 		"github.com/testcontainers/testcontainers-go",
 	}},
-	// It knows each store beside its backend, to ask its version and to remove records.
+	// It knows each store besides its backend, to read its version and to remove records.
 	{pkg: "internal/proof/certify", allow: append([]string{
 		"backends/...", "conformance", "core/driver", "internal/proof/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
 		"github.com/hashicorp/consul/api", "github.com/jackc/pgx/v5/...", "github.com/redis/go-redis/v9/...",
 	}, etcdClient...)},
 
-	// Core has everything that users need: a demonstration or example that has to
-	// reach for the driver shows that something is missing there. The gate is no
-	// user: it holds writes between core and the backend.
+	// Core has everything that users need. A demonstration or example that needs the driver shows
+	// that core lacks something. The gate is no user: it holds writes between core and the backend.
 	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
 	// It reads a namespace without joining it, and names versions, which core does not.
 	{pkg: "cmd/tenure", allow: []string{anything}},
@@ -185,7 +196,12 @@ var rows = []row{
 	{pkg: "internal/proof/archtest"},
 	{pkg: "internal/proof/doctest"},
 	{pkg: "internal/proof/browser", allow: []string{"internal/proof/ample", "internal/proof/servers"}},
+	{pkg: "internal/boundjson"},
 	{pkg: "internal/errtext"},
+	{pkg: "internal/examine", allow: []string{"core/driver"}},
+	{pkg: "internal/goexit"},
+	{pkg: "internal/listing", allow: []string{"core/driver"}},
+	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
 	{pkg: "internal/rhythm"},
 	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
@@ -205,27 +221,28 @@ var rows = []row{
 		"internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
+	{pkg: "internal/proof/loglines"},
 	{pkg: "internal/proof/share"},
-	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock", "golang.org/x/sys/unix"}},
+	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
+		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},
-	{pkg: "internal/sqlschema", allow: []string{"core/driver"}},
+	{pkg: "internal/sqlschema", allow: []string{"core/driver", "internal/grants"}},
 	// It measures backends as core uses them.
 	{pkg: "internal/proof/sqlfault", allow: []string{
-		"core", "core/driver", "backends/sql", "conformance", "internal/proof/ample", "internal/proof/faultproxy",
+		"core", "core/driver", "conformance", "internal/proof/ample", "internal/proof/faultproxy",
 		"internal/proof/system", "internal/proof/intercept", "internal/proof/outage", "internal/proof/servers", "internal/proof/share", "internal/sqlschema",
 	}},
 }
 
-// impure are imports forbidden to the state machine: it does no I/O, waits for
-// nothing and shares nothing. Of time and math/rand it may use the names in
-// pureNames.
+// impure are imports forbidden to the state machine. It does no I/O, waits for nothing and shares
+// nothing. Of time and math/rand it may use the names in pureNames.
 var impure = []string{
 	"context", "sync/...", "os/...", "net/...", "io/...", "log/...", "syscall", "runtime/...",
 	"crypto/rand", "database/...", "unsafe", "plugin",
 }
 
-// pureNames are the names of time and math/rand that the state machine may use:
-// durations, and sources of randomness that were seeded by the caller.
+// pureNames are the names of time and math/rand that the state machine may use: durations, and
+// sources of randomness that the caller seeded.
 var pureNames = map[string][]string{
 	"time":         {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
 	"math/rand":    {"Rand", "Source", "Source64", "New", "NewSource"},
@@ -240,8 +257,8 @@ var paced = map[string]string{
 	"internal/proof/servers sweep":       "it leaves a folder that is just being made",
 }
 
-// figures are functions, by folder and name, whose subject is an elapsed time, which a gauge of package ample
-// judges. Where the machine is too slow, these tests are skipped and prove nothing.
+// figures are functions, by folder and name, whose subject is an elapsed time. A gauge of package
+// ample judges it. If the machine is too slow, these tests are skipped and prove nothing.
 var figures = []string{
 	"backends/redis beatsWithin",
 	"backends/redis startsSoon",
@@ -271,11 +288,116 @@ var figures = []string{
 	"sharding/stores refused",
 }
 
-// layout says which packages the checks of forbid_test.go are for.
+// anySize are functions, by folder and name, that read untrusted data without a limit of bytes in
+// the same call. Each has its other limit, or the reason why it needs none.
+var anySize = map[string]string{
+	"backends/consul read":      "it decodes a list of Consul's one record after the other, and keeps no long value",
+	"internal/sidecar readBody": "it reads a stream of at most maxBody bytes, and every list in it is bounded",
+}
+
+// readers are packages that read untrusted data.
+var readers = []string{"backends/...", "core/...", "cmd/tenure", "effect", "fence/...", "follower", "internal/changelog", "internal/operator",
+	"internal/problem", "internal/sidecar", "internal/trace", "lock", "observe/...", "sharding/..."}
+
+// unlisted are packages to which no application gives functions, or that exist for tests.
+var unlisted = []string{"backends/sql/internal/...", "bench/...", "cmd/...", "conformance/...", "core/driver", "deploy/...", "examples/...", "internal/...", "tenuretest", "tools/..."}
+
+// applied are interfaces, besides functions, that applications implement.
+var applied = []string{"fence Storage", "follower Applier", "follower Blobs", "follower Positions", "follower Restorer", "sharding Assigner"}
+
+// callbacks are the functions that an application provides, by folder, type and field, with the
+// result if one ends its goroutine. The word goexit means that package goexit calls it, and a test
+// with that name shows it.
+var callbacks = map[string]string{
+	"backends/consul Options.Token":          "goexit: the call fails",
+	"backends/kv Options.Fit":                "a driver gives it",
+	"backends/memory Options.Wrap":           "in the caller's goroutine, of Open",
+	"backends/sql/mysql Options.Password":    "goexit: the connection fails",
+	"backends/sql/postgres Options.Password": "goexit: the connection fails",
+
+	"core Handler":               "goexit: an error (core.Elector.serve)",
+	"core Hooks.OnGrant":         "goexit: the next event",
+	"core Hooks.OnRevoke":        "goexit: the next event",
+	"core Hooks.OnHandlerStart":  "goexit: the next event",
+	"core Hooks.OnStop":          "goexit: the next event",
+	"core Hooks.OnHandlerReturn": "goexit: the next event",
+	"core Hooks.OnSettled":       "goexit: the next event",
+	"core Hooks.OnStuck":         "goexit: the next event",
+	"core Hooks.OnRefused":       "goexit: the next event",
+	"core Hooks.OnDamaged":       "goexit: the next event",
+	"core Hooks.OnSession":       "goexit: the next event",
+	"core Hooks.OnPeer":          "goexit: the next event",
+	"core Hooks.OnCall":          "goexit: the next event",
+	"core Hooks.CallStart":       "goexit: the call goes on",
+	"core Hooks.OnDropped":       "goexit: the next event",
+	"core Options.Eligible":      "goexit: not eligible",
+
+	"effect Func":            "in the goroutine of Do, and in doubt (effect.Ledger.carry)",
+	"effect Options.Resolve": "goexit: asked again",
+	"effect Options.Rules":   "goexit: no rules",
+
+	"fence HTTPOptions.Resource":       "in the goroutine of a request",
+	"fence HTTPOptions.Unfenced":       "in the goroutine of a request",
+	"fence HTTPOptions.MayWrite":       "in the goroutine of a request",
+	"fence Storage.Raise":              "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
+	"fence Storage.Load":               "in the caller's goroutine",
+	"fence Options.MayWrite":           "in the goroutine of the write",
+	"fence Options.OnRefused":          "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
+	"fence Rows.MayWrite":              "in the goroutine of the write",
+	"fence Rows.OnRefused":             "in the goroutine of the write",
+	"fence SQLOptions.MayWrite":        "in the goroutine of the write",
+	"fence SQLOptions.OnRefused":       "in the goroutine of the write",
+	"fence/fencegrpc Options.Resource": "in the goroutine of a request",
+	"fence/fencegrpc Options.Unfenced": "in the goroutine of a request",
+	"fence/fencegrpc Options.MayWrite": "in the goroutine of a request",
+
+	"follower Applier.Load":       "goexit: an error",
+	"follower Applier.Apply":      "goexit: an error",
+	"follower Restorer.Restore":   "goexit: an error",
+	"follower ApplyFunc":          "goexit: an error",
+	"follower RestoreFunc":        "goexit: an error",
+	"follower Hooks.OnError":      "goexit: it was told",
+	"follower Hooks.OnApply":      "goexit: it was told",
+	"follower Hooks.OnRestore":    "goexit: it was told",
+	"follower Hooks.OnReset":      "goexit: it was told",
+	"follower Blobs.Put":          "in the goroutine of Write",
+	"follower Blobs.Get":          "goexit: an error of the shard that is restored",
+	"follower Blobs.Delete":       "in the goroutine of Write",
+	"follower SQLApplyFunc":       "goexit: an error, and its transaction is rolled back",
+	"follower SQLOptions.Restore": "goexit: an error, and its transaction is rolled back",
+	"follower Positions.Load":     "goexit: an error of the Applier",
+	"follower Positions.Save":     "goexit: an error of the Applier",
+
+	"observe/tenurehttp Options.Lag":      "in the goroutine of a request",
+	"observe/tenurehttp Options.Sharding": "in the goroutine of a request",
+	"observe/tenurehttp Options.Effects":  "in the goroutine of a request",
+
+	"sharding Assigner.Plan":   "in the handler of the assigner's shard, as its error",
+	"sharding Options.Prepare": "goexit: an error",
+	"sharding Options.Takes":   "goexit: false",
+	"sharding Options.Loads":   "goexit: an error",
+	"sharding Options.OnPlan":  "goexit: it was told",
+	"sharding Options.OnRange": "goexit: it was told",
+	"sharding Take":            "goexit: an error",
+
+	"sharding/route ClientOptions.Allow":           "in the goroutine of a request",
+	"sharding/route Options.Shard":                 "in the goroutine of a request",
+	"sharding/route Options.Allow":                 "in the goroutine of a request",
+	"sharding/route OwnersOptions.Authorize":       "in the goroutine of a request",
+	"sharding/route TransportOptions.Allow":        "in the goroutine of a request",
+	"sharding/route/routegrpc Options.Shard":       "in the goroutine of a request",
+	"sharding/route/routegrpc Options.StreamShard": "in the goroutine of a request",
+	"sharding/route/routegrpc Options.Unrouted":    "in the goroutine of a request",
+
+	"tenurefx Work.Start": "in a core.Handler, as its error",
+	"tenurefx Work.Stop":  "in a core.Handler, as its error",
+}
+
+// layout has the packages that the checks of forbid_test.go are for.
 type layout struct {
 	pure    []string // no clock, no goroutine, no randomness
 	silent  []string // write no log line and nothing to standard output
-	program []string // wiring of whole programs: which may have package-level variables
+	program []string // wiring of whole programs, which may have package-level variables
 }
 
 var places = layout{

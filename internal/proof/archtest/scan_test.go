@@ -22,7 +22,7 @@ type tree struct {
 	module string // path of the root module
 	fset   *token.FileSet
 	all    []*pkg // by folder
-	pkgs   []*pkg // those with files that are not tests
+	pkgs   []*pkg // folders with files outside tests
 }
 
 // pkg is the files of one folder.
@@ -34,7 +34,7 @@ type pkg struct {
 
 type finding struct {
 	pos token.Position // its file name is relative to the root
-	in  string         // folder and function, where a rule lists exceptions by these
+	in  string         // folder and function, for rules whose exceptions are listed by these
 	msg string
 }
 
@@ -42,8 +42,8 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.pos.Filename, f.pos.Line, f.msg)
 }
 
-// load parses every package below root that the go command would see with some
-// build constraint, those of nested modules included.
+// load parses every package below root that the go command would see under some build constraint,
+// including those of nested modules.
 func load(root string) (*tree, error) {
 	module, err := modulePath(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -106,8 +106,7 @@ func load(root string) (*tree, error) {
 	return t, nil
 }
 
-// byHand reports whether the file is never part of a package: a program that is
-// started with go run on the file.
+// byHand reports whether the file is never part of a package, but a program that go run starts.
 func byHand(f *ast.File) bool {
 	for _, g := range f.Comments {
 		for _, c := range g.List {
@@ -137,7 +136,7 @@ func (t *tree) at(n ast.Node, format string, args ...any) finding {
 	return finding{pos: t.fset.Position(n.Pos()), msg: fmt.Sprintf(format, args...)}
 }
 
-// local turns an import path into a folder of the repository, if it is one.
+// local returns the folder of an import path of the repository, and whether it is one.
 func (t *tree) local(importPath string) (dir string, ok bool) {
 	if importPath == t.module {
 		return ".", true
@@ -153,15 +152,15 @@ func imported(spec *ast.ImportSpec) string {
 	return p
 }
 
-// standard reports whether the path is the standard library's, by the go
-// command's own rule: the first element has no dot.
+// standard reports whether the path is the standard library's, by the go command's rule: its first
+// element has no dot.
 func standard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")
 }
 
-// match reports whether a path matches one of the patterns: itself, anything, or
-// by a prefix that ends in "/...".
+// match reports whether a path matches one of the patterns: the path, anything, or a prefix that
+// ends in "/...".
 func match(patterns []string, p string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		if pattern == anything || pattern == p {

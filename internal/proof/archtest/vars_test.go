@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// readOnly are functions whose result cannot be changed, or is not.
+// readOnly are functions whose result cannot be changed, or is not changed.
 var readOnly = []string{
-	"errors.New", "fmt.Errorf", "regexp.MustCompile", "strings.NewReplacer", "reflect.TypeFor",
+	"errors.New", "fmt.Errorf", "github.com/tenure-go/tenure/internal/errtext.NotApplied", "regexp.MustCompile", "strings.NewReplacer",
+	"reflect.TypeFor",
 	"hash/crc32.MakeTable", "hash/crc64.MakeTable", "text/template.Must", "html/template.Must",
 }
 
@@ -55,8 +56,8 @@ func checkVars(t *tree, places layout) []finding {
 	return out
 }
 
-// constant reports whether a variable with this name and value can pass for a
-// constant as long as nothing writes to it.
+// constant reports whether a variable with this name and value counts as a constant while nothing
+// writes to it.
 func (t *tree) constant(name *ast.Ident, value ast.Expr, info *types.Info) bool {
 	isErr := strings.HasPrefix(name.Name, "Err") || strings.HasPrefix(name.Name, "err")
 	switch value := value.(type) {
@@ -151,7 +152,7 @@ func byPointer(m *types.Selection) bool {
 	return pointer
 }
 
-// global is the name of the package-level variable that x is, or is a part of.
+// global returns the name of the package-level variable that x is, or is a part of.
 func (t *tree) global(x ast.Expr, info *types.Info, globals map[types.Object]bool) string {
 	for {
 		switch e := x.(type) {

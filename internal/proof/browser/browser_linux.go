@@ -21,21 +21,20 @@ import (
 )
 
 const (
-	startLimit = time.Minute // for Chromium to start, on a busy machine
+	startLimit = time.Minute // for the start of Chromium on a busy machine
 	callLimit  = time.Minute // for the answer to a call
 )
 
-// Browser is a running Chromium without a window, which ends with the test. Safe for
-// concurrent use.
+// Browser is a running Chromium without a window. It ends with the test. Safe for concurrent use.
 type Browser struct {
 	t   testing.TB
-	to  io.Writer       // calls; guarded by mu
+	to  io.Writer       // gets the calls; guarded by mu
 	ctx context.Context // ends with Chromium
 
 	mu      sync.Mutex
 	calls   int
 	waiting map[int]chan answer
-	said    []string // by pages on their consoles, and refused by their policies
+	said    []string // messages on pages' consoles, and refusals by their policies
 }
 
 // answer is a message of the protocol: the answer to a call, or an event.
@@ -47,8 +46,8 @@ type answer struct {
 	Error  *struct{ Message string }
 }
 
-// Start starts Chromium. Without one, or with -short, it skips the test, or fails it where the environment
-// requires "chromium". It reaches no host but 127.0.0.1.
+// Start starts Chromium, which reaches no host except 127.0.0.1. Without Chromium, or with -short,
+// it skips the test. If the environment requires "chromium", it fails the test instead.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	if testing.Short() {
@@ -89,7 +88,7 @@ func Start(t testing.TB) *Browser {
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it has nothing to save
 		_ = cmd.Wait()
-		_ = errors.Join(calls.Close(), answers.Close()) // nobody is at their other ends
+		_ = errors.Join(calls.Close(), answers.Close()) // no process reads or writes their other ends
 		all.Wait()
 	})
 	b.call("", "Browser.getVersion", nil, nil, startLimit)
@@ -105,7 +104,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// read takes what Chromium says, until it ends.
+// read reads Chromium's messages until it ends.
 func (b *Browser) read(from io.Reader) error {
 	messages := bufio.NewReader(from)
 	for {
@@ -131,7 +130,7 @@ func (b *Browser) read(from io.Reader) error {
 	}
 }
 
-// call calls a method, in a page's session unless that is empty.
+// call calls a method, in a page's session if session is not empty.
 func (b *Browser) call(session, method string, params, into any, limit time.Duration) {
 	b.t.Helper()
 	if params == nil {
@@ -174,8 +173,7 @@ func (b *Browser) call(session, method string, params, into any, limit time.Dura
 	}
 }
 
-// Complaints are what pages wrote on their consoles: errors, and what their policies
-// refused.
+// Complaints returns the messages on pages' consoles: errors, and refusals by their policies.
 func (b *Browser) Complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,7 +189,7 @@ type Page struct {
 // Options of a Page.
 type Options struct {
 	Width, Height int     // CSS pixels
-	Scale         float64 // device pixels in one of these
+	Scale         float64 // device pixels per CSS pixel
 	Dark, Phone   bool
 }
 
@@ -223,8 +221,8 @@ func (p *Page) call(method string, params, into any) {
 	p.b.call(p.session, method, params, into, callLimit)
 }
 
-// Eval decodes the value of a JavaScript expression, which may be a promise, into a
-// pointer.
+// Eval decodes the value of a JavaScript expression, which may be a promise, into the value at
+// into.
 func (p *Page) Eval(expression string, into any) error {
 	p.b.t.Helper()
 	var out struct {
@@ -266,7 +264,7 @@ func (p *Page) Press(key string) {
 	}
 }
 
-// codes are the numbers of keys that the browser itself acts on.
+// codes returns the number of a key to which the browser reacts, otherwise 0.
 func codes(key string) int {
 	switch key {
 	case "Tab":
@@ -277,7 +275,7 @@ func codes(key string) int {
 	return 0
 }
 
-// Screenshot is the visible part of the page, as PNG.
+// Screenshot returns the visible part of the page, as PNG.
 func (p *Page) Screenshot() []byte {
 	p.b.t.Helper()
 	var out struct{ Data string }

@@ -1,3 +1,3 @@
-// Package browser drives a real Chromium in tests of pages, over the DevTools protocol on
-// a pair of pipes: it has a page opened, and asks it for values.
+// Package browser drives a real Chromium in tests of pages, over the DevTools protocol on a pair of
+// pipes. It opens a page and reads values from it.
 package browser

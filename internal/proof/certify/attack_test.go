@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tenure-go/tenure/backends/consul"
+	"github.com/tenure-go/tenure/backends/redis"
 	"github.com/tenure-go/tenure/backends/sql/mysql"
 	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
@@ -25,13 +28,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// TestRecordsAreRemoved: nothing of the run is left, and nothing else is touched.
+// TestRecordsAreRemoved: nothing of the run is left, and everything else is unchanged.
 func TestRecordsAreRemoved(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "mine.db")
 	o := quick(sqlite.Opener(), sqlite.Settings{Path: path, Namespace: "team", Options: sqlite.Options{TablePrefix: "mine_", PollPeriod: 5 * time.Millisecond}})
 	r := certify(t, o)
-	counted(t, r, "2 passed, 0 failed, 177 skipped")
+	counted(t, r, fmt.Sprintf("2 passed, 0 failed, %d skipped", len(conformance.Cases())-2))
 	if r.Verdict != Held || r.Opening.Limits.PollPeriod != 5*time.Millisecond || !strings.Contains(r.Store.Version, "SQLite 3") || r.Store.Where != path {
 		t.Errorf("got %s with %+v and %+v", r.Verdict, r.Opening, r.Store)
 	}
@@ -45,7 +48,7 @@ func TestRecordsAreRemoved(t *testing.T) {
 	}
 }
 
-// rowsOf checks that the tables have rows of the namespace team only.
+// rowsOf checks that the tables have only rows of the namespace team.
 func rowsOf(t *testing.T, file string, tables []string) {
 	t.Helper()
 	db, err := sqlite.OpenDB(file)
@@ -62,7 +65,8 @@ func rowsOf(t *testing.T, file string, tables []string) {
 	}
 }
 
-// TestBeneath: the namespace of a run is valid and another one, whatever is configured.
+// TestBeneath: the namespace of a run is valid and differs from the configured one, whatever that
+// is.
 func TestBeneath(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", driver.MaxNameLen)
@@ -75,7 +79,7 @@ func TestBeneath(t *testing.T) {
 	}
 }
 
-// TestSettingsAreComplete: what reaches the members is what was configured, secrets included.
+// TestSettingsAreComplete: the members get the configured settings, including secrets.
 func TestSettingsAreComplete(t *testing.T) {
 	t.Parallel()
 	yes := false
@@ -102,7 +106,7 @@ func TestSettingsAreComplete(t *testing.T) {
 	}
 }
 
-// TestSecretsAreScrubbed in each form that a message may have.
+// TestSecretsAreScrubbed: a secret is replaced in each form of a message.
 func TestSecretsAreScrubbed(t *testing.T) {
 	t.Parallel()
 	secret := `p@ss/"w<rd\` + "\n"
@@ -121,14 +125,144 @@ func TestSecretsAreScrubbed(t *testing.T) {
 	if err := scrubbed(inner, scrub); strings.Contains(err.Error(), secret) || !errors.Is(err, inner) {
 		t.Errorf("got %v", err)
 	}
-	r := newReport(&Options{Opener: driver.Opener{Name: "x"}}, &target{where: secret}, settings{"path": secret}, secret)
-	r.took(&conformance.Report{Backend: secret}, nil)
-	r.find(Finding{Message: secret})
-	r.Opening.Findings = []driver.Finding{{Name: "n", Value: secret, Remedy: secret}}
-	r.judge(errors.New(secret))
-	r.scrub(scrub)
-	if text, err := r.JSON(); err != nil || strings.Contains(string(text), "rd") && strings.Contains(string(text), "w\\u003crd") {
-		t.Errorf("%v: %s", err, text)
+	for _, opening := range []error{nil, errors.New(secret)} {
+		r := newReport(&Options{Opener: driver.Opener{Name: "x"}}, &target{}, settings{}, "n")
+		r.took(&conformance.Report{Version: secret}, nil)
+		r.find(Finding{Message: secret})
+		r.Store.Version, r.Opening.Rollback = secret, secret
+		r.Opening.Findings = []driver.Finding{{Name: "n", Value: secret, Remedy: secret}}
+		r.judge(opening)
+		r.scrub(scrub)
+		if text, err := r.JSON(); err != nil || strings.Count(string(text), "xxxxx") < 5 || strings.Contains(string(text), "w\\u003crd") {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
+}
+
+// TestPasswordIsAWord: a password that is a word of the report does not change the report, and a
+// later run recognizes it.
+func TestPasswordIsAWord(t *testing.T) {
+	t.Parallel()
+	o := quick(sqlite.Opener(), sqlite.Settings{Path: filepath.Join(t.TempDir(), "mine.db"), Namespace: "team"})
+	makeNamespace(t, o)
+	b, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := b.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := append(regexp.MustCompile(`[A-Za-z0-9]+`).FindAllString(string(text), -1), "e", "1", kind, notChosen, "sqlite")
+	slices.Sort(words)
+	before := b.Lines()
+	for _, word := range slices.Compact(words) {
+		r := *b
+		r.Findings, r.Opening.Findings = nil, nil // texts of the store, which are scrubbed
+		r.Store.Version, r.Opening.Rollback = "", ""
+		want, err := r.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.scrub(scrubber([]string{word}))
+		got, err := r.JSON()
+		if err != nil || jsonOf(t, got) != jsonOf(t, want) || !slices.Equal(r.Lines()[1:], before[1:]) || len(r.Lines()) != 2 {
+			t.Errorf("with the password %q: %v, got %s\nwant %s", word, err, got, want)
+		}
+	}
+	if got := scrubber([]string{"e", "1"})("refused: e at 10.0.0.1, e1, 1e, (e)"); got != "refused: xxxxx at 10.0.0.xxxxx, e1, 1e, (xxxxx)" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// jsonOf returns JSON with its keys in order, without the store's version.
+func jsonOf(t *testing.T, text []byte) string {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	if suite, ok := v["conformance"].(map[string]any); ok {
+		delete(suite, "version")
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestAddresses: addresses that do not parse are not shown, because they may contain a password.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"h", "h:1", "10.0.0.1:2379", "[::1]:1", "[fe80::1%eth0]:1", "http://h:1", "https://h.example.org", "http://h:1/"} {
+		if !isAddress(good) || shownAddresses([]string{good}) != good {
+			t.Errorf("%q is no address", good)
+		}
+	}
+	const planted = "pl4nted-s3cret"
+	for _, bad := range []string{"redis://:" + planted + "@h:1", "http://me:" + planted + "@h:1", "me:" + planted + "@h:1", "h:" + planted,
+		"h:1/" + planted, "h:1?x=" + planted, "h 1 " + planted, "h:1\n" + planted, "::1:" + planted} {
+		for _, s := range []settings{{"endpoints": []string{"h:1", bad}}, {"address": bad}, {"addrs": []string{bad}}, {"servers": []string{bad}},
+			{"addresses": []string{bad}}} {
+			all := fmt.Sprint(s.shown())
+			for _, on := range []func(settings) (*target, error){onEtcd, onConsul, onRedis, onZooKeeper} {
+				target, err := on(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all += target.where
+			}
+			scrub := scrubber(s.secrets())
+			all += scrub(fmt.Sprintf("cannot reach %s (%q)", bad, bad))
+			if at := strings.LastIndex(bad, "@"); at > 0 {
+				all += scrub("look up " + bad[strings.LastIndex(bad, "/")+1:] + ": no such host")
+			}
+			if strings.Contains(all, planted) {
+				t.Errorf("%q is shown: %s", bad, all)
+			}
+		}
+	}
+	dsn := settings{"dsn": "postgres://me:12/" + planted + "@h/db"}
+	if got := scrubber(dsn.secrets())("lookup me:12: database=" + planted + "@h/db"); strings.Contains(got, planted) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestNotOpened: if a store was not opened, the report has no settings.
+func TestNotOpened(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "report")
+	f, err := OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o := quick(redis.Opener(), redis.Settings{Addrs: []string{"127.0.0.1:1"}, Username: "pl4nted-s3cret", Namespace: "pl4nted-s3cret"})
+	o.Folder = f
+	if r, err := Run(t.Context(), o); err == nil || r == nil || r.Verdict != NotOpened || len(r.Store.Settings) != 0 || r.Store.Where != "" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	for _, file := range []string{markdownFile, jsonFile} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil || !strings.Contains(string(text), "not opened") || strings.Contains(string(text), "pl4nted-s3cret") {
+			t.Errorf("%v: %s", err, text)
+		}
+		if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info.Mode(), err)
+		}
+	}
+}
+
+// TestNothingPassed: a run that judged nothing proves nothing.
+func TestNothingPassed(t *testing.T) {
+	t.Parallel()
+	o := quick(sqlite.Opener(), sqlite.Settings{Path: filepath.Join(t.TempDir(), "mine.db"), Namespace: "team"})
+	for _, cases := range []string{"^Commit/LateRequestRefused$", "^nothing$"} { // one that the store cannot run, and none
+		o.Cases = matching(cases)
+		if r := certify(t, o); r.Verdict != Nothing || !slices.Contains(r.Why, "no case of the conformance suite passed") {
+			t.Errorf("%s: got %s because of %q", cases, r.Verdict, r.Why)
+		}
 	}
 }
 
@@ -162,7 +296,7 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// TestFolder: nothing but an earlier report is replaced.
+// TestFolder: only an earlier report is replaced.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	refused := func(path, want string) {
@@ -201,7 +335,7 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A file that comes while the run goes on is not replaced, nor is what a link names.
+	// A file that appears during the run is not replaced, nor is the target of a link.
 	f, err := OpenFolder(own)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +374,7 @@ func symlink(t *testing.T, to, path string) {
 	}
 }
 
-// TestVerdict: breaches come first, then what makes a run worthless.
+// TestVerdict: breaches come first, and then findings that make a run worthless.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	control := func(damaged int) *SystemReport {
@@ -253,11 +387,14 @@ func TestVerdict(t *testing.T) {
 		err    error
 		want   Verdict
 	}{
-		"held":       {func(r *Report) { r.Control = control(3) }, nil, Held},
-		"not opened": {func(r *Report) { r.find(Finding{breach: true}) }, errors.New("no"), NotOpened},
-		"broken":     {func(r *Report) { r.Control = control(0); r.find(Finding{Rule: "F1", breach: true}) }, nil, Broken},
-		"control":    {func(r *Report) { r.Control = control(2) }, nil, Nothing},
-		"not judged": {func(r *Report) { r.find(Finding{Check: "c"}) }, nil, Nothing},
+		"held":           {func(r *Report) { r.Control = control(3) }, nil, Held},
+		"control alone":  {func(r *Report) { r.System, r.Control = nil, control(3) }, nil, Nothing},
+		"no case passed": {func(r *Report) { r.Options.Only = Phases() }, nil, Nothing},
+		"no case":        {func(r *Report) { r.System = nil }, nil, Nothing},
+		"not opened":     {func(r *Report) { r.find(Finding{breach: true}) }, errors.New("no"), NotOpened},
+		"broken":         {func(r *Report) { r.Control = control(0); r.find(Finding{Rule: "F1", breach: true}) }, nil, Broken},
+		"control":        {func(r *Report) { r.Control = control(2) }, nil, Nothing},
+		"not judged":     {func(r *Report) { r.find(Finding{Check: "c"}) }, nil, Nothing},
 		"a slow store": {func(r *Report) {
 			r.played(System, 1, &system.Report{Runs: 1, Findings: []history.Finding{{Rule: "traffic"}, {Rule: "W1"}}}, nil)
 		}, nil, Nothing},
@@ -270,6 +407,7 @@ func TestVerdict(t *testing.T) {
 		"seed not begun": {func(r *Report) { r.played(System, 1, nil, []string{"no member"}) }, nil, Nothing},
 	} {
 		r := newReport(&Options{}, &target{}, nil, "n")
+		r.System = &SystemReport{}
 		c.change(r)
 		if r.judge(c.err); r.Verdict != c.want || (c.want != Held) != (len(r.Why) > 0) {
 			t.Errorf("%s: got %s because of %q", name, r.Verdict, r.Why)
@@ -282,7 +420,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestRunner: the T behaves as that of package testing, as far as the suites see it.
+// TestRunner: the T behaves like package testing's, as far as the suites use it.
 func TestRunner(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -321,7 +459,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// TestRefused names stores that cannot be: it says so once, without the password.
+// TestRefused: a store that cannot be opened is reported once, without the password.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	const planted = "pl4nted-s3cret"

@@ -20,7 +20,7 @@ import (
 // Phase is a part of the run.
 type Phase string
 
-// The phases, in their order. Each run begins with the opening.
+// The phases, in order. Each run begins with the opening.
 const (
 	Opening     Phase = "opening"
 	Conformance Phase = "conformance"
@@ -28,17 +28,16 @@ const (
 	Control     Phase = "control"
 )
 
-// Phases are those that may be chosen.
+// Phases returns the phases that a caller may choose.
 func Phases() []Phase { return []Phase{Conformance, System, Control} }
 
 // Options of Run. Opener and Settings are required.
 type Options struct {
-	// Opener opens the backend, here and in the members: it must be among those that
-	// Member is given.
+	// Opener opens the backend, here and in the members. Member must get it too.
 	Opener driver.Opener
-	// Settings is the opener's struct of settings, with the configured namespace.
+	// Settings is the opener's settings struct, with the configured namespace.
 	Settings any
-	// Open opens the configured namespace, which must exist. Nil: with Opener.
+	// Open opens the configured namespace, which must exist. nil: Opener opens it.
 	Open func(ctx context.Context) (driver.Backend, error)
 
 	Only         []Phase       // empty: all
@@ -48,41 +47,41 @@ type Options struct {
 	Steps        int           // faults of a run of the system suite. Default 10, at least 4
 	TTL          time.Duration // of the members. Default: at least 500 ms, by the round trip and the limits
 	Long, Serial bool          // of the conformance suite
-	// Doors are addresses of the same store beside the configured one: other nodes of its cluster. Every second process of a case
-	// uses them. Empty: the configured addresses in reverse, if there are several.
+	// Doors are other addresses of the same store: other nodes of its cluster. Every second process
+	// of a case uses them. Empty: the configured addresses in reverse order, if there are several.
 	Doors []string
-	// Cases are the cases of the conformance suite to run. Nil: all, and the store is measured.
+	// Cases selects cases of the conformance suite. nil: all, and the store is measured.
 	Cases *regexp.Regexp
 
-	// Tenure is the version that runs.
+	// Tenure is the running version.
 	Tenure Build
-	// Folder is where the report and the histories of failures go. Nil: there are none.
+	// Folder gets the report and the histories of failures. nil: they are not written.
 	Folder *Folder
-	// Progress is called with a line now and then, from several goroutines. Nil: it is not.
+	// Progress, if not nil, is called with a line at some steps, from several goroutines.
 	Progress func(line string)
 }
 
-// Bounds of a run.
+// Limits of a run.
 const (
 	openLimit   = 30 * time.Second // the first opening
 	removeLimit = 2 * time.Minute  // removing the records
 	stopLimit   = 15 * time.Second // ending a phase that was interrupted
-	hurryLimit  = 20 * time.Second // removing the records after that
+	hurryLimit  = 20 * time.Second // removing the records after an interrupted phase
 	askLimit    = 10 * time.Second // one question to the store
 	leastTTL    = 500 * time.Millisecond
 	trips       = 9
 	parallel    = 4 // cases at a time: each has several connections, of which PostgreSQL admits 100
 )
 
-// Member reports whether Run has started this process as a member, and if so returns, with
-// the status to exit with, when the member has ended. Call it first.
+// Member reports whether Run has started this process as a member. If so, it returns when the
+// member has ended, with the exit status. A program calls it first.
 func Member(openers ...driver.Opener) (code int, is bool) { return system.Member(openers...) }
 
-// Run certifies a store: what its opening finds, the conformance suite, the system suite,
-// and its control without the fence. It removes its records afterwards, also when ctx ends,
-// and writes the report into o.Folder, but not when ctx has ended. The error says that
-// nothing could be judged: the store could not be opened, ctx ended, or the report was not
-// written; Report.Verdict says the rest. No error and no report has a secret of the settings.
+// Run certifies a store: the findings of its opening, the conformance suite, the system suite, and
+// the control without the fence. It then removes its records, also if ctx has ended, and writes the
+// report into o.Folder if ctx has not ended. An error means that nothing could be judged: the store
+// could not be opened, ctx ended, or the report was not written. Otherwise Report.Verdict has the
+// result. Errors and reports have no secret of the settings.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o.Seeds, o.ControlSeeds, o.Steps = cmp.Or(o.Seeds, 5), cmp.Or(o.ControlSeeds, 3), cmp.Or(o.Steps, 10)
 	o.First = cmp.Or(o.First, 1)
@@ -107,7 +106,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	removed, left, err := r.all(ctx)
 	if ctx.Err() != nil { // a phase may still have the report
-		return nil, scrubbed(fmt.Errorf("interrupted: removed %s; left: %s: %w", removed, left, ctx.Err()), r.scrub)
+		return nil, fmt.Errorf("interrupted: removed %s; left: %s: %w", removed, left, ctx.Err())
 	}
 	r.report.Removed, r.report.Left = removed, left
 	r.report.judge(err)
@@ -120,7 +119,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r.report, scrubbed(err, r.scrub)
 }
 
-// scrubbed is an error whose text has no secrets. It matches what err matches.
+// scrubbed returns an error whose text has no secrets. It matches the same errors as err.
 func scrubbed(err error, scrub func(string) string) error {
 	if err == nil || scrub(err.Error()) == err.Error() {
 		return err
@@ -136,7 +135,7 @@ type scrubbedError struct {
 func (e *scrubbedError) Error() string { return e.text }
 func (e *scrubbedError) Unwrap() error { return e.err }
 
-// beneath is a new namespace inside another one, or beside it where there is no room.
+// beneath returns a new namespace inside another one, or beside it if the name would be too long.
 func beneath(namespace string) string {
 	root := "certify-" + strings.ToLower(rand.Text()[:10])
 	for parts := strings.Split(namespace, "/"); len(parts) > 0; parts = parts[:len(parts)-1] {
@@ -161,14 +160,15 @@ type run struct {
 	namespaces []string
 }
 
+// say reports progress. Its arguments must have no secrets.
 func (r *run) say(format string, args ...any) {
 	if r.Progress != nil {
-		r.Progress(r.scrub(fmt.Sprintf(format, args...)))
+		r.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
-// all runs the phases and removes their records. If ctx ends it waits for the phases within
-// a bound: the members end with this process at the latest.
+// all runs the phases and removes their records. If ctx ends, it waits for the phases up to a
+// limit. The members end with this process at the latest.
 func (r *run) all(ctx context.Context) (removed, left string, err error) {
 	done := make(chan error, 1)
 	go func() { done <- r.phases(ctx) }()
@@ -214,7 +214,7 @@ func (r *run) phases(ctx context.Context) error {
 				continue
 			}
 			r.system(ctx, phase == Control)
-		default: // the opening is done
+		default: // the opening was done before
 		}
 		r.report.Took[phase] = time.Since(began).Round(time.Millisecond).String()
 	}
@@ -248,7 +248,7 @@ func (r *run) opening(ctx context.Context) error {
 	return first.Close()
 }
 
-// look takes what a backend says of itself and its store.
+// look records what a backend reports about itself and its store.
 func (r *run) look(ctx context.Context, b driver.Backend) {
 	info, o := b.Info(), &r.report.Opening
 	o.Limits, o.Rollback = info.Limits, info.Rollback
@@ -270,7 +270,7 @@ func (r *run) look(ctx context.Context, b driver.Backend) {
 	if x, ok := b.(driver.Examiner); ok {
 		found, err := ask(ctx, x.Examine)
 		if err != nil {
-			r.report.skip("settings and rights of the store", err.Error())
+			r.report.skip("settings and rights of the store", r.scrub(err.Error()))
 		}
 		o.Findings = found
 	} else {
@@ -278,13 +278,13 @@ func (r *run) look(ctx context.Context, b driver.Backend) {
 	}
 	version, err := ask(ctx, r.version)
 	if err != nil {
-		r.report.skip("version of the store", err.Error())
+		r.report.skip("version of the store", r.scrub(err.Error()))
 		return
 	}
 	r.report.Store.Version = version
 }
 
-// ask bounds one question to the store.
+// ask limits one question to the store.
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -331,7 +331,7 @@ func (r *run) conformance(ctx context.Context) {
 	}
 }
 
-// name is a namespace of this run, to be removed.
+// name returns a namespace of this run, and notes it for removal.
 func (r *run) name(suffix string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -342,15 +342,14 @@ func (r *run) name(suffix string) string {
 	return ns
 }
 
-// made are the namespaces that may have records.
+// made returns the namespaces that may have records.
 func (r *run) made() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.namespaces)
 }
 
-// store makes a namespace for one case. Its faults are those of a network, where a proxy can
-// be had.
+// store makes a namespace for one case. Its faults are those of a network, if a proxy is possible.
 func (r *run) store(t conformance.T) *conformance.Store {
 	suffix := "/case-" + strings.ToLower(rand.Text()[:10])
 	open := func(more string, create bool) func(context.Context) (driver.Backend, error) {
@@ -391,8 +390,8 @@ func (r *run) store(t conformance.T) *conformance.Store {
 	return s
 }
 
-// clean removes the namespaces, and describes the removed and the remaining
-// records. A refusal is no failure: a role need not have the right to delete.
+// clean removes the namespaces, and describes the removed and the remaining records. A refusal is
+// no failure, because a role need not have the right to delete.
 func (r *run) clean(ctx context.Context, limit time.Duration) (removed, left string) {
 	namespaces := r.made()
 	if len(namespaces) == 0 {
@@ -412,12 +411,12 @@ func (r *run) clean(ctx context.Context, limit time.Duration) (removed, left str
 	var o outcome
 	select {
 	case o = <-done:
-	case <-time.After(limit + time.Second): // a client that does not heed its context
+	case <-time.After(limit + time.Second): // a client that ignores its context
 		o = outcome{"an unknown number of records", errors.New("removing them took too long")}
 	}
 	removed, left = cmp.Or(o.what, "nothing"), r.left
 	if o.err != nil {
-		left = strings.TrimPrefix(fmt.Sprintf("%s, and records of the namespaces %s/...: %v", left, r.root, o.err), ", and ")
+		left = strings.TrimPrefix(fmt.Sprintf("%s, and records of the namespaces %s/...: %s", left, r.root, r.scrub(o.err.Error())), ", and ")
 		r.say("left: %s", left)
 	}
 	return removed, left

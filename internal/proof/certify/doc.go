@@ -1,15 +1,15 @@
-// Package certify has the logic of the command tenure certify: the opening, the conformance
-// suite, the system suite and its control, on a store that runs already, with a report.
+// Package certify has the logic of the command tenure certify. On a running store it plays the
+// opening, the conformance suite, the system suite and its control, and writes a report.
 //
 // Each run has its own namespace with a random name, and each case and each seed one below it.
-// Afterwards a connection of this package deletes their records, as far as its user may.
+// Afterwards this package deletes their records, if its user may.
 //
-// The package stands apart from the command so that its tests can certify stores that lie, by
-// openers of theirs. The library does not import it.
+// The package is separate from the command, so that its tests can certify lying stores with their
+// own openers. The library does not import it.
 //
 // # What it does not do
 //
-// It causes only the faults that need no rights over the server: it kills and stops its own
-// processes, loses and delays their requests, and cuts them off by a proxy of its own. Cases of
-// the conformance suite that need more are skipped, and the report lists them with the reason.
+// It causes only faults that need no rights over the server. It kills and stops its own processes,
+// loses and delays their requests, and cuts them off with its own proxy. Cases of the conformance
+// suite that need more are skipped, and the report lists them with the reason.
 package certify

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// unprivileged is the reason for which the store itself is left alone.
+// unprivileged is the reason why the store itself gets no faults.
 const unprivileged = "it would need rights over the server's process"
 
 // system plays the system suite, or its control.
@@ -50,8 +50,8 @@ func (r *run) system(ctx context.Context, control bool) {
 	r.report.played(phase, seeds, report, errs)
 }
 
-// proxies puts one before each server, where that is possible. The settings are those by
-// which members reach the store.
+// proxies puts a proxy before each server if possible. The settings are those by which members
+// reach the store.
 func (r *run) proxies(phase Phase) (through settings, cut system.Fault, end func()) {
 	skip := func(why string) { r.report.skip(string(phase)+": the store is cut off", why) }
 	if r.through == nil {
@@ -70,7 +70,7 @@ func (r *run) proxies(phase Phase) (through settings, cut system.Fault, end func
 		p, err := faultproxy.New(addr, nil)
 		if err != nil {
 			end()
-			skip(strings.TrimPrefix(err.Error(), "tenure: "))
+			skip(r.scrub(strings.TrimPrefix(err.Error(), "tenure: ")))
 			return r.settings, nil, func() {}
 		}
 		all, addrs, cuts = append(all, p), append(addrs, p.Addr()), append(cuts, system.Cutting(p))

@@ -18,20 +18,21 @@ const (
 	jsonFile     = "certify.json"
 )
 
-// Folder is where a report goes. Close it.
+// Folder is the folder of a report. The caller closes it.
 type Folder struct {
 	path string
-	root *os.Root // so that nothing that happens to the path meanwhile counts
+	root *os.Root // so that later changes of the path have no effect
 }
 
-// OpenFolder makes the folder if it is missing, and checks that a report can be written into
-// it: the files are not there, or are a report of an earlier run. It is no symbolic link.
+// OpenFolder makes the folder if it is missing, and checks that a report can be written into it.
+// The files must be missing, or be a report of an earlier run. The folder must not be a symbolic
+// link.
 func OpenFolder(path string) (*Folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("tenure: the folder for the report: %w", err)
 	}
 	info, err := os.Lstat(path)
@@ -55,7 +56,7 @@ func OpenFolder(path string) (*Folder, error) {
 // Close closes the folder.
 func (f *Folder) Close() error { return f.root.Close() }
 
-// check refuses what a report would replace, and a folder that cannot be written to.
+// check refuses files that a report must not replace, and a folder that is not writable.
 func (f *Folder) check() error {
 	for _, x := range []struct{ name, begins string }{{markdownFile, mark}, {jsonFile, "{\n\t\"kind\": \"" + kind + "\""}} {
 		info, err := f.root.Lstat(x.name)
@@ -79,7 +80,7 @@ func (f *Folder) check() error {
 	return f.root.Remove(probe)
 }
 
-// own reports a file that is no report of an earlier run.
+// own returns an error if a file is no report of an earlier run.
 func (f *Folder) own(name string, begins []byte) error {
 	file, err := f.root.Open(name)
 	if err != nil {
@@ -96,8 +97,8 @@ func (f *Folder) own(name string, begins []byte) error {
 // replace writes a file as a whole.
 func (f *Folder) replace(name string, content []byte) error {
 	half := name + ".new"
-	_ = f.root.Remove(half) // of a run that was killed
-	file, err := f.root.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	_ = f.root.Remove(half) // left by a run that was killed
+	file, err := f.root.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("tenure: the report: %w", err)
 	}
@@ -111,7 +112,7 @@ func (f *Folder) replace(name string, content []byte) error {
 	return nil
 }
 
-// write writes both forms, after another look at what they replace.
+// write writes both forms, after it has checked again what they replace.
 func (f *Folder) write(r *Report) error {
 	if err := f.check(); err != nil {
 		return err

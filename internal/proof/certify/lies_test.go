@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// lying opens stores that lie in the way that the file's name says, and others as they are.
+// lying opens stores that lie in the way that the file's name says, and other stores unchanged.
 func lying(o driver.Opener) driver.Opener {
 	return driver.Opener{Name: o.Name, Settings: o.Settings, Open: func(ctx context.Context, decode func(any) error) (driver.Backend, error) {
 		var s sqlite.Settings
@@ -93,7 +93,7 @@ func on(t *testing.T, name string, only ...Phase) Options {
 	return o
 }
 
-// TestLiesAreShown: a store that breaks a rule is found by both suites, which name it.
+// TestLiesAreShown: both suites find a store that breaks a rule, and name it.
 func TestLiesAreShown(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -103,7 +103,7 @@ func TestLiesAreShown(t *testing.T) {
 		store string
 		phase Phase
 		cases string
-		rules []string // of which one at least
+		rules []string // at least one of them
 	}{
 		{"unfenced", Conformance, "^Commit/FencedAfter(Takeover|Release)$", []string{"F1"}},
 		{"unfenced", System, "", []string{"S3"}},

@@ -14,17 +14,17 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// mark begins a report in Markdown, by which a later run knows it.
+// mark begins a report in Markdown. A later run recognizes the report by it.
 const mark = "<!-- " + kind + " -->"
 
-// Bounds of what Markdown shows; JSON has all.
+// Limits of the values in Markdown; JSON has all.
 const (
 	maxText   = 1000 // characters of one value
 	maxListed = 50   // findings
 )
 
-// plainText is text from outside as Markdown shows it: on one line, without anything that
-// Markdown, HTML or a terminal acts on.
+// plainText returns text from outside for Markdown: on one line, without characters that mean
+// something to Markdown, HTML or a terminal.
 func plainText(s string) string {
 	var b strings.Builder
 	n := 0
@@ -51,7 +51,7 @@ func plainText(s string) string {
 	return b.String()
 }
 
-// Markdown is the report for people.
+// Markdown returns the report for people.
 func (r *Report) Markdown() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\n# %s: %s\n\n", mark, plainText(r.Store.Backend), r.Verdict)
@@ -71,8 +71,10 @@ func (r *Report) Markdown() []byte {
 		version = "not known"
 	}
 	row(&b, "store", version)
-	row(&b, "at", r.Store.Where)
-	row(&b, "namespace of the run", r.Store.Namespace)
+	if r.Verdict != NotOpened {
+		row(&b, "at", r.Store.Where)
+		row(&b, "namespace of the run", r.Store.Namespace)
+	}
 	modified := ""
 	if r.Tenure.Modified {
 		modified = ", with changes"
@@ -96,7 +98,7 @@ func (r *Report) Markdown() []byte {
 	b.WriteString("\n## Skipped\n\n")
 	for _, s := range r.Skipped {
 		if strings.HasPrefix(s.What, ofCase) {
-			continue // it is among what is not shown
+			continue // it is listed with the cases not shown
 		}
 		fmt.Fprintf(&b, "* %s: %s\n", plainText(s.What), plainText(s.Why))
 	}
@@ -145,7 +147,7 @@ func (r *Report) findings(b *bytes.Buffer) {
 	}
 }
 
-// prefixed is a message that begins with its rule.
+// prefixed returns a message that begins with its rule.
 func prefixed(rule, message string) string {
 	if strings.HasPrefix(message, rule) {
 		return message
@@ -153,7 +155,7 @@ func prefixed(rule, message string) string {
 	return rule + " " + message
 }
 
-// suites has the tables that docs/guarantees.md has, of this store.
+// suites has the tables that docs/internals/guarantees.md has, of this store.
 func (r *Report) suites(b *bytes.Buffer) {
 	report, err := conformance.ReadReport(bytes.NewReader(r.Conformance))
 	if r.Conformance == nil || err != nil {
@@ -169,7 +171,7 @@ func (r *Report) suites(b *bytes.Buffer) {
 	}
 	if r.Conformance != nil || r.System != nil || r.Control != nil {
 		b.WriteString("\n")
-		_ = conformance.WriteMarkdown(b, report) // a buffer takes all
+		_ = conformance.WriteMarkdown(b, report) // a buffer accepts everything
 	}
 	for _, s := range []struct {
 		name string
@@ -189,7 +191,7 @@ func (r *Report) suites(b *bytes.Buffer) {
 	}
 }
 
-// safe is a copy whose texts Markdown does not act on.
+// safe returns a copy whose texts have no effect on Markdown.
 func safe(r *conformance.Report) *conformance.Report {
 	var text bytes.Buffer
 	var v map[string]any
@@ -227,7 +229,7 @@ type Line struct {
 	Figures string
 }
 
-// Lines are the phases for a table.
+// Lines returns the phases for a table.
 func (r *Report) Lines() []Line {
 	out := []Line{{string(Opening), "opened", strings.TrimPrefix(r.Store.Version+", round trip "+r.Opening.RoundTrip.String(), ", ")}}
 	if r.Verdict == NotOpened {
@@ -264,7 +266,7 @@ func figuresOf(f *figures.Runs) string {
 		f.Runs, f.Accepted, f.Fenced, f.Takeovers, f.Late)
 }
 
-// result is what the findings of a phase come to.
+// result returns the findings of a phase in a few words.
 func (r *Report) result(phase Phase) string {
 	result := Held
 	for _, f := range r.Findings {

@@ -18,7 +18,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/tenure-go/tenure/backends/zookeeper"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
@@ -35,7 +34,7 @@ func onEtcd(s settings) (*target, error) {
 		})
 	}
 	t := &target{
-		where: strings.Join(endpoints, ", "),
+		where: shownAddresses(endpoints),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect(ctx)
 			if err != nil {
@@ -72,8 +71,8 @@ func onEtcd(s settings) (*target, error) {
 
 func isHTTPS(address string) bool { return strings.HasPrefix(address, "https://") }
 
-// proxied says how the members reach servers through proxies, where their addresses are
-// host:port, or http:// before it.
+// proxied sets how the members reach servers through proxies, if the addresses are host:port, or
+// http:// before it.
 func (t *target) proxied(s settings, key string, addresses []string) {
 	var addrs []string
 	for _, a := range addresses {
@@ -121,7 +120,7 @@ func onConsul(s settings) (*target, error) {
 		return api.NewClient(&c)
 	}
 	t := &target{
-		where: cmp.Or(strings.Join(addresses, ", "), "the agent of this host, or that of CONSUL_HTTP_ADDR"),
+		where: cmp.Or(shownAddresses(addresses), "the agent of this host, or that of CONSUL_HTTP_ADDR"),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect()
 			if err != nil {
@@ -182,7 +181,7 @@ func onRedis(s settings) (*target, error) {
 		}), nil
 	}
 	t := &target{
-		where: strings.Join(addrs, ", "),
+		where: shownAddresses(addrs),
 		version: func(ctx context.Context) (string, error) {
 			client, err := connect()
 			if err != nil {
@@ -234,7 +233,7 @@ func onRedis(s settings) (*target, error) {
 func onZooKeeper(s settings) (*target, error) {
 	servers := s.list("servers")
 	t := &target{
-		where:   strings.Join(servers, ", "),
+		where:   shownAddresses(servers),
 		version: func(context.Context) (string, error) { return "", errors.New("its protocol does not tell") },
 		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			c, err := s.zookeeper(servers)
@@ -243,8 +242,8 @@ func onZooKeeper(s settings) (*target, error) {
 			}
 			defer c.Close()
 			defer context.AfterFunc(ctx, c.Close)() // no call of the client's takes a context
-			top := s.text("root", zookeeper.DefaultRoot) + "/" + root
-			records, err := prune(c, top)
+			top := s.text("root", "/tenure") + "/" + root
+			records, err := prune(c, top, slices.Contains(namespaces, root))
 			if gone := c.Delete(top, -1); gone == nil {
 				records++
 			}
@@ -287,21 +286,31 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// prune deletes all that is below a node, and counts it.
-func prune(c *zk.Conn, node string) (deleted int64, err error) {
+// prune deletes everything below a node, and counts it. If the node is a namespace, it deletes only
+// its records, and not the namespaces in it.
+func prune(c *zk.Conn, node string, namespace bool) (deleted int64, err error) {
 	children, _, err := c.Children(node)
+	if namespace {
+		children = slices.DeleteFunc(children, func(name string) bool { return name[0] != '!' })
+		if i := slices.Index(children, "!id"); i >= 0 {
+			if err := closeNamespace(c, node+"/!id"); err != nil {
+				return 0, fmt.Errorf("node %s/!id: %w", node, err)
+			}
+			children = append(slices.Delete(children, i, i+1), "!id") // the last, because no member creates the namespace beside it
+		}
+	}
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return 0, fmt.Errorf("node %s: %w", node, err)
 	}
 	for _, child := range children {
-		n, err := prune(c, node+"/"+child)
+		n, err := prune(c, node+"/"+child, false)
 		deleted += n
 		if err != nil {
 			return deleted, err
 		}
 		err = c.Delete(node+"/"+child, -1)
 		if errors.Is(err, zk.ErrNoAuth) {
-			err = errors.Join(allowDelete(c, node), c.Delete(node+"/"+child, -1))
+			err = errors.Join(allow(c, node, zk.PermDelete), c.Delete(node+"/"+child, -1))
 		}
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			return deleted, fmt.Errorf("node %s/%s: %w", node, child, err)
@@ -311,15 +320,26 @@ func prune(c *zk.Conn, node string) (deleted int64, err error) {
 	return deleted, nil
 }
 
-// allowDelete lets a directory's own users delete in it. Permanent records are
-// protected from mistakes by that right, where there is no administrator.
-func allowDelete(c *zk.Conn, node string) error {
+// closeNamespace writes an identity with which no member opens the namespace.
+func closeNamespace(c *zk.Conn, id string) error {
+	_, err := c.Set(id, []byte("removed"), -1)
+	if errors.Is(err, zk.ErrNoAuth) {
+		if err = allow(c, id, zk.PermWrite); err == nil {
+			_, err = c.Set(id, []byte("removed"), -1)
+		}
+	}
+	return err
+}
+
+// allow gives a node's users a right. If there is no administrator, the missing right protects
+// permanent records from mistakes.
+func allow(c *zk.Conn, node string, right int32) error {
 	acl, _, err := c.GetACL(node)
 	if err != nil {
 		return err
 	}
 	for i := range acl {
-		acl[i].Perms |= zk.PermDelete
+		acl[i].Perms |= right
 	}
 	_, err = c.SetACL(node, acl, -1)
 	return err
@@ -329,7 +349,7 @@ func removedRecords(records int64, namespaces []string) string {
 	return fmt.Sprintf("%d records of %d namespaces", records, len(namespaces))
 }
 
-// tls is the options' TLS configuration, nil if none asks for it.
+// tls returns the options' TLS configuration, nil if no option asks for it.
 func (s settings) tls(asked bool) (*tls.Config, error) {
 	if !asked {
 		return nil, nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,25 +17,25 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Verdict is what a run has shown.
+// Verdict is the result of a run.
 type Verdict string
 
 // The verdicts. The first that applies counts.
 const (
 	NotOpened Verdict = "not opened"     // nothing was judged
-	Broken    Verdict = "broken"         // a rule was
-	Nothing   Verdict = "proves nothing" // a phase did not do what its figures rest on
-	Held      Verdict = "held"           // by all that was run
+	Broken    Verdict = "broken"         // a rule was broken
+	Nothing   Verdict = "proves nothing" // a phase did too little for its figures
+	Held      Verdict = "held"           // no phase that was run broke a rule
 )
 
-// kind begins a report, by which a later run knows it.
+// kind begins a report. A later run recognizes the report by it.
 const kind = "report of tenure certify"
 
-// Report is what a run has found. It is a plain value.
+// Report has the findings of a run. It is a plain value.
 type Report struct {
 	Kind    string   `json:"kind"`
 	Verdict Verdict  `json:"verdict"`
-	Why     []string `json:"why"` // for the verdict; of a breach the rules
+	Why     []string `json:"why"` // reasons for the verdict; for a breach its rules
 
 	Tenure   Build                `json:"tenure"`
 	Platform conformance.Platform `json:"platform"`
@@ -45,14 +44,14 @@ type Report struct {
 	Took     map[Phase]string     `json:"took"`
 
 	Opening     OpeningReport   `json:"opening"`
-	Conformance json.RawMessage `json:"conformance,omitempty"` // as in docs/reports
+	Conformance json.RawMessage `json:"conformance,omitempty"` // in the form of docs/reports
 	Rules       []RuleCount     `json:"rules,omitempty"`       // of the conformance suite
 	System      *SystemReport   `json:"system,omitempty"`
 	Control     *SystemReport   `json:"control,omitempty"`
 
 	Findings []Finding `json:"findings"`
 	Skipped  []Skip    `json:"skipped"`
-	Removed  string    `json:"removed"` // records of the run
+	Removed  string    `json:"removed"` // description of the run's records
 	Left     string    `json:"left"`
 }
 
@@ -66,19 +65,19 @@ type Build struct {
 // Store says what was certified.
 type Store struct {
 	Backend   string    `json:"backend"`
-	Version   string    `json:"version,omitempty"` // empty: not known
+	Version   string    `json:"version,omitempty"` // empty: unknown
 	Where     string    `json:"where"`
-	Namespace string    `json:"namespace"` // of the run, below which it worked
+	Namespace string    `json:"namespace"` // the run worked below it
 	Settings  []Setting `json:"settings"`
 }
 
-// Setting is one of the configuration.
+// Setting is one setting of the configuration.
 type Setting struct {
 	Name  string `json:"name"`
-	Value string `json:"value"` // xxxxx: a secret
+	Value string `json:"value"` // xxxxx for a secret
 }
 
-// RunOptions are those of the run.
+// RunOptions are the options of the run.
 type RunOptions struct {
 	Only         []Phase       `json:"only"`
 	Seeds        int           `json:"seeds"`
@@ -90,17 +89,17 @@ type RunOptions struct {
 	Serial       bool          `json:"serial"`
 }
 
-// OpeningReport is what the opening has found.
+// OpeningReport has the findings of the opening.
 type OpeningReport struct {
 	Outcome   string           `json:"outcome"` // "opened", or the error
 	Limits    driver.Limits    `json:"limits"`  // durations in nanoseconds
 	RoundTrip time.Duration    `json:"round_trip"`
 	Slowest   time.Duration    `json:"slowest_round_trip"`
 	Rollback  string           `json:"rollback,omitempty"`
-	Findings  []driver.Finding `json:"findings"` // settings, rights and clock
+	Findings  []driver.Finding `json:"findings"` // about settings, rights and clock
 }
 
-// RuleCount says how often a rule was tested, in cases.
+// RuleCount has the numbers of cases that tested a rule.
 type RuleCount struct {
 	Rule    string `json:"rule"`
 	Title   string `json:"title"`
@@ -118,16 +117,16 @@ type SystemReport struct {
 	Faults   map[string]int `json:"faults"`
 }
 
-// Finding is what a phase has found.
+// Finding is one finding of a phase.
 type Finding struct {
 	Phase   Phase  `json:"phase"`
-	Rule    string `json:"rule,omitempty"` // empty: it is about none
+	Rule    string `json:"rule,omitempty"` // empty: it is about no rule
 	Check   string `json:"check"`
 	Message string `json:"message"`
 	breach  bool
 }
 
-// Skip is what was left out.
+// Skip is a part that was left out.
 type Skip struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
@@ -145,7 +144,7 @@ func newReport(o *Options, t *target, s settings, root string) *Report {
 	}
 }
 
-// ofCase begins what is skipped of the conformance suite.
+// ofCase begins the name of a skipped case of the conformance suite.
 const ofCase = "case "
 
 func (r *Report) skip(what, why string) { r.Skipped = append(r.Skipped, Skip{what, why}) }
@@ -200,11 +199,11 @@ func (r *Report) took(report *conformance.Report, errs []string) {
 	}
 }
 
-// notChosen is why a phase or a case was left out that Options.Only or Cases leave out.
+// notChosen is why a phase or a case was skipped that Options.Only or Cases do not select.
 const notChosen = "not chosen"
 
-// ruleOf is the rule that a message of a failed case begins with, and whether it says that
-// the rule was broken: a step that failed or hung on the way to it breaks none.
+// ruleOf returns the rule at the beginning of a failed case's message, and whether the message says
+// that the rule was broken. A preparing step that failed or hung breaks no rule.
 func ruleOf(message string, rules []conformance.Rule) (string, bool) {
 	word, rest, _ := strings.Cut(message, " ")
 	word = strings.TrimSuffix(word, ":")
@@ -217,11 +216,11 @@ func ruleOf(message string, rules []conformance.Rule) (string, bool) {
 	return "", false
 }
 
-// traffic is the rule of findings that say that a run proves too little.
+// traffic is the rule of findings that a run had too little traffic.
 const traffic = "traffic"
 
-// inTime are rules that a store breaks which is only slow, or away: they are not judged where
-// a run had too little traffic.
+// inTime are the rules that a store breaks if it is only slow, or away. They are not judged if a
+// run had too little traffic.
 var inTime = []string{"V1", "V2", "V6", "W1"}
 
 // played takes the figures of the system suite.
@@ -257,10 +256,12 @@ func (r *Report) played(phase Phase, planned int, report *system.Report, errs []
 	}
 }
 
-// judge comes to the verdict; err is that of the opening.
+// judge sets the verdict. err is the error of the opening.
 func (r *Report) judge(err error) {
 	r.Opening.Outcome = "opened"
 	if err != nil {
+		// If nothing opened, it is unknown which part of a setting is a misplaced secret.
+		r.Store = Store{Backend: r.Store.Backend, Settings: []Setting{}}
 		r.Opening.Outcome, r.Verdict, r.Why = err.Error(), NotOpened, []string{err.Error()}
 		return
 	}
@@ -279,6 +280,7 @@ func (r *Report) judge(err error) {
 	for i, check := range nothing {
 		nothing[i] = "not judged: " + check
 	}
+	nothing = append(nothing, r.idle()...)
 	if c := r.Control; c != nil && c.Failed*20 < c.Runs.Runs*19 {
 		nothing = append(nothing, fmt.Sprintf("without the fence only %d of %d runs did damage", c.Failed, c.Runs.Runs))
 	}
@@ -292,47 +294,61 @@ func (r *Report) judge(err error) {
 	}
 }
 
-// scrub replaces secrets in every string of the report.
+// idle returns why a run judged nothing. The control alone judges no store.
+func (r *Report) idle() []string {
+	passed := slices.ContainsFunc(r.Rules, func(c RuleCount) bool { return c.Passed > 0 })
+	switch {
+	case slices.Contains(r.Options.Only, Conformance) && !passed:
+		return []string{"no case of the conformance suite passed"}
+	case !passed && r.System == nil:
+		return []string{"neither a case of the conformance suite nor a run of the system suite judged the store"}
+	}
+	return nil
+}
+
+// scrub replaces secrets in the texts of the report that come from outside: errors, messages, and
+// the store's description of itself. The report's own words stay, even if one of them is a secret.
+// Settings and addresses have no secrets.
 func (r *Report) scrub(f func(string) string) {
-	scrubAll(reflect.ValueOf(r).Elem(), f)
+	texts := []*string{&r.Store.Version, &r.Opening.Rollback}
+	if r.Verdict == NotOpened {
+		texts = append(texts, &r.Opening.Outcome, &r.Why[0])
+	}
+	for i := range r.Findings {
+		texts = append(texts, &r.Findings[i].Message)
+	}
+	for i := range r.Opening.Findings {
+		texts = append(texts, &r.Opening.Findings[i].Value, &r.Opening.Findings[i].Remedy)
+	}
+	for _, text := range texts {
+		*text = f(*text)
+	}
 	if r.Conformance != nil {
-		var v any
-		if json.Unmarshal(r.Conformance, &v) == nil {
-			if b, err := json.Marshal(scrubValue(v, f)); err == nil {
-				r.Conformance = b
-			}
-		}
+		r.Conformance = messages(r.Conformance, f)
 	}
 }
 
-func scrubAll(v reflect.Value, f func(string) string) {
-	switch v.Kind() {
-	case reflect.String:
-		if v.CanSet() {
-			v.SetString(f(v.String()))
-		}
-	case reflect.Struct:
-		if _, is := v.Interface().(time.Time); is {
-			return
-		}
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				scrubAll(v.Field(i), f)
-			}
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			scrubAll(v.Elem(), f)
-		}
-	case reflect.Slice:
-		if v.Type() == reflect.TypeFor[json.RawMessage]() {
-			return
-		}
-		for i := range v.Len() {
-			scrubAll(v.Index(i), f)
-		}
-	default: // numbers, and maps that have names of this module only
+// messages returns a report of the conformance suite with f applied to its failures and the store's
+// version.
+func messages(report json.RawMessage, f func(string) string) json.RawMessage {
+	var v map[string]any
+	if json.Unmarshal(report, &v) != nil {
+		return nil
 	}
+	if version, ok := v["version"].(string); ok {
+		v["version"] = f(version)
+	}
+	results, _ := v["results"].([]any)
+	for _, res := range results {
+		if res, ok := res.(map[string]any); ok && res["outcome"] == string(conformance.Failed) {
+			res["messages"] = scrubValue(res["messages"], f)
+		}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // scrubValue replaces secrets in a value of JSON.
@@ -352,10 +368,11 @@ func scrubValue(v any, f func(string) string) any {
 	return v
 }
 
-// errNoReport is for a report that cannot be encoded, which only a mistake here makes.
+// errNoReport is the error of a report that cannot be encoded, which only a mistake in this package
+// causes.
 var errNoReport = errors.New("tenure: certify: the report cannot be written as JSON")
 
-// JSON is the report for programs.
+// JSON returns the report for programs.
 func (r *Report) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {

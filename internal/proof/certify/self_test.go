@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// openers are those of the tests' members.
+// openers returns the openers of the tests' members.
 func openers() []driver.Opener {
 	return []driver.Opener{lying(sqlite.Opener()), postgres.Opener(), mysql.Opener(), etcd.Opener(), zookeeper.Opener(),
 		consul.Opener(), redis.Opener()}
@@ -32,10 +32,10 @@ func TestMain(m *testing.M) {
 
 var pool servers.Pool
 
-// few are cases of which one needs a fault.
+// few are cases, one of which needs a fault.
 var few = regexp.MustCompile("^(Acquire|Commit)/(Exclusive|AppliesWhenCurrent|LateRequestRefused)$")
 
-// quick are options for a few cases. Its settings are those of a struct.
+// quick returns options for a few cases. settings is a struct.
 func quick(o driver.Opener, settings any) Options {
 	return Options{Opener: o, Settings: settings, Only: []Phase{Conformance}, Cases: few}
 }

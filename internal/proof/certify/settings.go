@@ -9,15 +9,18 @@ import (
 	"net/url"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// settings are those of a backend by their names in configuration, with its secrets, and
-// without those that have their default.
+// settings are a backend's settings by their names in configuration, with its secrets, and without
+// settings that have their default.
 type settings map[string]any
 
 // settingsOf reads an opener's struct of settings.
@@ -37,7 +40,7 @@ func (s settings) take(v reflect.Value) {
 		case field.Anonymous && name == "":
 			s.take(value)
 		case value.Kind() == reflect.String:
-			s[name] = value.String() // as it is, where the type is driver.Secret
+			s[name] = value.String() // unmasked, because the type may be driver.Secret
 		default:
 			s[name] = value.Interface()
 		}
@@ -51,17 +54,17 @@ func (s settings) text(name, otherwise string) string {
 	return otherwise
 }
 
-// list is a setting that is a list.
+// list returns a setting that is a list.
 func (s settings) list(name string) []string {
 	v, _ := s[name].([]string)
 	return v
 }
 
-// passwordIn is the password in the option password_file.
+// passwordIn returns the password in the file of the option password_file.
 func (s settings) passwordIn() string { return s.fileIn("password_file") }
 
-// fileIn is the secret in the file that an option names; opening the backend
-// reports a file that cannot be read.
+// fileIn returns the secret in the file that an option names. If the file cannot be read, opening
+// the backend reports it.
 func (s settings) fileIn(option string) string {
 	path := s.text(option, "")
 	if path == "" {
@@ -74,7 +77,7 @@ func (s settings) fileIn(option string) string {
 	return text
 }
 
-// in are the settings for a namespace.
+// in returns the settings for a namespace.
 func (s settings) in(namespace string, create bool) settings {
 	all := maps.Clone(s)
 	all["namespace"], all["create"] = namespace, create
@@ -94,19 +97,21 @@ func (s settings) open(ctx context.Context, o driver.Opener) (driver.Backend, er
 	})
 }
 
-// hidden are settings that no output shows. Those of a data source name are shown as where
-// the store is.
+// hidden are settings that no output shows. A data source name is shown as the store's address.
 var hidden = []string{"dsn", "password", "sentinel_password", "token"}
 
-// shown are the settings for people, without secrets.
+// shown returns the settings for people, without secrets.
 func (s settings) shown() []Setting {
 	var out []Setting
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		value := fmt.Sprint(s[name])
-		if list, ok := s[name].([]string); ok {
-			value = strings.Join(list, ", ")
+		if list := s.list(name); len(list) > 0 {
+			value = shownAddresses(list)
 		}
-		if slices.Contains(hidden, name) {
+		switch {
+		case name == "address":
+			value = shownAddresses([]string{value})
+		case slices.Contains(hidden, name):
 			value = "xxxxx"
 		}
 		out = append(out, Setting{Name: name, Value: value})
@@ -114,19 +119,68 @@ func (s settings) shown() []Setting {
 	return out
 }
 
-// secrets are the words that no output may have.
+// shownAddresses returns addresses for people. An address that does not parse may contain a
+// password.
+func shownAddresses(list []string) string {
+	shown := slices.Clone(list)
+	for i, a := range shown {
+		if !isAddress(a) {
+			shown[i] = "xxxxx"
+		}
+	}
+	return strings.Join(shown, ", ")
+}
+
+var plainAddress = regexp.MustCompile(`^(https?://)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?/?$`)
+
+// isAddress reports whether an address is a host with an optional port, and nothing else.
+func isAddress(a string) bool { return plainAddress.MatchString(a) }
+
+// addresses returns the addresses of the store's servers.
+func (s settings) addresses() []string {
+	var out []string
+	for name := range s {
+		out = append(out, s.list(name)...)
+	}
+	return append(out, s.text("address", ""))
+}
+
+// guessed returns the texts that may be the password in an address that does not parse, or that its
+// author did not mean: everything before the last "@", and the parts between characters that had to
+// be escaped.
+func guessed(address string) []string {
+	if _, after, ok := strings.Cut(address, "://"); ok {
+		address = after
+	}
+	at := strings.LastIndex(address, "@")
+	if at < 0 {
+		return nil
+	}
+	_, password, _ := strings.Cut(address[:at], ":")
+	return append(strings.FieldsFunc(password, func(r rune) bool { return strings.ContainsRune("/?#@:", r) }), address[:at], password)
+}
+
+// secrets returns the words that no output may contain.
 func (s settings) secrets() []string {
 	out := []string{s.passwordIn(), s.fileIn("token_file")}
+	for _, a := range s.addresses() {
+		if !isAddress(a) {
+			out = append(out, a)
+			out = append(out, guessed(a)...)
+		}
+	}
+	out = append(out, guessed(s.text("dsn", ""))...)
 	for _, name := range hidden {
 		out = append(out, s.text(name, ""))
 	}
-	for _, name := range []string{"CONSUL_HTTP_TOKEN", "PGPASSWORD"} {
-		out = append(out, os.Getenv(name)) // which the backends' clients read
+	for _, name := range []string{"CONSUL_HTTP_TOKEN", "CONSUL_HTTP_AUTH", "PGPASSWORD"} {
+		out = append(out, os.Getenv(name)) // the backends' clients read it
 	}
 	return out
 }
 
-// scrubber replaces secrets, in each form in which a message may quote them.
+// scrubber returns a function that replaces secrets, in every form in which a message may quote
+// them.
 func scrubber(secrets []string) func(string) string {
 	var words []string
 	for _, secret := range secrets {
@@ -137,15 +191,47 @@ func scrubber(secrets []string) func(string) string {
 			}
 		}
 	}
-	// The longest first: one may be a part of another.
+	// The longest first, because one may be a part of another.
 	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
 	return func(text string) string {
 		for _, word := range words {
-			text = strings.ReplaceAll(text, word, "xxxxx")
+			text = without(text, word)
 		}
 		return text
 	}
 }
+
+// longEnough is the length in bytes from which a secret is replaced at any position. A shorter
+// secret is replaced as a whole word, because "e" occurs in most texts.
+const longEnough = 8
+
+// without returns text without a secret.
+func without(text, secret string) string {
+	if len(secret) >= longEnough || strings.ContainsFunc(secret, func(r rune) bool { return !inWord(r) }) {
+		return strings.ReplaceAll(text, secret, "xxxxx")
+	}
+	var b strings.Builder
+	for before := rune(-1); ; {
+		i := strings.Index(text, secret)
+		if i < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		if i > 0 {
+			before, _ = utf8.DecodeLastRuneInString(text[:i])
+		}
+		after, _ := utf8.DecodeRuneInString(text[i+len(secret):])
+		word := secret
+		if !inWord(before) && !inWord(after) {
+			word = "xxxxx"
+		}
+		b.WriteString(text[:i] + word)
+		before, _ = utf8.DecodeLastRuneInString(secret)
+		text = text[i+len(secret):]
+	}
+}
+
+func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 func within(quoted string) string { return quoted[1 : len(quoted)-1] }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 )
 
-// runner runs functions of package conformance outside of go test, as package testing does:
-// a subtest that calls Parallel goes on when the function of its parent has returned.
+// runner runs functions of package conformance outside of go test, as package testing does. A
+// subtest that calls Parallel continues when the function of its parent has returned.
 type runner struct {
 	slots chan struct{}         // each parallel subtest takes one
-	ended func(name string)     // is called after each subtest
-	scrub func(s string) string // of messages
+	ended func(name string)     // called after each subtest
+	scrub func(s string) string // applied to messages
 }
 
 func newRunner(parallel int, ended func(string), scrub func(string) string) *runner {
@@ -39,14 +39,14 @@ type test struct {
 	resume chan struct{} // closed when the parent's function has returned
 	done   chan struct{} // closed when the test and its subtests have ended
 
-	// Those that the test's own goroutine uses alone.
+	// The fields below are used only by the test's goroutine.
 	ctx  context.Context
-	slot bool // is taken
+	slot bool // it has a slot
 
 	mu       sync.Mutex
 	failures []string
 	cleanup  []func()
-	waiting  []*test // subtests that called Parallel
+	waiting  []*test // subtests that have called Parallel
 }
 
 func (t *test) Name() string             { return t.name }
@@ -56,7 +56,7 @@ func (t *test) Logf(string, ...any)      {}
 
 func (t *test) Parallel() {
 	if t.parked == nil {
-		return // the root
+		return // the root has no parent
 	}
 	close(t.parked)
 	<-t.resume
@@ -90,7 +90,7 @@ func (t *test) failed() bool {
 	return len(t.failures) > 0
 }
 
-// Run runs a subtest. After the end of the context it runs none.
+// Run runs a subtest, unless the context has ended.
 func (t *test) Run(name string, f func(conformance.T)) bool {
 	if t.ctx.Err() != nil {
 		return true
@@ -124,8 +124,8 @@ func (t *test) take(child *test) {
 	t.failures = append(t.failures, failures...)
 }
 
-// do runs f, then the subtests that wait for its end, and then what was given to Cleanup,
-// the last first.
+// do runs f, then the subtests that wait for its end, and then the functions given to Cleanup, the
+// last first.
 func (t *test) do(f func(conformance.T)) {
 	ctx, cancel := context.WithCancel(t.outer)
 	defer cancel()

@@ -17,28 +17,27 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/tenure-go/tenure/backends/sql/postgres"
 	"github.com/tenure-go/tenure/backends/sql/sqlite"
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// target is a store to run the suite on.
+// target is a store on which the suite runs.
 type target struct {
-	where   string                                                                      // it is, without secrets
-	secrets []string                                                                    // that no output may have, beside those of the settings
+	where   string                                                                      // where the store is, without secrets
+	secrets []string                                                                    // secrets besides those of the settings, for no output
 	remove  func(ctx context.Context, root string, namespaces []string) (string, error) // describes the removed records
 	left    string                                                                      // describes the remaining records
-	version func(ctx context.Context) (string, error)                                   // of the store
+	version func(ctx context.Context) (string, error)                                   // returns the store's version
 
-	// The servers that the members can reach through a proxy, and the settings for its
-	// addresses; without, uncut says why.
+	// The servers that the members can reach through a proxy, and the settings for its addresses.
+	// Without them, uncut has the reason.
 	addrs   []string
 	through func(addrs []string) settings
 	uncut   string
 }
 
-// newTarget finds what certify knows of a backend beside its opener. Its errors have no
-// part of a data source name.
+// newTarget returns what certify knows of a backend besides its opener. Its errors have no part of
+// a data source name.
 func newTarget(backend string, s settings) (*target, error) {
 	find, ok := map[string]func(settings) (*target, error){
 		"sqlite": onSQLite, "postgres": onPostgres, "mysql": onMySQL,
@@ -54,7 +53,20 @@ func newTarget(backend string, s settings) (*target, error) {
 	return t, nil
 }
 
-// onOther is a backend that this package does not know.
+// Remove removes the records of a namespace, and of no other one, and describes them. of is an
+// opener's settings. etcd, Consul and Redis remove all in one step. On SQL and ZooKeeper a large
+// namespace would take longer than one transaction may. There Remove first deletes or overwrites the
+// record without which no member opens the namespace, and last the record beside which no member
+// creates it. If Remove fails in between, another call removes the rest.
+func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
+	t, err := newTarget(backend, settingsOf(of))
+	if err == nil {
+		what, err = t.remove(ctx, namespace, []string{namespace})
+	}
+	return what, err
+}
+
+// onOther returns a backend that this package does not know.
 func onOther(settings) (*target, error) {
 	return &target{
 		where: "as its settings say",
@@ -79,7 +91,7 @@ func onSQLite(s settings) (*target, error) {
 			defer db.Close()
 			return asked(ctx, db, "SQLite", "SELECT sqlite_version()")
 		},
-		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			prefix := s.text("table_prefix", "tenure_")
 			data, err := sqlite.OpenDB(path)
 			if err != nil {
@@ -91,8 +103,11 @@ func onSQLite(s settings) (*target, error) {
 				return "", err
 			}
 			defer members.Close()
-			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", namespaces)
-			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", namespaces)
+			more, err2 := deleteRows(ctx, members, prefix, memberTables(), "?1", root, namespaces)
+			if err2 != nil && root == namespaces[0] {
+				return removed(more, namespaces), err2
+			}
+			rows, err := deleteRows(ctx, data, prefix, dataTables(), "?1", root, namespaces)
 			return removed(rows+more, namespaces), errors.Join(err, err2)
 		},
 		left: "the two files and their tables",
@@ -120,11 +135,11 @@ func onPostgres(s settings) (*target, error) {
 			defer db.Close()
 			return asked(ctx, db, "PostgreSQL", "SHOW server_version")
 		},
-		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			db := db()
 			defer db.Close()
-			prefix := `"` + s.text("schema", postgres.DefaultSchema) + `".` + s.text("table_prefix", "tenure_")
-			rows, err := deleteRows(ctx, db, prefix, slices.Concat(dataTables(), memberTables()), "$1", namespaces)
+			prefix := `"` + s.text("schema", "public") + `".` + s.text("table_prefix", "tenure_")
+			rows, err := deleteRows(ctx, db, prefix, slices.Concat(memberTables(), dataTables()), "$1", root, namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -133,7 +148,7 @@ func onPostgres(s settings) (*target, error) {
 	return t, nil
 }
 
-// throughPostgres says how the members reach the server through a proxy.
+// throughPostgres sets how the members reach the server through a proxy.
 func throughPostgres(t *target, s settings, cfg *pgx.ConnConfig) {
 	dsn := s.text("dsn", "")
 	parsed, err := url.Parse(dsn)
@@ -164,10 +179,10 @@ func throughPostgres(t *target, s settings, cfg *pgx.ConnConfig) {
 	}
 }
 
-// overTLS is the reason for which a proxy is not tried.
+// overTLS is the reason for using no proxy.
 const overTLS = "the connection may use TLS, and a proxy has another name than the server"
 
-// asked is the version that a query answers.
+// asked returns the version that a query answers.
 func asked(ctx context.Context, db *sql.DB, name, query string) (string, error) {
 	var version string
 	err := db.QueryRowContext(ctx, query).Scan(&version)
@@ -201,14 +216,14 @@ func onMySQL(s settings) (*target, error) {
 			defer db.Close()
 			return asked(ctx, db, "MariaDB or MySQL", "SELECT VERSION()")
 		},
-		remove: func(ctx context.Context, _ string, namespaces []string) (string, error) {
+		remove: func(ctx context.Context, root string, namespaces []string) (string, error) {
 			db, err := db()
 			if err != nil {
 				return "", err
 			}
 			defer db.Close()
 			rows, err := deleteRows(ctx, db, s.text("table_prefix", "tenure_"),
-				slices.Concat(dataTables(), memberTables()), "?", namespaces)
+				slices.Concat(memberTables(), dataTables()), "?", root, namespaces)
 			return removed(rows, namespaces), err
 		},
 		left: "the tables",
@@ -231,18 +246,18 @@ func onMySQL(s settings) (*target, error) {
 }
 
 func dataTables() []string {
-	return []string{"logs", "items", "tails", "shards", "namespaces"}
+	return []string{"logs", "items", "tails", "shards", "namespaces"} // the last, because no member makes a roster beside it
 }
 
 func memberTables() []string {
-	return []string{"beats", "departures", "members", "nodes", "rosters"}
+	return []string{"rosters", "beats", "departures", "members", "nodes"} // the first, because nothing opens without it
 }
 
-// deleteRows deletes by exact namespace, which the tables' keys begin with, in each
-// table that the user may delete from. The prefix was checked by the backend that
-// opened with it.
+// deleteRows deletes the rows of exactly this namespace, with which the tables' keys begin, in each
+// table from which the user may delete. If root is the namespace, it stops at the first error. The
+// backend that opened with the prefix has checked it.
 func deleteRows(
-	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder string, namespaces []string,
+	ctx context.Context, db *sql.DB, prefix string, tables []string, placeholder, root string, namespaces []string,
 ) (int64, error) {
 	sum := int64(0)
 	var errs []error
@@ -251,6 +266,9 @@ func deleteRows(
 			result, err := db.ExecContext(ctx, "DELETE FROM "+prefix+table+" WHERE namespace = "+placeholder, ns)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("table %s: %w", table, err))
+				if ns == root {
+					return sum, errors.Join(errs...)
+				}
 				break
 			}
 			rows, err := result.RowsAffected()

@@ -14,8 +14,9 @@ import (
 	"testing"
 )
 
-// TestAPI: what docs/api.txt lists is still exported. It lists what other modules may use, and is written anew for a
-// release, or for a change that CHANGELOG.md names: go test ./internal/proof/doctest -run API -args -update
+// TestAPI: every name in docs/api.txt is still exported. The file lists the names for other
+// modules. It is written again for a release, or for a change that CHANGELOG.md names: go test
+// ./internal/proof/doctest -run API -args -update
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	now := exportedNow(t)
@@ -121,7 +122,7 @@ func exported(t *testing.T, pkg string, all map[string]bool) {
 	}
 }
 
-// members are the lines of a type: itself, and its fields or methods.
+// members returns the lines of a type: the type, and its fields or methods.
 func members(spec *ast.TypeSpec, show func(any) string) []string {
 	var list *ast.FieldList
 	kind := ""

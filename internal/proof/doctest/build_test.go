@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// marker is where a wrapper has the block.
+// marker is the place of the block in a wrapper.
 const marker = "/* the block */"
 
-// module makes a module for programs that use this repository, in its present state,
-// as a user's would.
+// module makes a module for programs that use this repository, in its current state, as a user's
+// module would.
 func module(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,8 +38,8 @@ func module(t *testing.T) string {
 	return dir
 }
 
-// copyBackend makes the example of a backend the reader's: it builds there only if all
-// that it uses is exported. Its tests stay behind: they use this repository's.
+// copyBackend copies the example of a backend to a reader's module, where it builds only if
+// everything that it uses is exported. It does not copy its tests, which use this repository's.
 func copyBackend(t *testing.T, from, to string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
@@ -79,8 +79,8 @@ func goTool(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// formatted fails the test if the block is not as gofmt writes it. Parts of a program
-// may differ in blanks within a line, which depend on the lines around them.
+// formatted fails the test if the block is not in gofmt's form. Parts of a program may differ in
+// blanks within a line, which depend on the lines around them.
 func formatted(t *testing.T, b *block) {
 	t.Helper()
 	got, err := format.Source([]byte(b.text))

@@ -11,8 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// hastyShards adds the program "Three shards" of docs/concepts/contexts.md with a commit every millisecond, so
-// that an interrupt meets commits that have begun. It returns the path of its binary.
+// hastyShards adds a commit every millisecond to the program "Three shards" of
+// docs/concepts/contexts.md, so that an interrupt meets pending commits. It returns the path of its
+// binary.
 func hastyShards(t *testing.T, mod string, all []*program) string {
 	t.Helper()
 	for _, x := range all {
@@ -26,8 +27,8 @@ func hastyShards(t *testing.T, mod string, all []*program) string {
 	return ""
 }
 
-// closes shows the page's claim about its handler: each shard's log ends with the
-// closing entry, also where the interrupt comes in the middle of a commit.
+// closes checks the page's claim about its handler: each shard's log ends with the closing entry,
+// even if the interrupt comes in the middle of a commit.
 func closes(t *testing.T, binary string) {
 	for n := range 20 {
 		s := &session{T: t, dir: t.TempDir(), binary: binary, lines: make(chan printed, 10_000)}
@@ -35,7 +36,7 @@ func closes(t *testing.T, binary string) {
 		for range 3 {
 			s.expect("docs/concepts/contexts.md", "...: its log ends at 0", true)
 		}
-		time.Sleep(time.Duration(n) * 3 * time.Millisecond) // to meet commits at different moments
+		time.Sleep(time.Duration(n) * 3 * time.Millisecond) // so that it meets commits at different moments
 		s.signal(j, syscall.SIGINT)
 		s.ended(j)
 		b, err := sqlite.Open(t.Context(), filepath.Join(s.dir, "tenure.db"), "orders", nil)

@@ -12,7 +12,7 @@ import (
 
 var (
 	goTest   = regexp.MustCompile("(?m)(?:^|`)go test ([^`\n]*[^`\n\\s])")
-	bugTest  = regexp.MustCompile("`([a-z]+(?:/[a-z.]+)*) ([A-Z][^` ]*)`") // as docs/bugs-found.md writes a go test
+	bugTest  = regexp.MustCompile("`([a-z]+(?:/[a-z.]+)*) ([A-Z][^` ]*)`") // as docs/internals/bugs-found.md writes a go test
 	goDemo   = regexp.MustCompile("(?m)(?:^|`|\\$ )go run \\./cmd/demo ([^`\n]+)")
 	makeIt   = regexp.MustCompile("(?:^|`)make ((?:[a-z-]+[ `\n])+)")
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w*)\(`)
@@ -27,7 +27,7 @@ func TestCommandsExist(t *testing.T) {
 	demo := sources(t, "cmd/demo", "*.go") + sources(t, "cmd/demo/simulation", "*.go")
 	n := 0
 	for _, page := range pages(t) {
-		if page == "CHANGELOG.md" { // it names what was there at the time
+		if page == "CHANGELOG.md" { // it names commands of its time
 			continue
 		}
 		text := pageText(t, page)
@@ -55,7 +55,8 @@ func TestCommandsExist(t *testing.T) {
 	}
 }
 
-// TestWorkflow: what the workflow for a team's CI runs is there, and it is YAML.
+// TestWorkflow: everything that the workflow for a team's CI runs exists, and the workflow is valid
+// YAML.
 func TestWorkflow(t *testing.T) {
 	t.Parallel()
 	const name = "docs/guides/service-ci.yml"
@@ -89,7 +90,7 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
-// TestNewcomersCommands: README has what a newcomer needs first, and the tests.
+// TestNewcomersCommands: README has the first commands for a newcomer, and the tests.
 func TestNewcomersCommands(t *testing.T) {
 	t.Parallel()
 	readme := pageText(t, "README.md")
@@ -100,7 +101,7 @@ func TestNewcomersCommands(t *testing.T) {
 	}
 }
 
-// goTests checks the tests that a page names, and returns how many.
+// goTests checks the tests that a page names, and returns their number.
 func goTests(t *testing.T, page, text string) int {
 	t.Helper()
 	n := 0
@@ -111,7 +112,7 @@ func goTests(t *testing.T, page, text string) int {
 		}
 		goTestExists(t, page, strings.NewReplacer("'", "", `\|`, "|").Replace(found[1]))
 	}
-	if page != "docs/bugs-found.md" {
+	if page != "docs/internals/bugs-found.md" {
 		return n
 	}
 	named := bugTest.FindAllStringSubmatch(text, -1)
@@ -147,7 +148,8 @@ func goTestExists(t *testing.T, page, args string) {
 				names = append(names, d[1])
 			}
 			if dir == "conformance" || strings.HasPrefix(dir, "backends/") { // what their tests register
-				text += sources(t, "internal/proof/system", "*.go") + sources(t, "conformance", "*.go")
+				text += sources(t, "internal/proof/system", "*.go") + sources(t, "conformance", "*.go") +
+					sources(t, "internal/proof/sqlfault", "*.go")
 			}
 			for _, f := range flagName.FindAllString(text, -1) {
 				flags += f
@@ -174,7 +176,8 @@ func goTestExists(t *testing.T, page, args string) {
 // group is an alternation within a pattern.
 var group = regexp.MustCompile(`^([^(]*)\(([^)]*)\)(.*)$`)
 
-// alternatives are the parts of a pattern for whole tests, each of which names a test: without the subtests.
+// alternatives returns the parts of a pattern for whole tests, without the subtests. Each names a
+// test.
 func alternatives(pattern string) []string {
 	if pattern == "^$" || pattern == "NONE" {
 		return nil

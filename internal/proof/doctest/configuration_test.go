@@ -26,7 +26,7 @@ import (
 )
 
 // key is a key of the configuration, as the schema and the comment of its field have it.
-type key struct{ name, field, says string }
+type key struct{ name, field, says, of string }
 
 // schema is the part of a JSON Schema that the page needs.
 type schema struct {
@@ -83,30 +83,15 @@ func TestConfiguration(t *testing.T) {
 		p := all.Properties[k.name]
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.name, p.kind(), p.Description)
 	}
-	for _, part := range []struct{ name, of, dir string }{{"sharding", "ShardingSettings", "sharding"}, {"follower", "FollowerSettings", "follower"}} {
-		comments := make(map[string]string)
-		for _, k := range keysOf(t, part.dir, "Options") {
-			comments[k.field] = k.says
-		}
-		keys := keysOf(t, "tenurefx", part.of)
-		for i, k := range keys {
-			if k.says == "" {
-				keys[i].says = comments[k.field]
-			}
-			if k.name == "keyspace" {
-				for _, inner := range keysOf(t, part.dir, "Keyspace") {
-					keys = append(keys, key{"keyspace." + inner.name, inner.field, inner.says})
-				}
-			}
-		}
-		inFile(t, part.dir, keys)
-		fmt.Fprintf(&b, "\n## Keys below `%s`\n\nRead by package `tenurefx`.\n\n| key | |\n|---|---|\n", part.name)
-		for _, k := range keys {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", k.name, k.says)
-		}
+	for _, part := range []string{"sharding", "follower"} {
+		fmt.Fprintf(&b, "\n## Keys below `%s`\n\nRead by `tenurefx`, or without fx by `Config.Section` into a `%[1]s.Options`.\n\n"+
+			"| key | |\n|---|---|\n", part)
+		writeKeys(t, &b, part, "Options", "")
 	}
+	own := make(map[string][]string) // rows by backend
+	of := make(map[string][]string)  // backends by row
+	var rows []string
 	for _, x := range backends {
-		fmt.Fprintf(&b, "\n## Keys below `backends.%s`\n\n| key | is | |\n|---|---|---|\n", x.opener.Name)
 		properties := all.Properties["backends"].Properties[x.opener.Name].Properties
 		keys := keysOf(t, x.dir, "Settings")
 		inFile(t, x.dir, keys)
@@ -115,13 +100,47 @@ func TestConfiguration(t *testing.T) {
 			if p == nil {
 				t.Fatalf("%s: the schema has no key %s", x.dir, k.name)
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.name, p.kind(), k.says)
+			row := fmt.Sprintf("| `%s` | %s | %s |", k.name, p.kind(), k.says)
+			if of[row] == nil {
+				rows = append(rows, row)
+			}
+			own[x.opener.Name] = append(own[x.opener.Name], row)
+			of[row] = append(of[row], x.opener.Name)
 		}
 		if len(keys) != len(properties) {
 			t.Errorf("%s: %d fields, but the schema has %v", x.dir, len(keys), slices.Sorted(maps.Keys(properties)))
 		}
 	}
+	b.WriteString("\n## Keys that several backends have\n\nA backend's other keys are in its table below.\n\n" +
+		"| key | is | | below `backends.` |\n|---|---|---|---|\n")
+	for _, row := range rows {
+		switch n := len(of[row]); {
+		case n == len(backends):
+			fmt.Fprintf(&b, "%s all |\n", row)
+		case n > 1:
+			fmt.Fprintf(&b, "%s %s |\n", row, strings.Join(of[row], ", "))
+		}
+	}
+	for _, x := range backends {
+		fmt.Fprintf(&b, "\n## Keys below `backends.%s`\n\n| key | is | |\n|---|---|---|\n", x.opener.Name)
+		for _, row := range own[x.opener.Name] {
+			if len(of[row]) == 1 {
+				fmt.Fprintln(&b, row)
+			}
+		}
+	}
 	mutate.Document(t, filepath.Join(root, "docs", "configuration.md"), "keys", b.String(), *update)
+}
+
+// writeKeys writes a row for each key of a struct, and below it those of its own part.
+func writeKeys(t *testing.T, b *strings.Builder, dir, of, above string) {
+	t.Helper()
+	keys := keysOf(t, dir, of)
+	inFile(t, dir, keys)
+	for _, k := range keys {
+		fmt.Fprintf(b, "| `%s%s` | %s |\n", above, k.name, k.says)
+		writeKeys(t, b, dir, k.of, above+k.name+".")
+	}
 }
 
 func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
@@ -141,7 +160,8 @@ func goFiles(t *testing.T, fset *token.FileSet, dir string) []*ast.File {
 	return files
 }
 
-// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a tag has no name.
+// keysOf are the fields of a struct in their order, embedded ones at their place. A field without a tag has no name. If
+// the folder has no such struct, there are none.
 func keysOf(t *testing.T, dir, of string) []key {
 	t.Helper()
 	structs := make(map[string]*ast.StructType)
@@ -158,18 +178,18 @@ func keysOf(t *testing.T, dir, of string) []key {
 	var collect func(of string) []key
 	collect = func(of string) (all []key) {
 		if structs[of] == nil {
-			t.Fatalf("%s has no struct %s", dir, of)
+			return nil
 		}
 		for _, f := range structs[of].Fields.List {
 			tag := ""
 			if f.Tag != nil {
 				tag, _, _ = strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
 			}
-			embedded, isName := f.Type.(*ast.Ident)
+			typeName, isName := f.Type.(*ast.Ident)
 			switch {
 			case tag == "-":
 			case len(f.Names) == 0 && isName:
-				all = append(all, collect(embedded.Name)...)
+				all = append(all, collect(typeName.Name)...)
 			default:
 				says := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
 				for _, n := range f.Names {
@@ -180,7 +200,11 @@ func keysOf(t *testing.T, dir, of string) []key {
 					if after, ok := strings.CutPrefix(says, n.Name+" "); ok && !strings.HasPrefix(after, "and ") {
 						text = strings.TrimPrefix(strings.TrimPrefix(after, "is "), "are ")
 					}
-					all = append(all, key{tag, n.Name, strings.ReplaceAll(text, "|", `\|`)})
+					k := key{tag, n.Name, strings.ReplaceAll(text, "|", `\|`), ""}
+					if isName {
+						k.of = typeName.Name
+					}
+					all = append(all, k)
 				}
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// notCallable are packages whose functions an example cannot call: it has no output.
+// notCallable returns packages whose functions an example cannot call, because it would have no
+// output.
 func notCallable() map[string]string {
 	return map[string]string{
 		"conformance/containers": "Run takes a *testing.T, and a Docker engine",
@@ -19,8 +20,8 @@ func notCallable() map[string]string {
 	}
 }
 
-// TestExamples: each package that exports something has an example, and each example has an output, without which the
-// go command does not run it.
+// TestExamples: each package that exports something has an example, and each example has an output.
+// Without one the go command does not run it.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	packages := make(map[string]bool)

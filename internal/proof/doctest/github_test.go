@@ -24,7 +24,7 @@ var (
 	platforms = regexp.MustCompile(`(?m)^PLATFORMS := (.+)$`)
 )
 
-// TestGitHubModules: dependabot looks at every module of the tree, and at no folder that is not one.
+// TestGitHubModules: dependabot's folders are exactly the modules of the tree.
 func TestGitHubModules(t *testing.T) {
 	t.Parallel()
 	var got struct {
@@ -85,7 +85,8 @@ func TestGitHubOwners(t *testing.T) {
 	}
 }
 
-// TestGitHubNames: workflows and templates name pages, subcommands, targets of make and scripts that exist.
+// TestGitHubNames: pages, subcommands, targets of make and scripts that workflows and templates
+// name exist.
 func TestGitHubNames(t *testing.T) {
 	t.Parallel()
 	targets, commands := pageText(t, "Makefile"), sources(t, "cmd/tenure", "*.go")
@@ -138,8 +139,8 @@ func TestGitHubNames(t *testing.T) {
 	}
 }
 
-// TestGitHubWorkflows: each job has a time-out, each action is named by its commit, and rights to write are a job's
-// that runs no code of a pull request.
+// TestGitHubWorkflows: each job has a time-out, and each action is named by its commit. Only jobs
+// that run no code of a pull request have rights to write.
 func TestGitHubWorkflows(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
@@ -178,7 +179,7 @@ func TestGitHubWorkflows(t *testing.T) {
 	}
 }
 
-// TestGitHubChecklist: the template of a pull request asks what CONTRIBUTING.md asks.
+// TestGitHubChecklist: the template of a pull request has CONTRIBUTING.md's questions.
 func TestGitHubChecklist(t *testing.T) {
 	t.Parallel()
 	items := func(text, mark string) (all []string) {
@@ -197,7 +198,8 @@ func TestGitHubChecklist(t *testing.T) {
 	}
 }
 
-// TestReleasePlatforms: a release has the platforms that make cross compiles, and Linux on amd64, and what it packs exists.
+// TestReleasePlatforms: a release has the platforms that make cross compiles, and Linux on amd64.
+// The files that it packs exist.
 func TestReleasePlatforms(t *testing.T) {
 	t.Parallel()
 	var got struct {

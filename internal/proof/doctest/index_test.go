@@ -10,24 +10,53 @@ import (
 	"testing"
 )
 
-// TestIndex: docs/README.md leads to every page of docs.
+// TestIndex: the README.md of each folder of docs leads to the pages in that folder, and in folders below that have none.
+// The users' index has one link to the maintainers' pages.
 func TestIndex(t *testing.T) {
 	t.Parallel()
-	linked := map[string]bool{"docs/README.md": true}
-	for _, found := range link.FindAllStringSubmatch(pageText(t, "docs/README.md"), -1) {
-		path, _, _ := strings.Cut(found[1], "#")
-		linked[filepath.ToSlash(filepath.Join("docs", path))] = true
+	linked := make(map[string]map[string]bool) // by index
+	for _, page := range pages(t) {
+		if !strings.HasPrefix(page, "docs/") || filepath.Base(page) != "README.md" {
+			continue
+		}
+		linked[page] = make(map[string]bool)
+		for _, found := range link.FindAllStringSubmatch(pageText(t, page), -1) {
+			path, _, _ := strings.Cut(found[1], "#")
+			linked[page][filepath.ToSlash(filepath.Join(filepath.Dir(page), path))] = true
+		}
+	}
+	if len(linked) != 3 {
+		t.Errorf("%d indexes, want docs, docs/internals and docs/internals/design", len(linked))
+	}
+	for path := range linked["docs/README.md"] {
+		if strings.HasPrefix(path, "docs/internals/") && path != "docs/internals/README.md" {
+			t.Errorf("docs/README.md leads users to %s: docs/internals/README.md is its place", path)
+		}
 	}
 	for _, page := range pages(t) {
-		if strings.HasPrefix(page, "docs/") && !linked[page] {
-			t.Errorf("docs/README.md does not lead to %s: add it where its readers look", page)
+		if !strings.HasPrefix(page, "docs/") || page == "docs/README.md" {
+			continue
+		}
+		index := indexOf(page, linked)
+		if !linked[index][page] {
+			t.Errorf("%s does not lead to %s: add it where its readers look", index, page)
+		}
+	}
+}
+
+// indexOf is the nearest index above a page.
+func indexOf(page string, indexes map[string]map[string]bool) string {
+	for dir := filepath.Dir(page); ; dir = filepath.Dir(dir) {
+		if index := filepath.ToSlash(filepath.Join(dir, "README.md")); index != page && indexes[index] != nil {
+			return index
 		}
 	}
 }
 
 var image = regexp.MustCompile(`!\[([^]]*)\]\(([^)]+)\)`)
 
-// TestPictures: every picture of a page has a text instead, and a drawing is well formed and has colours for a dark page.
+// TestPictures: every picture of a page has an alternative text. A drawing is well formed and has
+// colours for a dark page.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	n := 0

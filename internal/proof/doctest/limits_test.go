@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestLimits compares the limits that docs/sizing.md states with those that the backends
-// had when their reports were made, and with the constants.
+// TestLimits compares the limits in docs/sizing.md with the backends' limits in their reports, and
+// with the constants.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "sizing.md"))

@@ -17,18 +17,18 @@ var (
 	lineRow   = regexp.MustCompile("(?m)^\\| `(tenure: [^|]+)` \\|")
 )
 
-// TestLogLines compares docs/log-lines.md with what the code writes to the log.
+// TestLogLines compares the page with what the code writes to the log.
 func TestLogLines(t *testing.T) {
 	t.Parallel()
-	page := pageText(t, "docs/log-lines.md")
+	page := pageText(t, wrongPage)
 	rows := make(map[string]bool)
 	for _, row := range lineRow.FindAllStringSubmatch(page, -1) {
 		for name := range strings.SplitSeq(row[1], "`, `") {
 			rows[name] = true
 		}
 	}
-	want := logged(t, "core", "effect", "follower", "sharding")
-	unlogged := []string{"heartbeat failed", "call failed"} // for hooks only
+	want := logged(t, "core", "effect", "follower", "lock", "sharding")
+	unlogged := []string{"heartbeat failed", "call failed"} // only for hooks
 	for _, kind := range eventKind.FindAllStringSubmatch(pageText(t, "core/hooks.go"), -1) {
 		switch name := kind[1]; {
 		case slices.Contains(unlogged, name):
@@ -46,26 +46,26 @@ func TestLogLines(t *testing.T) {
 	slices.Sort(want)
 	for _, line := range slices.Compact(want) {
 		if !rows[line] {
-			t.Errorf("docs/log-lines.md has no row for %q", line)
+			t.Errorf("%s has no row for %q", wrongPage, line)
 		}
 		delete(rows, line)
 	}
 	for line := range rows {
-		t.Errorf("docs/log-lines.md has %q, which the code does not write", line)
+		t.Errorf("%s has %q, which the code does not write", wrongPage, line)
 	}
 	causes := leaseEnd.FindAllStringSubmatch(pageText(t, "internal/fsm/io.go"), -1)
 	if len(causes) < 10 {
 		t.Errorf("%d causes: the pattern no longer finds them", len(causes))
 	}
-	_, table, _ := strings.Cut(page, "\n## Causes of a lease's end\n")
+	_, table, _ := strings.Cut(page, "\n### Causes of a lease's end\n")
 	for _, c := range causes {
 		if !strings.Contains(table, "`"+c[1]+"`") {
-			t.Errorf("docs/log-lines.md does not say what the cause %q means", c[1])
+			t.Errorf("%s does not say what the cause %q means", wrongPage, c[1])
 		}
 	}
 }
 
-// logged returns the messages that are written as they stand in the code.
+// logged returns the messages that are literals in the code.
 func logged(t *testing.T, dirs ...string) (all []string) {
 	t.Helper()
 	for _, dir := range dirs {

@@ -15,7 +15,7 @@ var (
 	nothing = regexp.MustCompile("[^a-z0-9 -]")
 )
 
-// TestLinks: the targets of the pages' links within the repository exist, headings too.
+// TestLinks: the targets of the pages' links within the repository exist, including headings.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -52,7 +52,7 @@ func pageText(t *testing.T, page string) string {
 	return string(text)
 }
 
-// anchors are the names of a page's headings.
+// anchors returns the names of a page's headings.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
 	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {

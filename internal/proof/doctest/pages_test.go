@@ -17,12 +17,12 @@ type block struct {
 	page string // relative to the repository, with slashes
 	line int
 	lang string
-	mark string // of the comment <!-- mark --> on the line before
+	mark string // from the comment <!-- mark --> on the line before
 	text string
-	next *block // the next block of the page, of any language, before the next heading
+	next *block // the next block of the page before the next heading, in any language
 }
 
-// name is the block's place, as a folder's name.
+// name returns the block's place, as a folder's name.
 func (b *block) name() string {
 	page := strings.TrimSuffix(strings.TrimPrefix(b.page, "docs/"), ".md")
 	return strings.ToLower(strings.ReplaceAll(page, "/", "-")) + "-" + strconv.Itoa(b.line)
@@ -35,7 +35,7 @@ func (b *block) isProgram() bool {
 	return strings.HasPrefix(b.text, "package main\n") && strings.Contains(b.text, "\nfunc main() {")
 }
 
-// pages are the documents for users.
+// pages returns the pages for users.
 func pages(t *testing.T) []string {
 	t.Helper()
 	paths := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
@@ -88,12 +88,12 @@ func blocks(t *testing.T, page string) []*block {
 	return all
 }
 
-// files writes the blocks of a page that are marked <!-- file: NAME --> to a folder.
-func files(t *testing.T, page, dir string) {
+// files writes the blocks of a page marked <!-- file: NAME --> to a folder. addr replaces pageAddr.
+func files(t *testing.T, page, dir, addr string) {
 	t.Helper()
 	for _, b := range blocks(t, page) {
 		if name, ok := strings.CutPrefix(b.mark, "file: "); ok {
-			write(t, filepath.Join(dir, name), b.text)
+			write(t, filepath.Join(dir, name), strings.ReplaceAll(b.text, pageAddr, addr))
 		}
 	}
 }
@@ -117,8 +117,7 @@ func goBlocks(t *testing.T) []*block {
 // stamp is package log's prefix of a line; pages leave it out.
 var stamp = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `)
 
-// matches compares a line of a page with one that a program printed: "..." stands for
-// anything.
+// matches compares a line of a page with a printed one: "..." stands for anything.
 func matches(want, got string) bool {
 	got = stamp.ReplaceAllString(got, "")
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(want), `\.\.\.`, `.*`)

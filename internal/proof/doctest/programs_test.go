@@ -18,11 +18,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// needs are the requirements of a page's programs and fragments: a server, and the
-// page's spelling of its address.
+// needs are the requirements of a page's programs and fragments: a server, and the page's form of
+// its address.
 type needs struct {
 	kind   servers.Kind
-	writes string                      // as the page writes the address, or the DSN
+	writes string                      // the page's form of the address or the DSN
 	is     func(db servers.DSN) string // its replacement
 }
 
@@ -51,13 +51,13 @@ type program struct {
 	*block
 	source string
 	args   []string
-	addr   string // in place of pageAddr
-	isTest bool   // has a test to be run instead of main
+	addr   string // replaces pageAddr
+	isTest bool   // it has a test, which runs instead of main
 	binary string
 }
 
-// plant has the servers of the machine. A server that cannot be had is an error here,
-// which skips the blocks that need it.
+// plant has the machine's servers. Here an unavailable server is an error, which skips the blocks
+// that need it.
 type plant struct {
 	started map[servers.Kind]*servers.Server
 	failed  map[servers.Kind]error
@@ -73,7 +73,7 @@ func startServers(t *testing.T) *plant {
 	for _, n := range pagesNeed() {
 		wg.Go(func() {
 			s, err := servers.Start(ctx, n.kind, &servers.Options{NoSync: true})
-			if errors.Is(err, servers.ErrUnavailable) { // one that runs already takes no options
+			if errors.Is(err, servers.ErrUnavailable) { // a running server accepts no options
 				s, err = servers.Start(ctx, n.kind, nil)
 			}
 			mu.Lock()
@@ -108,11 +108,11 @@ func (p *plant) located(t *testing.T, b *block, source string) string {
 		db = s.Database(t)
 	}
 	source = strings.ReplaceAll(source, n.writes, n.is(db))
-	return strings.ReplaceAll(source, `"orders"`, `"`+b.name()+`"`) // one server, and a namespace for each block
+	return strings.ReplaceAll(source, `"orders"`, `"`+b.name()+`"`) // one server, with a namespace for each block
 }
 
-// TestBlocks compiles and runs every block of Go in the pages for users, and compares
-// the output of programs with the console's block that follows them.
+// TestBlocks compiles and runs every block of Go in the pages for users, and compares a program's
+// output with the console's block that follows it.
 func TestBlocks(t *testing.T) {
 	servers.Short(t)
 	p := startServers(t)
@@ -166,8 +166,8 @@ func TestBlocks(t *testing.T) {
 
 func (x *program) run(t *testing.T) {
 	s := &session{T: t, dir: t.TempDir(), binary: x.binary, args: x.args}
-	files(t, x.page, s.dir)
-	if !x.isProgram() { // it fails by itself
+	files(t, x.page, s.dir, x.addr)
+	if !x.isProgram() { // it fails on its own
 		s.play(&block{page: x.page, line: x.line, text: "$ go run .\n...\n"})
 		return
 	}
@@ -179,12 +179,12 @@ func (x *program) run(t *testing.T) {
 	s.play(&console)
 }
 
-// pageAddr is where the servers of pages listen.
+// pageAddr is the address of the servers of pages.
 const pageAddr = "127.0.0.1:8080"
 
-// freeAddr is an address that nothing listens on, with a port below those that the kernel
-// gives to outgoing connections, so that none takes it before the program does. It is one
-// that no program was given yet: they run beside each other.
+// freeAddr returns an unused address, with a port below the kernel's range for outgoing
+// connections, so that none takes it before the program does. No other program has got it, because
+// programs run in parallel.
 func freeAddr(t *testing.T, given map[string]bool) string {
 	t.Helper()
 	for range 100 {

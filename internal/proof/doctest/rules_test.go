@@ -28,12 +28,12 @@ var (
 	tested   = regexp.MustCompile(`^(?:Test|Fuzz)[A-Z]\w*`)
 )
 
-// TestRuleIndex compares docs/rules.md with the rules that the code states and with the
+// TestRuleIndex compares docs/internals/rules.md with the rules that the code states and with the
 // tests that name them. After a change: go test ./internal/proof/doctest -run RuleIndex -args -update
 func TestRuleIndex(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	b.WriteString("## Stores\n\nEach backend keeps these ([core/driver](../core/driver/doc.go)).\n\n| rule | says | tested by |\n|---|---|---|\n")
+	b.WriteString("## Stores\n\nEach backend keeps these ([core/driver](../../core/driver/doc.go)).\n\n| rule | says | tested by |\n|---|---|---|\n")
 	for _, r := range conformance.Rules() {
 		var cases []string
 		for _, c := range conformance.Cases() {
@@ -49,7 +49,7 @@ func TestRuleIndex(t *testing.T) {
 		{"Followers", "The log, and those that apply it", "follower"},
 		{"Sharding", "Ownership of many shards", "sharding"},
 	} {
-		fmt.Fprintf(&b, "\n## %s\n\n%s ([%s](../%s/doc.go)).\n\n| rule | says | tested by |\n|---|---|---|\n", part.head, part.text, part.dir, part.dir)
+		fmt.Fprintf(&b, "\n## %s\n\n%s ([%s](../../%s/doc.go)).\n\n| rule | says | tested by |\n|---|---|---|\n", part.head, part.text, part.dir, part.dir)
 		rules := bullet.FindAllStringSubmatch(pageText(t, part.dir+"/doc.go"), -1)
 		if len(rules) < 4 {
 			t.Fatalf("%s/doc.go states %d rules: the pattern no longer finds them", part.dir, len(rules))
@@ -68,7 +68,7 @@ func TestRuleIndex(t *testing.T) {
 			fmt.Fprintf(&b, "| **%s** | %s | %s |\n", id, says, tests)
 		}
 	}
-	mutate.Document(t, filepath.Join(root, "docs", "rules.md"), "rules", b.String(), *update)
+	mutate.Document(t, filepath.Join(root, "docs", "internals", "rules.md"), "rules", b.String(), *update)
 }
 
 // few lists up to three names.
@@ -139,8 +139,7 @@ func evidence(t *testing.T) map[string][]string {
 	return all
 }
 
-// killer returns the rule that a mutant breaks, and the test that fails then, without its
-// subtest.
+// killer returns the rule that a mutant breaks, and the test that then fails, without its subtest.
 func killer(mutant *ast.CompositeLit) (id, test string) {
 	for i, e := range mutant.Elts {
 		if kv, ok := e.(*ast.KeyValueExpr); ok {
@@ -158,7 +157,7 @@ func killer(mutant *ast.CompositeLit) (id, test string) {
 	return id, test
 }
 
-// literal returns the value of a literal string, else "".
+// literal returns the value of a literal string, otherwise "".
 func literal(e ast.Expr) string {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {

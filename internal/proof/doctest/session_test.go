@@ -35,7 +35,7 @@ type session struct {
 	binary string
 	args   []string
 	lines  chan printed
-	early  []printed // that the page has not shown yet
+	early  []printed // not yet shown by the page
 	all    []*job
 	jobs   []*job
 	read   sync.WaitGroup
@@ -88,8 +88,8 @@ func (s *session) start(name string, args ...string) *job {
 	return j
 }
 
-// isLog reports whether a line is Tenure's log, which programs without a Logger have on
-// standard error, and which pages leave out: its moments and sessions differ each time.
+// isLog reports whether a line is from Tenure's log. Programs without a Logger write it to standard
+// error, and pages leave it out, because its times and sessions differ each time.
 func isLog(line string) bool {
 	const stamp = len("2006/01/02 15:04:05 ")
 	return len(line) > stamp && (strings.HasPrefix(line[stamp:], "INFO tenure: ") || strings.HasPrefix(line[stamp:], "WARN tenure: "))
@@ -177,12 +177,12 @@ func (s *session) signal(j *job, sig syscall.Signal) {
 	}
 }
 
-// expect takes in lines up to the one wanted, which is a program's next unless wild.
+// expect reads lines up to the expected one, which must be a program's next one unless wild.
 func (s *session) expect(where, want string, wild bool) {
 	s.Helper()
 	deadline := time.After(ample.Time)
 	for {
-		blocked := make(map[*job]bool) // by a line that is not the one wanted
+		blocked := make(map[*job]bool) // by a line that is not the expected one
 		for i, got := range s.early {
 			if matches(want, got.line) && !blocked[got.by] {
 				s.early = slices.Delete(s.early, i, i+1)

@@ -17,23 +17,25 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// shellPage is what a page's shell blocks need to be run: one session of an interactive bash for the page, in an empty
-// folder, with network and processes that nobody else sees, so that a page's commands start its server on the usual port.
+// shellPage has the needs of a page's shell blocks. They run in one session of an interactive bash
+// for the page, in an empty folder. Its network and its processes are separate, so the page's
+// commands start its server on the usual port.
 //
 //	<!-- run -->          before a block of sh: every command of it succeeds
 //	<!-- run: prints -->  and prints something
 //	<!-- recipe -->       as run
 //
-// A program of Go that follows a block is written to main.go, and the commands "go run ." of the console that follows it
-// are run.
+// A Go program after a block is written to main.go, and the commands "go run ." of the console
+// after it run.
 type shellPage struct {
-	before string // stands for what the page presumes
-	ready  string // stands after the first block: waits for the server
-	inside string // stands after the program: a member that owns the shard which later blocks look at
+	before string // replaces the conditions that the page assumes
+	ready  string // runs after the first block: waits for the server
+	inside string // runs after the program: a member that owns the shard of later blocks
 }
 
 const (
-	// The module is not published while it is tested: go get and go install take the working tree.
+	// The module is not published while it is tested, so go get and go install use the working
+	// tree.
 	toolsHere = `go() {
   case "$*" in
   "get github.com/tenure-go/tenure/"*)
@@ -47,9 +49,10 @@ awaits() { for _ in $(seq 900); do "$@" >/dev/null 2>&1 && return; sleep 0.1; do
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1"); }
 member() { "$BUILT/tenure" run --shard "$1" -- sleep 600 >"member-$1.log" 2>&1 & }
 `
-	// No image can be had without a registry; TestBlocks runs the page's program on a server of this machine.
+	// There is no image without a registry. TestBlocks runs the page's program on a server of this
+	// machine.
 	withoutImages = "docker() { :; }\n"
-	// Packages are not installed by a test: the server is that of make servers, and so is the class of zkCli.sh.
+	// A test installs no packages: the server and the class of zkCli.sh are those of make servers.
 	zooKeeperHere = `sudo() { [ "$1" = apt-get ] ||
   java -cp '/usr/share/java/*' org.apache.zookeeper.server.ZooKeeperServerMain 2181 "$PWD/zk" >zk.log 2>&1 & }
 zkCli.sh() { java -cp '/usr/share/java/*' org.apache.zookeeper.ZooKeeperMain -server 127.0.0.1:2181 "$@" 2>/dev/null; }
@@ -84,7 +87,8 @@ func shellPages() map[string]shellPage {
 	}
 }
 
-// notRun are the shell blocks that the test does not run, by a part of their text, with the reason.
+// notRun returns the shell blocks that the test does not run, by a part of their text, with the
+// reason.
 func notRun() map[string]string {
 	return map[string]string{
 		"kubectl apply":          "there is no cluster; tools/manifests validates the manifests",
@@ -104,7 +108,7 @@ func TestShell(t *testing.T) {
 	servers.Short(t)
 	built := t.TempDir()
 	goTool(t, root, "build", "-o", filepath.Join(built, "tenure"), "./cmd/tenure")
-	goTool(t, module(t), "mod", "graph") // fetches what go get reads, as pages have no network
+	goTool(t, module(t), "mod", "graph") // fetches the modules for go get, because pages have no network
 	n := 0
 	for _, page := range pages(t) {
 		all := blocks(t, page)
@@ -159,15 +163,15 @@ func playedBy(all []*block, console *block) bool {
 	return false
 }
 
-// step is one command, and what is wanted of it.
+// step is one command, with the expected result.
 type step struct {
-	where  string // empty: the test's own
+	where  string // empty: the test's own folder
 	text   string
 	prints bool
 	want   []string // lines
 }
 
-// steps are the commands of a page in order.
+// steps returns the commands of a page in order.
 func (p shellPage) steps(t *testing.T, all []*block) []step {
 	t.Helper()
 	steps := []step{{text: toolsHere}, {text: p.before}}
@@ -195,7 +199,7 @@ func (p shellPage) steps(t *testing.T, all []*block) []step {
 	return steps
 }
 
-// commands splits a block where bash has read a whole command.
+// commands splits a block at the ends of whole commands, as bash reads it.
 func commands(t *testing.T, b *block) []string {
 	t.Helper()
 	var all []string
@@ -230,9 +234,9 @@ func (p shellPage) play(t *testing.T, page string, all []*block, built string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", append(alone, "sh", "-c", "ip link set lo up && exec bash --norc --noprofile --noediting -i")...)
 	cmd.Dir = t.TempDir()
-	files(t, page, cmd.Dir)
+	files(t, page, cmd.Dir, pageAddr)
 	cmd.Env = slices.DeleteFunc(append(os.Environ(), environment(t, cmd.Dir, built)...), func(e string) bool {
-		return strings.HasPrefix(e, "TENURE_") // those of the shell that runs the test
+		return strings.HasPrefix(e, "TENURE_") // variables of the shell that runs the test
 	})
 	const mark = "@@ the command ended: "
 	var script strings.Builder
@@ -264,7 +268,7 @@ func (p shellPage) play(t *testing.T, page string, all []*block, built string) {
 	}
 }
 
-// isShells reports whether the line is of an interactive bash without a terminal.
+// isShells reports whether an interactive bash without a terminal printed the line.
 func isShells(line string) bool {
 	return strings.TrimSpace(line) == "" || strings.HasPrefix(line, "bash: cannot set terminal process group") ||
 		line == "bash: no job control in this shell" || regexp.MustCompile(`^\[\d+\] \d+$`).MatchString(line)
@@ -283,7 +287,7 @@ func (s *step) check(t *testing.T, ok bool, printed []string) {
 	}
 }
 
-// available skips the test where the page's server cannot be had, unless it is required.
+// available skips the test if the machine does not have the page's server, unless it is required.
 func (p shellPage) available(t *testing.T) {
 	t.Helper()
 	for text, need := range map[string]struct {
@@ -302,7 +306,7 @@ func (p shellPage) available(t *testing.T) {
 	}
 }
 
-// searched is the PATH with what make servers builds.
+// searched returns the PATH with the programs that make servers builds.
 func searched(t *testing.T) string {
 	t.Helper()
 	tools, err := filepath.Abs(filepath.Join(root, ".cache", "bin"))

@@ -17,8 +17,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestSQL runs the SQL of the pages while a member owns the shard that it looks at: each statement finds rows. Recipes
-// and what is possible with their rights are run by the tests of the backends.
+// TestSQL runs the SQL of the pages while a member owns the shard that the SQL names. Each
+// statement must find rows. The tests of the backends run the recipes, and statements that their
+// rights allow.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -78,7 +79,7 @@ func found(ctx context.Context, t *testing.T, dbs []*sql.DB, b *block, statement
 	t.Errorf("%s: found nothing by\n%s\n%v", b, statement, errors.Join(all...))
 }
 
-// openedStore is namespace "orders" of the page's store, and the databases that have its tables.
+// openedStore returns namespace "orders" of the page's store, and the databases with its tables.
 func openedStore(t *testing.T, page string) (core.Backend, []*sql.DB) {
 	t.Helper()
 	var b core.Backend

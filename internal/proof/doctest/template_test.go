@@ -10,8 +10,8 @@ import (
 // TestTemplate: the pages of the backends have the same headings in the same order.
 func TestTemplate(t *testing.T) {
 	t.Parallel()
-	want := []string{"Requirements", "Start", "Records", "Roles", "Connections and TLS", "Configuration", "Costs", "Speed",
-		"Limits", "High availability", "Restore drill", "What to watch"}
+	want := []string{"Requirements", "Start", "In production", "Roles", "Connections and TLS", "Records", "Costs", "Limits",
+		"High availability", "Restore drill", "What to watch"}
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "backends", "*.md"))
 	if err != nil || len(pages) != 7 {
 		t.Fatalf("%d pages of backends, want 7: %v", len(pages), err)

@@ -10,7 +10,8 @@ import (
 
 var goVersion = regexp.MustCompile(`(?m)^go (\S+)$`)
 
-// TestVersions compares docs/compatibility.md with what the suite was run on, and with the newest migrations.
+// TestVersions compares docs/compatibility.md with the versions in the suite's reports, and with
+// the newest migrations.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	page := pageText(t, "docs/compatibility.md")

@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// wrapper makes a program, or a test, of a block that is a part of one, and checks
-// the promises of the text around it.
+// wrapper makes a program or a test from a block that is a part of one, and checks the promises of
+// the text around it.
 type wrapper struct {
 	page string
-	has  string   // a text in the block
-	text string   // with marker where the block belongs
-	args []string // of the program
+	has  string   // text in the block
+	text string   // has marker in the place of the block
+	args []string // the program's arguments
 }
 
 // wrapped returns the block in its wrapper.
@@ -28,7 +28,7 @@ func wrapped(t *testing.T, b *block, used map[int]bool) *wrapper {
 	return nil
 }
 
-// must is in every wrapper.
+// must is a part of every wrapper.
 const must = `
 func must(err error) {
 	if err != nil {
@@ -55,8 +55,8 @@ func work(b core.Backend) (lease *core.Lease) {
 }
 `
 
-// opened is a wrapper of a block that opens a backend, as b, or raises its floor. A
-// namespace has to be there first.
+// opened returns a wrapper of a block that opens a backend, as b, or raises its floor. The
+// namespace must exist before.
 func opened(imports, begin, end string) string {
 	return "package main\n\nimport (\n\t\"context\"\n\n\t\"github.com/tenure-go/tenure/core\"\n" + imports + ")\n" +
 		must + work +
@@ -67,7 +67,7 @@ const reopened = `	must(err)
 	work(b)
 	must(b.Close())`
 
-// effectsProgram sees an effect that waits on the board and in the metrics.
+// effectsProgram checks that the board and the metrics show an effect that waits.
 const effectsProgram = `package main
 
 import (
@@ -120,7 +120,49 @@ func main() {
 }
 `
 
-// takeProgram makes an effect in a shard, and takes it along into another one.
+// takeProgram makes an effect in a shard, and takes it to another one. unsentProgram has no server
+// at the bank's address.
+const unsentProgram = `package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/tenure-go/tenure/backends/memory"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/effect"
+)
+
+func main() {
+	http.DefaultTransport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	}}
+	calls, body := 0, io.Reader(strings.NewReader("12"))
+	charge := func(ctx context.Context, id string) ([]byte, error) {
+		if calls++; calls == 2 {
+			return []byte("receipt"), nil
+		}
+` + marker + `
+		return nil, resp.Body.Close()
+	}
+	b, err := memory.Open(context.Background(), memory.New(), "shop", nil)
+	must(err)
+	defer b.Close()
+	must(core.RunSingleton(context.Background(), b, "payments", func(ctx context.Context, lease *core.Lease) error {
+		l, err := effect.Open(ctx, lease, nil)
+		must(err)
+		defer l.Close()
+		receipt, err := l.Do(ctx, "pay/1", charge)
+		check(err == nil && string(receipt) == "receipt", "a request without a connection is tried again")
+		return nil
+	}, &core.Options{LockDir: "none"}))
+}
+` + must
+
 const takeProgram = `package main
 
 import (
@@ -159,7 +201,7 @@ func main() {
 }
 `
 
-// boardProgram gets the board's page from where it is mounted.
+// boardProgram reads the board's page where it is mounted.
 const boardProgram = `package main
 
 import (
@@ -192,13 +234,13 @@ func main() {
 }
 `
 
-// onEtcd, and the like, make the namespace and a client.
+// onEtcd, and similar constants, make the namespace and a client.
 const (
 	onEtcd = `	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://127.0.0.1:2379"}})
 	must(err)
 	defer client.Close()
 	open := func() *etcd.Backend {
-		b, err := etcd.Open(ctx, client, "orders", &etcd.Options{Create: true})
+		b, err := etcd.OpenClient(ctx, client, "orders", &etcd.Options{Create: true})
 		must(err)
 		return b
 	}`
@@ -208,7 +250,7 @@ const (
 	onConsul = `	client, err := api.NewClient(&api.Config{Address: "127.0.0.1:8500"})
 	must(err)
 	open := func() *consul.Backend {
-		b, err := consul.Open(ctx, client, "orders", &consul.Options{Create: true})
+		b, err := consul.OpenClient(ctx, client, "orders", &consul.Options{Create: true})
 		must(err)
 		return b
 	}`
@@ -270,7 +312,8 @@ func wrappers() []wrapper {
 		{page: "docs/board.md", has: "tenurehttp.Handler(", text: boardProgram},
 		{page: "docs/effects.md", has: "effect.Stats{}", text: effectsProgram},
 		{page: "docs/effects.md", has: "effect.Take(", text: takeProgram},
-		{page: "docs/backends/etcd.md", has: "etcd.Open(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
+		{page: "docs/effects.md", has: "effect.NotSent(", text: unsentProgram},
+		{page: "docs/backends/etcd.md", has: "etcd.OpenClient(", text: opened(etcdImports, onEtcd+begun, reopened+"\n\t}")},
 		{page: "docs/backends/etcd.md", has: "etcd.RaiseFloor(", text: opened(etcdImports, onEtcd+begun, raised)},
 		{page: "docs/backends/etcd.md", has: "client.Txn(", text: opened(etcdImports, onEtcd+`
 	b := open()
@@ -285,7 +328,7 @@ func wrappers() []wrapper {
 		return nil
 	}, nil))
 	check(!book(), "a former lease is not refused")`)},
-		{page: "docs/backends/consul.md", has: "consul.Open(", text: opened(consulImports, onConsul+begun, reopened+"\n\t}")},
+		{page: "docs/backends/consul.md", has: "consul.OpenClient(", text: opened(consulImports, onConsul+begun, reopened+"\n\t}")},
 		{page: "docs/backends/consul.md", has: "b.GuardOps(", text: opened(consulImports+"\t\"errors\"\n\t\"fmt\"\n", onConsul+`
 	b := open()
 	defer b.Close()
@@ -321,7 +364,7 @@ func wrappers() []wrapper {
 	must(err)
 	keys, args := b.Guard(core.Fence{}, nil)
 	must(func() error {`, `	}())`)},
-		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports, elsewhere+`
+		{page: "docs/backends/zookeeper.md", has: "zk-0", text: opened("\t\"crypto/tls\"\n\t\"os\"\n"+zooKeeperImports+"\t\"github.com/tenure-go/tenure/core/driver\"\n", elsewhere+`
 	password, tlsConfig := os.Args[1], &tls.Config{}`, reopened)},
 		{page: "docs/backends/zookeeper.md", has: "zookeeper.RaiseFloor(", text: opened(zooKeeperImports, onZooKeeper+begun, raised)},
 		{page: "docs/backends/zookeeper.md", has: "b.GuardOps(", text: opened("\t\"errors\"\n\t\"fmt\"\n\t\"time\"\n\t\"github.com/go-zookeeper/zk\"\n"+zooKeeperImports, onZooKeeper+`
@@ -395,18 +438,23 @@ func wrappers() []wrapper {
 `, "client *api.Client")},
 		{page: "docs/comparison.md", has: "zk.NewLock(", text: before("\t\"github.com/go-zookeeper/zk\"\n", "conn *zk.Conn")},
 		{page: "docs/comparison.md", has: "pg_try_advisory_lock", text: before("\t\"database/sql\"\n", "db *sql.DB")},
+		{page: "docs/comparison.md", has: "rs.NewMutex(", text: strings.Replace(before("\t\"errors\"\n\t\"time\"\n", "rs redsyncs"),
+			"func lead", redsyncStub+"func lead", 1)},
+		{page: "docs/comparison.md", has: "locks.Lock(", text: lockedWrapper},
 		{page: "docs/guides/fencing.md", has: "fence.ResponseError(", text: fencedWrapper},
 		{page: "docs/following.md", has: "snapshots.Write(", text: snapshotsWrapper},
 		{page: "docs/sharding.md", has: "Keyspace: keys", text: rangesWrapper},
 		{page: "docs/sharding.md", has: "sharding.NewManager(", text: shardingWrapper},
-		{page: "docs/conformance.md", has: "conformance.Test(", text: suiteWrapper(`
+		{page: "docs/sharding.md", has: "sharding.Run(", text: strings.NewReplacer("background, stopElector :=", "_, stopElector :=",
+			"elector, err := core.NewElector(backend, nil)\n\tmust(err)\n", "").Replace(shardingWrapper)},
+		{page: "docs/own-ci.md", has: "conformance.Test(", text: suiteWrapper(`
 var addr = mystore.New()
 
 func uniqueNamespace() string { return rand.Text() }
 `, `	"crypto/rand"
 `), args: []string{"-test.run=TestConformance/Membership"}},
 		// Compiled only: it would pull an image.
-		{page: "docs/conformance.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
+		{page: "docs/own-ci.md", has: "containers.Run(", text: "package main\n\nimport (\n\t\"testing\"\n\n" +
 			"\t\"github.com/tenure-go/tenure/conformance/containers\"\n)\n\n" + marker, args: []string{"-test.run=^$"}},
 		{page: "docs/writing-a-backend.md", has: "conformance.Test(", text: suiteWrapper("", ""),
 			args: []string{"-test.run=TestConformance/Membership"}},
@@ -415,13 +463,64 @@ func uniqueNamespace() string { return rand.Text() }
 	}
 }
 
-// before is a wrapper of code that another library elects with. It is compiled only.
+// before returns a wrapper of code that uses another library for election. It is only compiled.
 func before(imports, param string) string {
 	return "package main\n\nimport (\n\t\"context\"\n" + imports + ")\n\n" +
 		"var publish func(context.Context) error\n\n" +
 		"func lead(ctx context.Context, " + param + ") error {\n" + marker + "\n\treturn nil\n}\n\n" +
 		"func main() { _ = lead }\n"
 }
+
+// redsyncStub has the signatures of redsync, which only the module bench requires.
+const redsyncStub = `var pay func(ctx context.Context, value string) error
+
+type redsyncs interface {
+	NewMutex(name string, options ...any) interface {
+		LockContext(context.Context) error
+		UnlockContext(context.Context) (bool, error)
+		Value() string
+	}
+}
+
+var redsync struct{ WithExpiry func(time.Duration) any }
+
+`
+
+const lockedWrapper = `package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tenure-go/tenure/backends/sql/sqlite"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/lock"
+)
+` + must + `
+var paid core.Token
+
+func pay(ctx context.Context, token core.Token) error {
+	check(ctx.Err() == nil && token > paid, "the token is not greater each time")
+	paid = token
+	return nil
+}
+
+func once(ctx context.Context, locks *lock.Locks) error {
+` + marker + `
+}
+
+func main() {
+	ctx := context.Background()
+	backend, err := sqlite.Open(ctx, "tenure.db", "billing", nil)
+	must(err)
+	defer backend.Close()
+	locks, err := lock.New(backend, nil)
+	must(err)
+	defer locks.Close()
+	must(once(ctx, locks))
+	must(once(ctx, locks))
+}
+`
 
 const movedWrapper = `package main
 
@@ -584,8 +683,8 @@ func main() {
 }
 `
 
-// rangesWrapper asks for one key more than for all others, until it has a range to itself, and
-// its item is there.
+// rangesWrapper sends more requests for one key than for all others, until the key has its own
+// range, and its item is there.
 const rangesWrapper = `package main
 
 import (
@@ -664,8 +763,8 @@ func main() {
 }
 `
 
-// faultsWrapper runs the suite with the faults of the page. The rest of what another
-// repository tests with is compiled: it needs nothing internal.
+// faultsWrapper runs the suite with the faults of the page. It compiles the other test code for
+// another repository, which must need no internal package.
 const faultsWrapper = `package pages
 
 import (
@@ -709,7 +808,7 @@ func newStore(conformance.T) *conformance.Store {
 }
 `
 
-// suiteWrapper runs the suite of a backend, for which the example of this repository stands.
+// suiteWrapper runs the suite of a backend. The example of this repository is that backend.
 func suiteWrapper(extra, imports string) string {
 	return `package pages
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// direction is a way through a connection.
+// direction is one of the two directions of a connection.
 type direction uint8
 
 const (
@@ -38,7 +38,7 @@ func newConn(p *Proxy, client *net.TCPConn, number int64, f Faults) *Conn {
 	return c
 }
 
-// Client is the client's address, by which a test finds its connection.
+// Client returns the client's address, by which a test finds its connection.
 func (c *Conn) Client() net.Addr { return c.client.RemoteAddr() }
 
 // Set applies f to this connection alone, until the next Set of the proxy.
@@ -58,8 +58,7 @@ func (c *Conn) Reset() {
 	c.resetLocked()
 }
 
-// apply sets the faults, and resets a connection that cannot live without those
-// that were lifted.
+// apply sets the faults. It resets a connection that cannot continue after its faults were lifted.
 func (c *Conn) apply(f Faults) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,14 +99,14 @@ func (c *Conn) resetLocked() {
 	c.proxy.count(func(s *Stats) { s.Resets++ })
 }
 
-// abort closes a connection so that its peer sees a reset. It fails only if the
-// connection is closed already.
+// abort closes a connection so that its peer sees a reset. An error means that it is closed
+// already.
 func abort(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()
 }
 
-// run carries the connection to its end.
+// run runs the connection until its end.
 func (c *Conn) run() {
 	defer c.cancel()
 	if c.mute {
@@ -126,7 +125,7 @@ func (c *Conn) run() {
 	c.close()
 }
 
-// close ends the connection without a reset, if it was not reset before.
+// close closes the connection without a reset, unless it was reset before.
 func (c *Conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +139,7 @@ func (c *Conn) close() {
 	}
 }
 
-// drain reads and drops a muted client's bytes, until either end gives up.
+// drain reads and drops a muted client's bytes, until either side closes.
 func (c *Conn) drain() {
 	buf := make([]byte, 4<<10)
 	for {

@@ -154,7 +154,7 @@ func (f *fixture) set(x Faults) {
 	}
 }
 
-// wait waits until the counts are as cond wants.
+// wait waits until cond holds for the counts.
 func (f *fixture) wait(what string, cond func(Stats) bool) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), ample.Time)
@@ -183,7 +183,7 @@ func (f *fixture) dial() *client {
 	return &client{TCPConn: c.(*net.TCPConn), t: f.t}
 }
 
-// dialReset connects and wants a reset, which may come before Dial returns.
+// dialReset connects and expects a reset, which may come before Dial returns.
 func (f *fixture) dialReset() {
 	f.t.Helper()
 	c, err := net.DialTimeout("tcp", f.Addr(), ample.Time)
@@ -211,7 +211,7 @@ func (c *client) want(s string) {
 	}
 }
 
-// wantReset reads until the connection is reset, and wants nothing before.
+// wantReset reads until the connection is reset, and expects no data before.
 func (c *client) wantReset() {
 	c.t.Helper()
 	b, err := io.ReadAll(c)
@@ -220,8 +220,8 @@ func (c *client) wantReset() {
 	}
 }
 
-// wantSilence wants that nothing, not even an end, is there to be read. It does not
-// wait for silence: the bytes that could come have been seen to be lost.
+// wantSilence checks that nothing can be read, not even an end. It does not wait for silence,
+// because the bytes that could come were seen to be lost.
 func (c *client) wantSilence() {
 	c.t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {

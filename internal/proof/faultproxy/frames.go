@@ -2,9 +2,8 @@ package faultproxy
 
 import "encoding/binary"
 
-// PostgresFrames is the Framer of what clients send to PostgreSQL: a message has a type of
-// one byte, which the first one of a connection lacks, and a length of four bytes that counts
-// itself.
+// PostgresFrames is the Framer of PostgreSQL's clients. A message has a type of one byte, which the
+// first message of a connection lacks, and a length of four bytes that includes itself.
 func PostgresFrames(b []byte) int {
 	if len(b) < 5 {
 		return 0
@@ -15,8 +14,8 @@ func PostgresFrames(b []byte) int {
 	return 1 + int(binary.BigEndian.Uint32(b[1:]))
 }
 
-// MySQLFrames is the Framer of what clients send to MariaDB and MySQL: a packet has a length
-// of three bytes and a number of one byte before it.
+// MySQLFrames is the Framer of MariaDB's and MySQL's clients. A packet begins with a length of
+// three bytes and a number of one byte.
 func MySQLFrames(b []byte) int {
 	if len(b) < 4 {
 		return 0

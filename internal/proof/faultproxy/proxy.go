@@ -17,21 +17,21 @@ var ErrClosed = errors.New("tenure: faultproxy: closed")
 
 // Options of a proxy. The zero value works.
 type Options struct {
-	// Listen is the TCP address to listen on. Empty picks a free port of 127.0.0.1
-	// below the range that the kernel gives to outgoing connections, so that the
-	// port is still free when Admit follows Refuse.
+	// Listen is the TCP address to listen on. Empty picks a free port of 127.0.0.1 below the range
+	// of the kernel's outgoing connections, so that the port is still free when Admit follows
+	// Refuse.
 	Listen string
-	// MaxConns bounds the open connections; 0 is 1024.
+	// MaxConns limits the open connections; 0 is 1024.
 	MaxConns int
-	// MaxHeld bounds the bytes waiting per connection and direction; 0 is 4 MiB. It
-	// may be exceeded by one read, or by one frame.
+	// MaxHeld limits the waiting bytes per connection and direction; 0 is 4 MiB. One read or one
+	// frame may exceed it.
 	MaxHeld int
-	// MaxFrame bounds the length of a frame; 0 is 16 MiB.
+	// MaxFrame limits the length of a frame; 0 is 16 MiB.
 	MaxFrame int
-	// DialTimeout bounds the connecting to the server; 0 is 10 s.
+	// DialTimeout limits the connecting to the server; 0 is 10 s.
 	DialTimeout time.Duration
-	// RequestFramer and ReplyFramer cut the two directions into frames; nil does
-	// not. A frame is forwarded when it is complete.
+	// RequestFramer and ReplyFramer cut the two directions into frames, which are forwarded when
+	// complete. With nil a direction has no frames.
 	RequestFramer, ReplyFramer Framer
 }
 
@@ -45,7 +45,7 @@ type Proxy struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // every goroutine of the proxy
 
-	mu       sync.Mutex // before a Conn's, which is before countMu
+	mu       sync.Mutex // locked before a Conn's mu, which is locked before countMu
 	faults   Faults
 	conns    map[*Conn]struct{}
 	accepted int64
@@ -53,7 +53,7 @@ type Proxy struct {
 
 	countMu sync.Mutex
 	stats   Stats
-	counted chan struct{} // closed at the next change; nil if nobody waits
+	counted chan struct{} // closed by the next change; nil if no goroutine waits
 }
 
 // listener is an open port and the goroutine that accepts from it.
@@ -62,8 +62,8 @@ type listener struct {
 	done chan struct{} // closed when the goroutine has ended
 }
 
-// New listens and forwards to the TCP address of server, which is dialled anew
-// for each connection. A nil o is the zero Options.
+// New listens, and forwards to the TCP address of server, which it dials for each connection. A nil
+// o is the zero Options.
 func New(server string, o *Options) (*Proxy, error) {
 	p := &Proxy{server: server, conns: map[*Conn]struct{}{}}
 	if o != nil {
@@ -89,8 +89,8 @@ func New(server string, o *Options) (*Proxy, error) {
 	return p, nil
 }
 
-// listen opens addr, or a port that no outgoing connection is given by default
-// on Linux, Windows and macOS.
+// listen opens addr. If addr is empty, it opens a port outside the default range of outgoing
+// connections on Linux, Windows and macOS.
 func listen(addr string) (*net.TCPListener, error) {
 	const tries, low, high = 64, 20000, 30000
 	if addr == "" {
@@ -109,11 +109,11 @@ func listen(addr string) (*net.TCPListener, error) {
 	return l.(*net.TCPListener), nil
 }
 
-// Addr is the address to connect to, host:port. It stays the same.
+// Addr returns the address to connect to, host:port. It is constant.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Set applies f to all connections, open and new. Whatever a client or server
-// sends after Set returned is treated by f.
+// Set applies f to all connections, open and new. Everything that a client or server sends after
+// Set returned is treated by f.
 func (p *Proxy) Set(f Faults) error { return p.set(f, true) }
 
 // SetNew applies f to connections accepted from now on.
@@ -156,8 +156,8 @@ func (p *Proxy) Reset() {
 	}
 }
 
-// Refuse closes the port, so that connecting is refused by the kernel, until
-// Admit. Open connections stay. Refusing twice does nothing.
+// Refuse closes the port, so that the kernel refuses connections until Admit. Open connections
+// stay. Refusing twice does nothing.
 func (p *Proxy) Refuse() error {
 	p.mu.Lock()
 	l := p.listener
@@ -170,7 +170,7 @@ func (p *Proxy) Refuse() error {
 	return l.stop()
 }
 
-// Admit opens the port again. It fails if another process took it meanwhile.
+// Admit opens the port again. It fails if another process has taken it.
 func (p *Proxy) Admit() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +202,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// serve starts to accept. The caller holds mu, or is alone.
+// serve starts to accept. The caller holds mu, or has the only reference.
 func (p *Proxy) serve(l *net.TCPListener) {
 	p.listener = &listener{TCPListener: l, done: make(chan struct{})}
 	own := p.listener
@@ -222,8 +222,8 @@ func (l *listener) stop() error {
 	return err
 }
 
-// accept takes connections until the listener is closed. Other errors, such as a
-// lack of file descriptors, pass by themselves, so it goes on after a pause.
+// accept accepts connections until the listener is closed. Other errors, such as a lack of file
+// descriptors, are temporary, so it continues after a pause.
 func (p *Proxy) accept(l *listener) {
 	for {
 		client, err := l.AcceptTCP()

@@ -104,8 +104,7 @@ func TestHoldRequestsAndReleaseLater(t *testing.T) {
 	f.s.received(t, "a\nb\n")
 }
 
-// A client that gave up does not take back its request: the late request that
-// fencing is for.
+// A client that gave up does not take back its request. The fence is for such late requests.
 func TestHeldRequestOutlivesItsClient(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"closed", "reset"} {
@@ -187,7 +186,7 @@ func TestBlackHole(t *testing.T) {
 	c.send("b\n")
 	f.wait("a lost request", func(s Stats) bool { return s.Requests.Swallowed == 2 })
 	c.wantSilence()
-	c.Close() // of which the server hears nothing
+	c.Close() // the server does not notice it
 	d := f.dial()
 	d.send("c\n")
 	f.wait("two lost requests", func(s Stats) bool { return s.Requests.Swallowed == 4 })
@@ -363,7 +362,7 @@ func TestDropOneRequest(t *testing.T) {
 	f.set(Faults{Requests: Flow{Decide: decide("b", Drop)}})
 	c.send("a\nb\nc\n")
 	c.want("re:a\nre:c\n")
-	f.set(Faults{}) // the connection goes on: the stream lost whole frames only
+	f.set(Faults{}) // the connection continues, because the stream lost only whole frames
 	c.send("b\n")
 	c.want("re:b\n")
 	f.s.received(t, "a\nc\nb\n")
@@ -562,7 +561,7 @@ func TestConcurrentUse(t *testing.T) {
 			if !ample.Soon(t.Context(), func() bool {
 				c, err := net.Dial("tcp", f.Addr())
 				if err != nil {
-					return false // refused, or reset, just now
+					return false // just refused or reset
 				}
 				defer c.Close()
 				_ = c.SetDeadline(time.Now().Add(5 * time.Millisecond))

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// pump carries one direction of a connection: one goroutine reads into a queue,
-// another forwards from it. Faults apply when bytes leave the queue, so that they
-// apply to waiting bytes as well.
+// pump forwards one direction of a connection. One goroutine reads into a queue, and another one
+// forwards from it. Faults apply when bytes leave the queue, so they also apply to waiting bytes.
 type pump struct {
 	c        *Conn
 	dir      direction
 	src, dst *net.TCPConn
 	framer   Framer
-	partial  []byte // of a frame; the reader's own
+	partial  []byte // part of a frame; only for the reader
 
 	// Guarded by c.mu.
 	queue []piece
 	held  int       // bytes in queue, or being written
-	lost  bool      // bytes were lost: nothing is forwarded any more
-	last  time.Time // when the last piece was forwarded
+	lost  bool      // bytes were lost, so nothing more is forwarded
+	last  time.Time // time of the last forwarding
 }
 
 // piece is some bytes to forward, or the end of the stream.
@@ -51,7 +50,7 @@ func (p *pump) read() {
 	}
 }
 
-// room waits until the queue has room; false at the connection's end.
+// room waits until the queue has room. It returns false at the connection's end.
 func (p *pump) room() bool {
 	for {
 		p.c.mu.Lock()
@@ -70,7 +69,7 @@ func (p *pump) room() bool {
 	}
 }
 
-// take queues the bytes read, by frames where there is a framer.
+// take queues the bytes read, in frames if there is a framer.
 func (p *pump) take(b []byte) {
 	if p.framer == nil {
 		p.put(b)
@@ -99,7 +98,7 @@ func (p *pump) take(b []byte) {
 	p.partial = append([]byte(nil), b...)
 }
 
-// frame queues one frame as it is decided.
+// frame queues one frame, as Decide says.
 func (p *pump) frame(b []byte) {
 	p.c.mu.Lock()
 	decide := p.c.faults.flow(p.dir).Decide
@@ -137,7 +136,7 @@ func (p *pump) push(x piece) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	if p.c.ctx.Err() != nil {
-		return // nobody is left to forward it
+		return // no goroutine will forward it
 	}
 	x.at = time.Now()
 	p.queue = append(p.queue, x)
@@ -145,7 +144,7 @@ func (p *pump) push(x piece) {
 	p.c.wakeLocked()
 }
 
-// hold counts n bytes more that wait. The caller holds c.mu.
+// hold counts n more waiting bytes. The caller holds c.mu.
 func (p *pump) hold(n int) {
 	p.held += n
 	p.c.proxy.count(func(s *Stats) { s.flow(p.dir).Held += int64(n) })
@@ -163,15 +162,15 @@ func (p *pump) write() {
 			if x.reset {
 				p.c.Reset()
 			} else {
-				_ = p.dst.CloseWrite() // fails only if the receiver has gone, which its own reader reports
+				_ = p.dst.CloseWrite() // fails only if the receiver has closed, which its own reader reports
 			}
 			return
 		}
 		n, err := p.dst.Write(x.data)
 		p.c.mu.Lock()
 		p.hold(-len(x.data))
-		// The receiver has gone, and its own reader reports it. Its earlier bytes
-		// may be waiting in the other direction, so the connection is not cut here.
+		// The receiver has closed, and its own reader reports it. Its earlier bytes may still wait
+		// in the other direction, so the connection is not cut here.
 		p.lost = p.lost || err != nil
 		p.c.proxy.count(func(s *Stats) {
 			s.flow(p.dir).Forwarded += int64(n)
@@ -182,7 +181,7 @@ func (p *pump) write() {
 	}
 }
 
-// next waits for the next piece to forward; false when there will be none.
+// next waits for the next piece to forward. It returns false if none will come.
 func (p *pump) next() (piece, bool) {
 	for {
 		if p.c.ctx.Err() != nil {
@@ -202,8 +201,7 @@ func (p *pump) next() (piece, bool) {
 	}
 }
 
-// wait waits for a change, for the connection's end, or for the pause if there
-// is one.
+// wait waits for a change, for the connection's end, or for pause if it is not 0.
 func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
 	var timer <-chan time.Time
 	if pause > 0 {
@@ -218,8 +216,8 @@ func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
 	}
 }
 
-// pop takes the bytes that the faults let pass now. Without any, pause is the time
-// to wait unless something changes, 0 for ever. The caller holds c.mu.
+// pop returns the bytes that the faults let pass now. Without any, pause is the longest time to
+// wait for a change, 0 for no limit. The caller holds c.mu.
 func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration) {
 	f := p.c.faults.flow(p.dir)
 	if f.Swallow || p.lost {
@@ -246,8 +244,7 @@ func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration)
 	return x, true, false, 0
 }
 
-// discard loses the queue, and reports whether the end was among it. The caller
-// holds c.mu.
+// discard drops the queue, and reports whether it had the end of the stream. The caller holds c.mu.
 func (p *pump) discard() (ended bool) {
 	n := 0
 	for _, x := range p.queue {
@@ -265,7 +262,7 @@ func (p *pump) discard() (ended bool) {
 	return ended
 }
 
-// abandon counts as lost the bytes that the end of the connection left in the queue.
+// abandon counts the bytes that are in the queue at the connection's end as lost.
 func (p *pump) abandon() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()

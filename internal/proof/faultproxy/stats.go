@@ -5,8 +5,8 @@ import "context"
 // Stats are the counts of a proxy since it was made.
 type Stats struct {
 	Accepted   int64 // connections accepted
-	Open       int64 // of them, those not ended yet
-	Surplus    int64 // connections reset at once, because Options.MaxConns were open
+	Open       int64 // accepted connections that have not ended
+	Surplus    int64 // connections reset immediately, because Options.MaxConns were open
 	Resets     int64 // connections that the proxy reset: by a call, by lifting a fault, or after a peer did
 	DialErrors int64 // connections reset because the server could not be reached
 	BadFrames  int64 // connections reset because a frame was longer than Options.MaxFrame
@@ -19,8 +19,8 @@ type Stats struct {
 type FlowStats struct {
 	Read       int64 // bytes read from the sender
 	Forwarded  int64 // bytes written to the receiver
-	Swallowed  int64 // bytes lost: swallowed, in dropped frames, or with nobody left to take them
-	Held       int64 // bytes that are waiting now, because of Hold, Latency, Drip or a slow receiver
+	Swallowed  int64 // bytes lost: swallowed, in dropped frames, or left at the connection's end
+	Held       int64 // bytes waiting now, because of Hold, Latency, Drip or a slow receiver
 	Frames     int64 // complete frames read; 0 without a framer
 	Dropped    int64 // frames lost by Drop
 	Duplicated int64 // frames forwarded twice
@@ -33,16 +33,15 @@ func (s *Stats) flow(d direction) *FlowStats {
 	return &s.Replies
 }
 
-// Stats returns the counts as they are now.
+// Stats returns the current counts.
 func (p *Proxy) Stats() Stats {
 	p.countMu.Lock()
 	defer p.countMu.Unlock()
 	return p.stats
 }
 
-// Wait blocks until cond holds for the counts, and returns nil; or until ctx is
-// done, and returns its cause, or until the proxy is closed, and returns
-// ErrClosed. cond is called with a copy, by this goroutine.
+// Wait blocks until cond holds for the counts, and returns nil. If ctx ends first, it returns ctx's
+// cause, and if the proxy is closed, ErrClosed. It calls cond with a copy, in this goroutine.
 func (p *Proxy) Wait(ctx context.Context, cond func(Stats) bool) error {
 	for {
 		p.countMu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// The proxy carries TLS without touching it: the client verifies the server's
-// own certificate, and faults work as on plain bytes.
+// The proxy passes TLS through unchanged: the client verifies the server's certificate, and faults
+// act as on plain bytes.
 func TestTLSPassesThrough(t *testing.T) {
 	t.Parallel()
 	handled := make(chan struct{}, 10)

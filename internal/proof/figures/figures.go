@@ -1,5 +1,5 @@
-// Package figures has what the system suite counts and measures on a backend, as it is saved
-// in a directory of reports and shown beside the report of package conformance.
+// Package figures has the counts and measures of the system suite on a backend. They are saved in a
+// directory of reports and shown beside the report of package conformance.
 package figures
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // Runs are runs on one backend.
 type Runs struct {
-	Control bool          `json:"control"` // without the fence: Failed runs did damage
+	Control bool          `json:"control"` // without the fence; the Failed runs did damage
 	TTL     time.Duration `json:"ttl"`     // nanoseconds
 	Runs    int           `json:"runs"`
 	Failed  int           `json:"failed"`
@@ -19,46 +19,46 @@ type Runs struct {
 	Processes  int `json:"processes"`
 	Accepted   int `json:"accepted"`   // fenced writes
 	Refused    int `json:"refused"`    // as core reported to the callers
-	Fenced     int `json:"fenced"`     // requests, by the store
+	Fenced     int `json:"fenced"`     // refused requests, counted by the store
 	Ambiguous  int `json:"ambiguous"`  // writes with an attempt of unknown outcome
-	Resolved   int `json:"resolved"`   // of those
-	Late       int `json:"late"`       // sent when another member had been granted the shard
+	Resolved   int `json:"resolved"`   // ambiguous writes whose outcome became known
+	Late       int `json:"late"`       // sent after another member had been granted the shard
 	Damage     int `json:"damage"`     // entries accepted under a superseded token
-	Overlap    int `json:"overlap_us"` // the longest of trust, in microseconds
+	Overlap    int `json:"overlap_us"` // longest overlap of trust, in microseconds
 	Takeovers  int `json:"takeovers"`
 	ByForce    int `json:"by_force"`
 	Unresolved int `json:"unresolved"` // reported as unknown
 
-	// From a fault to the new grant, in TTLs.
+	// Median, P99 and Most are from a fault to the new grant, in TTLs.
 	Median float64 `json:"takeover_p50"`
 	P99    float64 `json:"takeover_p99"`
 	Most   float64 `json:"takeover_max"`
 
-	// The same by the former owner's fault: its process was killed; it was stopped; the
-	// store was away as well, and then they count from its return.
+	// The same by the former owner's fault: its process was killed, or it was stopped, or the store
+	// was away too. In the third case they count from its return.
 	Crash  Times `json:"crash"`
 	Stop   Times `json:"stop"`
 	Outage Times `json:"outage"`
 
-	// Without another fault beside: what is left without what has a reason.
+	// Alone has takeovers without another fault, minus the times with a reason.
 	Alone Times `json:"alone"`
-	// Long has those that took more than 1.5 TTL.
+	// Long has the takeovers that took more than 1.5 TTL.
 	Long Long `json:"long"`
 
 	Evicted int `json:"evicted"` // sessions of killed processes that a member evicted
-	Told    int `json:"told"`    // of those, with the event "evicted" of that member
+	Told    int `json:"told"`    // evictions with the event "evicted" of the evicting member
 }
 
-// Long counts takeovers by what made them long.
+// Long counts takeovers by their cause of delay.
 type Long struct {
 	Away   int `json:"away"`   // the store was away
-	Struck int `json:"struck"` // another member was struck as well
+	Struck int `json:"struck"` // another member had a fault too
 	Still  int `json:"still"`  // the machine did not run the successor
 	Slow   int `json:"slow"`   // the store answered late
-	None   int `json:"none"`   // nothing that the run shows
+	None   int `json:"none"`   // no reason in the run
 }
 
-// Times says how long N takeovers took, in TTLs.
+// Times has the times of N takeovers, in TTLs.
 type Times struct {
 	N      int     `json:"n"`
 	Median float64 `json:"p50"`
@@ -66,7 +66,7 @@ type Times struct {
 	Most   float64 `json:"max"`
 }
 
-// Suffix ends the names of the files with figures of this kind.
+// Suffix returns the end of the file names of figures of this kind.
 func (f *Runs) Suffix() string {
 	if f.Control {
 		return ".control.json"

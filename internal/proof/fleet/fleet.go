@@ -23,21 +23,20 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// childEnv makes a process a member, and has its setting.
+// childEnv is the environment variable that makes a process a member. It has the setting.
 const childEnv = "TENURE_FLEET_CHILD"
 
 // upLine is the first line that a member prints.
 const upLine = "up"
 
-// setting is what a process is started with.
+// setting is the input of a started process.
 type setting struct {
 	Config string // YAML
 	Of     json.RawMessage
 }
 
-// Main is for TestMain: it runs child where a Fleet started this process, until ctx ends with
-// SIGTERM, and the tests otherwise. child gets what was given to Start. The result is the status
-// to exit with.
+// Main is for TestMain. If a Fleet started this process, Main runs child until SIGTERM ends ctx.
+// Otherwise it runs the tests. child gets Start's argument. The result is the exit status.
 func Main[S any](m *testing.M, child func(ctx context.Context, b core.Backend, o *core.Options, set S) error) int {
 	text := os.Getenv(childEnv)
 	if text == "" {
@@ -70,7 +69,7 @@ func run[S any](text string, child func(context.Context, core.Backend, *core.Opt
 	b, err := c.Open(ctx, Openers()...)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // asked to stop before it had a store
+			return nil // asked to stop before its store was open
 		}
 		return err
 	}
@@ -81,13 +80,13 @@ func run[S any](text string, child func(context.Context, core.Backend, *core.Opt
 	return child(ctx, b, o, of)
 }
 
-// Fleet is the processes of one test, which are killed at its end. One goroutine uses it.
+// Fleet has the processes of one test, and kills them at its end. One goroutine uses it.
 type Fleet struct {
 	*testing.T
 	Rand    *rand.Rand
 	Struck  map[string]int    // faults, by kind
-	Procs   []*Proc           // that run
-	Take    func(line string) // gets what a process prints, in the process's goroutine; may be nil
+	Procs   []*Proc           // running ones
+	Take    func(line string) // gets a process's output, in that process's goroutine; may be nil
 	Proxied bool              // each process reaches the server through its own proxy
 	store   *Store
 	space   string
@@ -105,7 +104,7 @@ func New(t *testing.T, s *Store, namespace string, seed uint64) *Fleet {
 	return f
 }
 
-// Open opens the store here.
+// Open opens the store in this process.
 func (f *Fleet) Open() core.Backend {
 	f.Helper()
 	return f.store.Open(f.T, f.space)
@@ -115,11 +114,11 @@ func (f *Fleet) Open() core.Backend {
 type Proc struct {
 	cmd   *exec.Cmd
 	proxy *faultproxy.Proxy
-	up    chan struct{} // closed once it would end in order
-	read  chan struct{} // closed once all that it printed was read
+	up    chan struct{} // closed once the process would end in order
+	read  chan struct{} // closed once all its output was read
 }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (p *Proc) PID() int { return p.cmd.Process.Pid }
 
 func (p *Proc) wait() error {
@@ -131,7 +130,7 @@ func (p *Proc) wait() error {
 	return err
 }
 
-// Start starts this program again, as a member whose child function gets set.
+// Start starts this program again, as a member. Its child function gets set.
 func (f *Fleet) Start(set any) *Proc {
 	f.Helper()
 	p := &Proc{up: make(chan struct{}), read: make(chan struct{})}
@@ -158,7 +157,7 @@ func (f *Fleet) Start(set any) *Proc {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if _, err := p.cmd.StdinPipe(); err != nil { // which ends with this process
+	if _, err := p.cmd.StdinPipe(); err != nil { // a pipe that ends with this process
 		f.Fatal(err)
 	}
 	if err := p.cmd.Start(); err != nil {
@@ -178,10 +177,10 @@ func (f *Fleet) Start(set any) *Proc {
 	return p
 }
 
-// Any is one of the processes, at random.
+// Any returns one of the processes, at random.
 func (f *Fleet) Any() *Proc { return f.Procs[f.Rand.IntN(len(f.Procs))] }
 
-// Of is the process with a number; nil if it does not run.
+// Of returns the process with a number, nil if it does not run.
 func (f *Fleet) Of(pid int) *Proc {
 	if i := slices.IndexFunc(f.Procs, func(p *Proc) bool { return p.PID() == pid }); i >= 0 {
 		return f.Procs[i]
@@ -195,7 +194,7 @@ func (f *Fleet) Kill(p *Proc) {
 	f.end(p, syscall.SIGKILL)
 }
 
-// Leave asks a process to stop, and waits until it has.
+// Leave asks a process to stop, and waits until it has ended.
 func (f *Fleet) Leave(p *Proc) {
 	f.Helper()
 	select {
@@ -206,7 +205,7 @@ func (f *Fleet) Leave(p *Proc) {
 	f.end(p, syscall.SIGTERM)
 }
 
-// LeaveAll asks one process after the other to stop.
+// LeaveAll asks the processes to stop, one after another.
 func (f *Fleet) LeaveAll() {
 	f.Helper()
 	for len(f.Procs) > 0 {
@@ -229,7 +228,7 @@ func (f *Fleet) end(p *Proc, s syscall.Signal) {
 	}
 }
 
-// Stop stops a process with SIGSTOP, until the result is called.
+// Stop stops a process with SIGSTOP, until the returned function is called.
 func (f *Fleet) Stop(p *Proc) (cont func()) {
 	_ = p.cmd.Process.Signal(syscall.SIGSTOP)
 	return func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) }
@@ -255,11 +254,11 @@ func (f *Fleet) StopStore(least, most int) {
 	}
 }
 
-// Cut resets a process's connections to the server, and all that it makes anew, for a random time in
-// milliseconds. The port stays open: another process could take it. Proxied was set.
+// Cut resets a process's connections to the server, and new ones, for a random time in
+// milliseconds. The port stays open, because another process could take it. It needs Proxied.
 func (f *Fleet) Cut(p *Proc, least, most int) {
 	f.Helper()
-	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // so that none reaches the server
+	if err := p.proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil { // so that no new connection reaches the server
 		f.Fatal(err)
 	}
 	for range ample.During(time.Duration(least+f.Rand.IntN(most-least))*time.Millisecond, 2*time.Millisecond) {
@@ -270,8 +269,8 @@ func (f *Fleet) Cut(p *Proc, least, most int) {
 	}
 }
 
-// LoseReplies loses what the server answers a process, for a random time in milliseconds, after
-// which the connections are reset. Proxied was set.
+// LoseReplies loses the server's replies to a process for a random time in milliseconds, and then
+// resets the connections. It needs Proxied.
 func (f *Fleet) LoseReplies(p *Proc, least, most int) {
 	f.Helper()
 	if err := p.proxy.Set(faultproxy.Faults{Replies: faultproxy.Flow{Swallow: true}}); err != nil {

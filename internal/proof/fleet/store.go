@@ -1,5 +1,5 @@
-// Package fleet has what tests on real stores share: a list of stores, and processes that work
-// on one of them and are killed, stopped and cut off from it meanwhile.
+// Package fleet is for tests on real stores. It has a list of stores, and processes that use one of
+// them and are killed, stopped, or cut off from it.
 package fleet
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Openers are those of the stores of Places.
+// Openers returns the openers of the stores of Places.
 func Openers() []core.Opener {
 	return []core.Opener{sqlite.Opener(), postgres.Opener(), mysql.Opener(), etcd.Opener(), consul.Opener(), zookeeper.Opener(),
 		redis.Opener()}
@@ -28,12 +28,12 @@ func Openers() []core.Opener {
 // Place is a kind of store.
 type Place struct {
 	Name     string
-	kind     servers.Kind // empty: a file
-	database bool         // reached by a DSN
-	format   string       // of a backend's part of a configuration: where it is, and the namespace
+	kind     servers.Kind // empty for a file
+	database bool         // reached through a DSN
+	format   string       // a backend's part of a configuration, for its address and the namespace
 }
 
-// Places are the kinds of stores, with one that needs no server first.
+// Places returns the kinds of stores. The first needs no server.
 func Places() []Place {
 	return []Place{
 		{Name: "sqlite", format: "sqlite: {path: %q, namespace: %q}"},
@@ -48,14 +48,14 @@ func Places() []Place {
 
 // Store is an empty store, on its own server.
 type Store struct {
-	Server *servers.Server // nil: a file
+	Server *servers.Server // nil for a file
 
 	format string
 	at     func(addr string) string
 }
 
-// New makes a store, which goes with the test. Where the machine has no such server, and with
-// -short, it skips the test.
+// New makes a store that ends with the test. If the machine has no such server, and with -short, it
+// skips the test.
 func (p Place) New(t *testing.T) *Store {
 	t.Helper()
 	servers.Short(t)
@@ -75,8 +75,8 @@ func (p Place) New(t *testing.T) *Store {
 	return s
 }
 
-// Part is a backend's part of a configuration, with the server at addr, such as a proxy's
-// address; an empty one is the server's own.
+// Part returns a backend's part of a configuration, with the server at addr, such as a proxy's
+// address. If addr is empty, it uses the server's address.
 func (s *Store) Part(addr, namespace string) string {
 	if addr == "" && s.Server != nil {
 		addr = s.Server.Addr()
@@ -99,7 +99,7 @@ func (s *Store) Open(t *testing.T, namespace string) core.Backend {
 	return b
 }
 
-// configOf is the configuration of a process.
+// configOf returns the configuration of a process.
 func configOf(node, part string) string {
 	return fmt.Sprintf("tenure:\n  node: %s\n  ttl: 1s\n  lock_dir: none\n  open_wait: 30s\n  drain_budget: 8s\n  backends:\n    %s\n",
 		node, part)

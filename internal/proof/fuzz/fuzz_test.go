@@ -1,5 +1,5 @@
-// Package fuzz has the fuzz targets of packages whose own tests link databases: the
-// fuzzer would instrument those, too, which takes minutes.
+// Package fuzz has the fuzz targets of packages whose own tests link databases. The fuzzer would
+// instrument the databases too, which takes minutes.
 package fuzz
 
 import (
@@ -42,9 +42,9 @@ func FuzzConfig(f *testing.F) {
 	opener := core.Opener{Name: "a", Settings: settings{}}
 	f.Fuzz(func(t *testing.T, text, env string) {
 		if strings.Contains(text, "!file") {
-			return // reads the fuzzer's input
+			return // it reads the fuzzer's input
 		}
-		// A panic keeps the input.
+		// A panic saves the input.
 		late := time.AfterFunc(ample.Time, func() { panic("loading goes on and on") })
 		defer late.Stop()
 		c, err := config.Load(&config.LoadOptions{Path: "app.yaml", Data: []byte(text), Environ: []string{env}})
@@ -62,8 +62,8 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// checkText fails for an error that is long, or that has characters that a terminal or
-// a log would act on.
+// checkText fails for an error that is long, or that has characters with an effect on a terminal or
+// a log.
 func checkText(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -136,8 +136,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzMarks opens a file of marks with any two lines behind their checksums, and any
-// text after them.
+// FuzzMarks opens a file of marks with any two lines after their checksums, and any text after
+// them.
 func FuzzMarks(f *testing.F) {
 	f.Add(`{"resource":"ledger","fence":{"shard":"ledger","session":"a","token":5}}`, `{"resource":"ledger","fence":{"shard":"ledger","session":"b","token":4}}`, "cut sho")
 	f.Add(`{"resource":"a\u001b","fence":{"shard":"ledger","session":"a","token":5}}`, "null", "\n")
@@ -188,7 +188,7 @@ func FuzzGRPC(f *testing.F) {
 			return
 		}
 		given := status.ErrorProto(st)
-		if err := fencegrpc.Error(given); err != given { // else it is the server's
+		if err := fencegrpc.Error(given); err != given { // otherwise it is the server's
 			checkRefused(t, err)
 		}
 	})

@@ -1,11 +1,13 @@
-// Package garbage has one compromised member write garbage to a store, as fast as it
-// can, beside members run by core: shards' records, heads, log entries, and its own
-// member's and heartbeat's records. The others keep their leases on the shards that it
-// leaves alone, their memory stays bounded, and their log names each damaged record once
-// a minute at most. The same for the reserved shards, the operators' rules and the plans of
-// sharding: what another member commits to them under leases that it took is garbage, and
-// then their records are. It is for the tests of backends; those elsewhere have it by
-// system.Garbage of conformance/system.
+// Package garbage tests members beside a compromised one, which writes garbage to the store as fast
+// as it can.
+//
+// The compromised member writes over shards' records, heads, log entries, and the records of its
+// own member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
+// must stay limited, and their log must name each damaged record at most once a minute. The same
+// must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
+// quarantines among them, and those of sharding's plans. There a member commits garbage under
+// leases that it took, and later damages the records. The package is for the tests of backends.
+// Others use it through Garbage of conformance/system.
 package garbage
 
 import (
@@ -30,13 +32,14 @@ import (
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/loglines"
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// ForFlag is the flag that says for how long garbage is written.
+// ForFlag is the flag with the duration of the garbage.
 const ForFlag = "garbage.for"
 
-// Flag defines ForFlag, 3 s unless it is set. A package's tests define it once.
+// Flag defines ForFlag, with a default of 3 s. A package's tests define it once.
 func Flag() *time.Duration {
 	return flag.Duration(ForFlag, 3*time.Second, "how long a compromised member writes garbage")
 }
@@ -46,19 +49,18 @@ const (
 	attacked  = 4
 	untouched = 4
 	planned   = 4
-	growth    = 50 << 20 // bytes of heap
-	longest   = 16 << 10 // bytes of a line of the log
-	logged    = 1 << 20  // bytes of the log of one member
+	growth    = 64_000_000 // bytes of heap, of five members; each keeps the largest plan with shards in quarantine
+	longest   = 16 << 10   // bytes of a log line
+	logged    = 1 << 20    // log bytes of one member
 
 	junkRules = 2000 // records; more would fill the store
 	assigner  = "_assigner"
 )
 
-// Test runs two members, two more that share out shards by a plan, and, for the time given,
-// another that writes garbage through store.Tamper, which has the rights of a member, with so
-// many writers at once, and one that commits it to the reserved shards. For a third of that
-// time more the former spoils the reserved shards. Not for a test that runs beside others: it
-// looks at the heap.
+// Test runs two members, and two more that share out shards by a plan. For during it also runs a
+// member that writes garbage through store.Tamper, with this many writers and a member's rights.
+// Another one commits garbage to the reserved shards. For another third of that time the first one
+// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
 func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
@@ -69,12 +71,12 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 		w.run(t, store, fmt.Sprint("planner", i), nil, shared)
 	}
 	w.await(t, "every shard is served", func() bool { return len(w.seqs) == untouched+attacked+planned })
-	// From here on the attacked shards only lose.
+	// From here on the only change to the attacked shards may be a loss.
 	culprit, err := store.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = culprit.Close() }) // garbage may be in its way
+	t.Cleanup(func() { _ = culprit.Close() }) // garbage may make it fail
 	session := driver.SessionID("culprit")
 	if _, err := culprit.Join(t.Context(),
 		driver.Member{Session: session, Node: "culprit", TTL: 10 * time.Minute}); err != nil {
@@ -86,6 +88,7 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 		t.Fatal(err)
 	}
 	before := heap()
+	writeLargest(t, store, shared)
 	w.begin()
 
 	var written, refused, committed, still atomic.Int64
@@ -129,7 +132,7 @@ func Test(t *testing.T, store *conformance.Store, writers int, during time.Durat
 	if after > before+growth {
 		t.Errorf("the heap grew by %d bytes, want at most %d", after-before, growth)
 	}
-	// A machine on which a file takes that long to be written costs leases by itself.
+	// If a machine needs this long to write a file, that alone costs leases.
 	if pause := time.Duration(still.Load()); pause > ttl/3 && len(w.events) > 0 {
 		t.Skipf("machine too slow to tell: it stood still for %v, and not judged is:\n%s", pause, strings.Join(w.events, "\n"))
 	}
@@ -145,8 +148,8 @@ func numbered(name string, n int) (names []string) {
 	return names
 }
 
-// judgeLines looks at what members logged, and returns how often one record was named at
-// most. The caller has w.mu.
+// judgeLines checks the members' log lines, and returns the largest number of lines about one
+// record. The caller holds w.mu.
 func (w *witness) judgeLines(t *testing.T) (most int) {
 	t.Helper()
 	for key, at := range w.lines {
@@ -166,8 +169,8 @@ func (w *witness) judgeLines(t *testing.T) (most int) {
 	return most
 }
 
-// spoil writes garbage of every kind over the records of shards and of a session, until ctx
-// ends, as the writer with number n.
+// spoil writes garbage of every kind over the records of shards and of a session until ctx ends, as
+// writer n.
 func spoil(
 	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
 	refused *atomic.Int64,
@@ -185,7 +188,7 @@ func spoil(
 			select {
 			case <-large.C:
 				what = conformance.OversizeShard
-				large.Reset(time.Second) // more would fill the store, which is another attack
+				large.Reset(time.Second) // a full store is another attack
 			default:
 			}
 		}
@@ -197,8 +200,8 @@ func spoil(
 	}
 }
 
-// intrude takes the leases of the rules' and the plans' shards, and commits garbage under
-// them, until ctx ends.
+// intrude takes the leases of the shards of rules and plans, and commits garbage under them, until
+// ctx ends.
 func intrude(ctx context.Context, b driver.Backend, s driver.Session, committed *atomic.Int64) {
 	held := make(map[driver.ShardID]driver.AcquireResult)
 	seen := make(map[driver.ShardID]driver.Owner)
@@ -227,12 +230,12 @@ func intrude(ctx context.Context, b driver.Backend, s driver.Session, committed 
 		committed.Add(1)
 		at.Head = r[0].Head
 		held[shard] = at
-		time.Sleep(time.Millisecond) // as others want to write, too
+		time.Sleep(time.Millisecond) // because others also write
 	}
 }
 
-// junkOfRules are records among the operators' rules, of which some are rules, but too many,
-// and of nodes that are not there.
+// junkOfRules returns records among the operators' rules. Some are valid rules, but too many, and
+// of missing nodes.
 func junkOfRules(n int) []driver.Op {
 	var ops []driver.Op
 	for range 20 {
@@ -240,13 +243,17 @@ func junkOfRules(n int) []driver.Op {
 		node := fmt.Sprintf("nobody-%d", n)
 		key := "rule/" + strings.Repeat("x", 100) + node
 		op := core.Put(key, noise(200))
-		switch n % 4 {
+		switch n % 6 {
 		case 0:
 			op = core.Put("rule/drain/"+node, fmt.Appendf(nil, `{"kind":"drain","node":%q}`, node))
 		case 1:
 			op = core.Put(key, fmt.Appendf(nil, `{"kind":%q}`, strings.Repeat("y", 2000)))
 		case 2:
 			op = core.Put(key, fmt.Appendf(nil, `{"kind":"drain","at":%q}`, noise(500)))
+		case 3: // place of a node that may stop
+			op = core.Put("rule/stop/"+node, fmt.Appendf(nil, `{"kind":"stop","node":%q,"away":1,"expires":"2100-01-01T00:00:00Z"}`, node))
+		case 4: // end of a quarantine
+			op = core.Put("rule/release/"+node, fmt.Appendf(nil, `{"kind":"release","shards":%q}`, node))
 		}
 		if !slices.ContainsFunc(ops, func(o driver.Op) bool { return o.Key == op.Key }) {
 			ops = append(ops, op)
@@ -255,7 +262,7 @@ func junkOfRules(n int) []driver.Op {
 	return ops
 }
 
-// junkPlan is an entry of the log of plans that is none. The log is kept short, as a full
+// junkPlan returns an invalid entry for the log of plans. It keeps the log short, because a full
 // store is another attack.
 func junkPlan(h driver.Head, limits driver.Limits) []driver.Op {
 	size := 16 << 10
@@ -269,7 +276,7 @@ func junkPlan(h driver.Head, limits driver.Limits) []driver.Op {
 	return ops
 }
 
-// noise is n random bytes.
+// noise returns n random bytes.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -278,7 +285,7 @@ func noise(n int) []byte {
 	return b
 }
 
-// measure keeps the largest size of the heap, until ctx ends.
+// measure records the largest size of the heap until ctx ends.
 func measure(ctx context.Context, peak *atomic.Uint64) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -293,8 +300,8 @@ func measure(ctx context.Context, peak *atomic.Uint64) {
 	}
 }
 
-// standstill writes its own file over and over until ctx ends, and returns the
-// longest time of a write. It uses no lock or connection that garbage could block.
+// standstill writes its own file repeatedly until ctx ends, and returns the longest time of a
+// write. It uses no lock or connection that garbage could block.
 func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	file, err := os.Create(filepath.Join(dir, "control"))
 	if err != nil {
@@ -315,7 +322,7 @@ func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	return longest
 }
 
-// heap is the memory in use after a collection.
+// heap returns the memory in use after a collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -328,10 +335,10 @@ func heap() uint64 {
 type witness struct {
 	mu      sync.Mutex
 	judging bool
-	events  []string               // that must not be
-	lines   map[string][]time.Time // of the log, by member and key
-	bytes   map[string]int         // of the log, by member
-	longest int                    // line of the log, in bytes
+	events  []string               // forbidden ones
+	lines   map[string][]time.Time // times of log lines, by member and key
+	bytes   map[string]int         // of log lines, by member
+	longest int                    // longest log line, in bytes
 	seqs    map[string]driver.Seq  // of the last commit, by shard
 	started map[string]driver.Seq
 }
@@ -346,7 +353,7 @@ func (w *witness) line(node string, bytes int) {
 	}
 }
 
-// commits are the last ones to some shards.
+// commits returns the last commits to some shards.
 func (w *witness) commits(shards []string) map[string]driver.Seq {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -375,7 +382,7 @@ func (w *witness) begin() {
 	}
 }
 
-// end stops judging, and returns how many commits the shards had since begin.
+// end stops judging, and returns the number of commits of the shards since begin.
 func (w *witness) end(shards []string) (commits driver.Seq) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -399,8 +406,8 @@ func (w *witness) await(t *testing.T, what string, ok func() bool) {
 	})
 }
 
-// run runs a member until the end of the test, which commits to all its shards: those that it
-// contends for, or those that a plan shares out.
+// run runs a member until the end of the test. It commits to all its shards, which it contends for
+// or gets by a plan.
 func (w *witness) run(t *testing.T, store *conformance.Store, node string, shards, shared []string) *core.Elector {
 	t.Helper()
 	b, err := store.Open(t.Context())
@@ -424,7 +431,7 @@ func (w *witness) run(t *testing.T, store *conformance.Store, node string, shard
 				switch ev.Kind {
 				case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 					w.note("%s: %s: %v", node, ev.Kind, ev.Err)
-				default: // of no harm
+				default: // harmless
 				}
 			},
 			OnPeer: func(ev core.PeerEvent) {
@@ -472,14 +479,14 @@ func (w *witness) run(t *testing.T, store *conformance.Store, node string, shard
 	return e
 }
 
-// share returns what runs a member that serves its part of some shards.
+// share returns a function that runs a member which serves its part of some shards.
 func (w *witness) share(
 	t *testing.T, b driver.Backend, e *core.Elector, node string, serve core.Handler, shards []string,
 ) func(ctx context.Context) error {
 	m, err := sharding.NewManager(b, e, serve, &sharding.Options{
 		Shards: shards, Interval: 100 * time.Millisecond, LeaveBudget: time.Second,
-		Takes:   func(m core.Member) bool { return strings.HasPrefix(m.Node, "planner") },
-		OnError: func(err error) { w.line(node, len(err.Error())) },
+		Takes:  func(m core.Member) bool { return strings.HasPrefix(m.Node, "planner") },
+		Logger: loglines.Failures("tenure: sharding: trying", func(err error) { w.line(node, len(err.Error())) }),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -494,7 +501,7 @@ func (w *witness) share(
 	}
 }
 
-// lines is a log of which the damaged records are kept.
+// lines is a log that keeps the lines about damaged records.
 type lines struct {
 	w    *witness
 	node string

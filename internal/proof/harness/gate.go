@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// LateLimit bounds a call that is made after its caller gave up.
+// LateLimit limits a call that is made after its caller gave up.
 const LateLimit = 10 * time.Second
 
 // Point is where a Gate holds a write.
@@ -18,30 +18,29 @@ type Point string
 
 // The points.
 const (
-	BeforeSend Point = "send"  // after core's checks, before it is sent
-	AfterReply Point = "reply" // after the store answered, before core knows
+	BeforeSend Point = "send"  // after core's checks, before sending
+	AfterReply Point = "reply" // after the store's answer, before core gets it
 )
 
-// Gate holds a write, so that this process can be stopped at the worst moment. While
-// a write is held, no other call of this process that writes is under way, so that a
-// process stopped there keeps no lock of the store.
+// Gate holds a write, so that this process can be stopped at the worst moment. While it holds a
+// write, no other writing call of this process is in flight, so a process stopped there keeps no
+// lock of the store.
 //
-// A write that waited here, or behind one that did, is sent even if its context has
-// ended, as a packet that had left would arrive. The hooks are set before use; the
-// methods are safe for concurrent use.
+// A write that waited here, or behind a held one, is sent even if its context has ended, like a
+// packet that had left. The hooks are set before use. The methods are safe for concurrent use.
 type Gate struct {
-	Held func(writes []driver.Write) // a write is held, alone or in a batch
-	// Late, if not nil, says how a commit ended that was sent after it had waited:
-	// the one that was held, or another behind it.
+	Held func(writes []driver.Write) // called when a write is held, alone or in a batch
+	// Late, if not nil, gets the result of a commit that was sent after it had waited: the held
+	// one, or another one behind it.
 	Late func(c *intercept.Call, held bool, err error)
 
 	calls sync.RWMutex // read-locked by each call, locked while a write is held
 
 	mu    sync.Mutex
-	shard driver.ShardID // whose next write is to be held
+	shard driver.ShardID // its next write is held
 	where Point
 	open  chan struct{} // closed to send the held writes
-	sent  int           // writes that were held and have gone on
+	sent  int           // held writes that have continued
 }
 
 // Hold makes the shard's next write wait for Send.
@@ -54,7 +53,7 @@ func (g *Gate) Hold(shard driver.ShardID, where Point) {
 	g.shard, g.where = shard, where
 }
 
-// Send lets the held writes go, and holds nothing any more.
+// Send sends the held writes, and stops holding.
 func (g *Gate) Send() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +64,7 @@ func (g *Gate) Send() {
 	}
 }
 
-// takes returns the channel that the call has to wait for, if it is the one to be held.
+// takes returns the channel on which the call must wait, if it is to be held.
 func (g *Gate) takes(c *intercept.Call) (where Point, open <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,7 +83,7 @@ func (g *Gate) count(more int) int {
 	return g.sent
 }
 
-// Around is the gate's part in a call. It is an intercept.Around.
+// Around handles a call. It is an intercept.Around.
 func (g *Gate) Around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	if !c.Op.Writes() {
 		return proceed(ctx)
@@ -96,7 +95,7 @@ func (g *Gate) Around(ctx context.Context, c *intercept.Call, proceed func(conte
 		if where == AfterReply {
 			err := proceed(ctx)
 			g.Held(c.Writes)
-			<-open // or the process ends with its input
+			<-open // if it never opens, the process ends with its input
 			return err
 		}
 		g.Held(c.Writes)

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// waitsBehind reports whether a goroutine waits in a gate for a write that is
-// held. The lock is the one thing that synctest does not see.
+// waitsBehind reports whether a goroutine waits in a gate for a held write. synctest does not see a
+// wait for this lock.
 func waitsBehind() bool {
 	buf := make([]byte, 1<<20)
 	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
@@ -24,7 +24,7 @@ func waitsBehind() bool {
 	return false
 }
 
-// Not parallel: waitsBehind looks at all goroutines.
+// Not parallel, because waitsBehind looks at all goroutines.
 func TestGate(t *testing.T) {
 	for _, where := range []Point{BeforeSend, AfterReply} {
 		t.Run(string(where), func(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// maxLine bounds one line, in bytes.
+// maxLine limits one line, in bytes.
 const maxLine = 1 << 20
 
-// Writer writes values as lines of JSON, each by one write. Safe for concurrent use.
+// Writer writes values as lines of JSON, one write for each. Safe for concurrent use.
 type Writer struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -20,7 +20,6 @@ type Writer struct {
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes one value.
 func (l *Writer) Write(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -42,7 +41,7 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{s}
 }
 
-// Read fills v from the next line; io.EOF at the end.
+// Read reads the next line into v. At the end it returns io.EOF.
 func (l *Reader) Read(v any) error {
 	if !l.s.Scan() {
 		if err := l.s.Err(); err != nil {
@@ -56,9 +55,8 @@ func (l *Reader) Read(v any) error {
 	return nil
 }
 
-// All returns the values of the lines that are left, without those that are no T. The
-// goroutine behind it ends with the process at the latest: nothing can interrupt a
-// read of standard input.
+// All returns the values of the remaining lines, without those that are no T. Its goroutine may end
+// only with the process, because a read of standard input cannot be interrupted.
 func All[T any](l *Reader) <-chan T {
 	out := make(chan T)
 	go func() {

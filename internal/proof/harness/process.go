@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	orderLimit = 2 * time.Second  // for sending an order to a process that does not read
-	exitLimit  = 20 * time.Second // for the end of a process that was killed
+	orderLimit = 2 * time.Second  // sending an order to a process that does not read
+	exitLimit  = 20 * time.Second // end of a killed process
 )
 
 // Process is a copy of this program, started as a member. Safe for concurrent use.
@@ -28,10 +28,10 @@ type Process struct {
 	err    error
 }
 
-// Start runs this program again, with the variable env set, its own process group,
-// config as its first line of input, and its standard output given to take. start is
-// (*exec.Cmd).Start, or calls it: on Linux the kernel kills the process, even while it
-// is stopped, when the thread that started it ends. The end of its input ends it too.
+// Start runs this program again, with the variable env set, in its own process group. config is its
+// first line of input, and take gets its standard output. start is (*exec.Cmd).Start, or calls it.
+// On Linux the kernel kills the process, even while it is stopped, when the thread that started it
+// ends. The end of its input ends it too.
 func Start(name, env string, config any, start func(*exec.Cmd) error, take func(*Reader)) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -55,7 +55,7 @@ func Start(name, env string, config any, start func(*exec.Cmd) error, take func(
 	if err != nil {
 		return nil, fmt.Errorf("tenure: start %s: %w", name, errors.Join(err, stdin.Close()))
 	}
-	go func() { // ends with the process, which Kill waits for
+	go func() { // ends with the process, for which Kill waits
 		defer close(p.done)
 		take(NewReader(out))
 		_, _ = io.Copy(io.Discard, out)
@@ -63,7 +63,7 @@ func Start(name, env string, config any, start func(*exec.Cmd) error, take func(
 		if text := p.stderr.String(); p.err != nil && text != "" {
 			p.err = fmt.Errorf("%w: %s", p.err, text)
 		}
-		_ = p.stdin.Close() // nobody reads it now
+		_ = p.stdin.Close() // no process reads it now
 	}()
 	if err := p.Order(config); err != nil {
 		return nil, errors.Join(err, p.Kill())
@@ -71,10 +71,10 @@ func Start(name, env string, config any, start func(*exec.Cmd) error, take func(
 	return p, nil
 }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Ended reports whether the process has ended.
@@ -87,8 +87,8 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Err is the process's exit, with the end of its standard error; nil if its status
-// was 0. Call it after Done.
+// Err returns the error of the process's exit, with the end of its standard error. It is nil for
+// status 0. Call it after Done.
 func (p *Process) Err() error { return p.err }
 
 // Order sends one line.
@@ -103,13 +103,13 @@ func (p *Process) Order(v any) error {
 	return nil
 }
 
-// CloseInput ends its input, so that it ends by itself unless it is stopped.
+// CloseInput ends the process's input, so that the process ends unless it is stopped.
 func (p *Process) CloseInput() error { return p.stdin.Close() }
 
 // Stop stops the process, until Continue.
 func (p *Process) Stop() error { return p.signal(stopSignal) }
 
-// Continue has a stopped process go on.
+// Continue continues a stopped process.
 func (p *Process) Continue() error { return p.signal(continueSignal) }
 
 // Kill ends the process, stopped or not, and waits until it is gone.

@@ -4,7 +4,7 @@ package harness
 
 import "syscall"
 
-// There are no such signals here, and nothing is started.
+// These systems have no such signals, and start no process.
 const (
 	stopSignal     = syscall.SIGTERM
 	continueSignal = syscall.SIGTERM

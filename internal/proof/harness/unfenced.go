@@ -9,15 +9,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// maxOverrides bounds how often one write is sent again: owner and head may change
-// in between.
+// maxOverrides limits how often one write is sent again, because owner and head may change in
+// between.
 const maxOverrides = 50
 
-// Unfenced is the control: it makes b behave as a backend without fencing tokens. A
-// write that is refused because its fence is dead or its number is taken is sent
-// again, under the present fence and at the present head. Shards whose names begin
-// with an underscore are Tenure's own, and stay fenced. The control shows that the
-// damage is found; no shipped package has such a switch.
+// Unfenced returns the control: a backend like b without fencing tokens. If a write is refused
+// because its fence is dead or its number is taken, Unfenced sends it again, under the current
+// fence and at the current head. Shards whose names begin with an underscore belong to Tenure, and
+// stay fenced. The control shows that the damage is found. No shipped package has such a switch.
 func Unfenced(b driver.Backend) driver.Backend {
 	return intercept.Wrap(b, func(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 		if err := proceed(ctx); err != nil || c.Op != intercept.Commit {
@@ -43,8 +42,8 @@ func Unfenced(b driver.Backend) driver.Backend {
 	})
 }
 
-// override gives a refused write the fence and number that the store names. It
-// reports whether the write is worth sending again.
+// override gives a refused write the fence and number that the store has. It reports whether the
+// write should be sent again.
 func override(ctx context.Context, b driver.Backend, w *driver.Write, refusal error) bool {
 	var conflict *driver.ConflictError
 	switch {
@@ -62,8 +61,8 @@ func override(ctx context.Context, b driver.Backend, w *driver.Write, refusal er
 	return false
 }
 
-// ownerOf is the shard's record as the refusal has it, or as it is read where the
-// refusal does not.
+// ownerOf returns the shard's record from the refusal. If the refusal has none, it reads the
+// record.
 func ownerOf(ctx context.Context, b driver.Backend, shard driver.ShardID, refusal error) driver.Owner {
 	var fenced *driver.FencedError
 	if errors.As(refusal, &fenced) && fenced.Current != (driver.Owner{}) {

@@ -9,8 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestUnfenced shows that the control takes a former owner's write, which the
-// backend refuses.
+// TestUnfenced shows that the control accepts a former owner's write, which the backend refuses.
 func TestUnfenced(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "control", nil)

@@ -11,23 +11,23 @@ import (
 
 // Options of Check. The zero value works.
 type Options struct {
-	// Notice is how long a holder may go on trusting a lease that was preempted,
-	// or whose session was superseded, after the next one is trusted: the
-	// library's resync interval (rule C11). 0 allows no overlap at all.
+	// Notice is how long the holder of a preempted lease, or of a superseded session's, may trust
+	// it after another process trusts the next one: the library's resync interval (rule C11). 0
+	// allows no overlap.
 	Notice time.Duration
-	// MinGrants and MinCommits are the accepted operations below which a history
-	// proves nothing, which is a finding. 0 asks for none.
+	// MinGrants and MinCommits are the least numbers of accepted operations. Below them a history
+	// proves nothing, which is a finding. 0 sets no limit.
 	MinGrants, MinCommits int
 }
 
-// Finding is one thing that cannot have happened in a correct system.
+// Finding is one fact that is impossible in a correct system.
 type Finding struct {
-	Rule       string         // of the design, such as "S1"
+	Rule       string         // rule of the design, such as "S1"
 	Check      string         // the validator, or the model of package linearizable
-	Shard      driver.ShardID // empty if it is about no single one
-	Message    string         // one line
-	Operations []Operation    // those that the message is about
-	Overlap    time.Duration  // no-overlap-of-trust: how long
+	Shard      driver.ShardID // empty if not about a single one
+	Message    string         // in one line
+	Operations []Operation    // the message's operations
+	Overlap    time.Duration  // for no-overlap-of-trust
 }
 
 // The checks.
@@ -45,8 +45,8 @@ const (
 	CheckFenced     = "fenced-for-a-reason"
 )
 
-// String is the rule, the check, the shard and the message, and below them the
-// operations with their instants.
+// String returns the rule, the check, the shard and the message, and then a line for each operation
+// with its instants.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: ", f.Rule, f.Check)
@@ -60,9 +60,8 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Check judges a history by every validator, and returns their findings, none for a
-// good history. A nil o is the zero Options. It is safe for concurrent use, and
-// takes O(n log n).
+// Check judges a history by every validator, and returns their findings, none for a good history. A
+// nil o is the zero Options. It is safe for concurrent use, and takes O(n log n).
 func Check(h *History, o *Options) []Finding {
 	if o == nil {
 		o = &Options{}
@@ -81,7 +80,7 @@ func Check(h *History, o *Options) []Finding {
 	return append(out, fencedForAReason(x)...)
 }
 
-// traffic finds that a history is too small to prove anything.
+// traffic returns a finding if a history is too small to prove anything.
 func traffic(h *History, o *Options) []Finding {
 	var out []Finding
 	for _, c := range []struct {

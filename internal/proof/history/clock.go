@@ -1,5 +1,5 @@
 package history
 
-// Instant is nanoseconds of the host's monotonic clock, which all processes of one
-// host share, counted from its boot, without times of suspension. 0 is no instant.
+// Instant is a number of nanoseconds of the host's monotonic clock since its boot, without times of
+// suspension. All processes of a host share this clock. 0 is no instant.
 type Instant int64

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Now reads the clock. It is exact over processes, which is why it asks the
-// kernel and does not derive the instant from a time.Time.
+// Now reads the clock. It asks the kernel, because an instant derived from a time.Time would not be
+// exact between processes.
 func Now() Instant {
 	const clockMonotonic = 1
 	var ts syscall.Timespec
@@ -19,7 +19,7 @@ func Now() Instant {
 	return Instant(ts.Nano())
 }
 
-// clockID names the clock: two processes share it if they have the same.
+// clockID returns the clock's name. Two processes share a clock if they have the same name.
 func clockID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

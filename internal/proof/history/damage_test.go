@@ -30,7 +30,7 @@ var (
 	entry4 = Entry{Seq: 4, Token: 9, Number: 3, Digest: "w"}
 )
 
-// The operations of good, by their place.
+// Indexes of good's operations.
 const (
 	joinA = iota
 	joinB
@@ -57,8 +57,8 @@ const (
 	read2
 )
 
-// good is a history with an unknown outcome, a takeover, a zombie, a hand-over to
-// oneself and a race for a free shard, on instants written out.
+// good returns a history with an unknown outcome, a takeover, a zombie, a hand-over to the same
+// session and a race for a free shard, with fixed instants.
 func good() *History {
 	unnumbered := func(es ...Entry) []Entry {
 		for i := range es {
@@ -125,8 +125,7 @@ func TestGoodHistory(t *testing.T) {
 	}
 }
 
-// wantFinding wants a finding of the check and rule whose message contains the
-// text.
+// wantFinding expects a finding of the check and rule whose message contains the text.
 func wantFinding(t *testing.T, found []Finding, check, rule, text string) {
 	t.Helper()
 	if !slices.ContainsFunc(found, func(f Finding) bool {
@@ -136,8 +135,7 @@ func wantFinding(t *testing.T, found []Finding, check, rule, text string) {
 	}
 }
 
-// TestDamage breaks the good history in one place each, and wants the finding
-// that names it.
+// TestDamage breaks the good history in one place each, and expects the finding that names it.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -355,7 +353,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestAllowed changes the good history into others that are as good.
+// TestAllowed changes the good history into others that are also good.
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -429,7 +427,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestOverlapIsMeasured wants the longest of several overlaps, exactly.
+// TestOverlapIsMeasured expects exactly the longest of several overlaps.
 func TestOverlapIsMeasured(t *testing.T) {
 	t.Parallel()
 	ms := Instant(time.Millisecond)

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// maxLine bounds one line of a file, in bytes.
+// maxLine limits one line of a file, in bytes.
 const maxLine = 64 << 20
 
 // header is the first line of a file.
@@ -21,9 +21,9 @@ type header struct {
 	Clock   string `json:"clock"`
 }
 
-// Load reads and merges the files of several processes. Each must be of another
-// process, and all of one host since it was booted last. A last line without an
-// end, which a killed process leaves, is left out.
+// Load reads and merges the files of several processes. Each file must be of a different process,
+// and all of one host since its last boot. Load ignores an incomplete last line, which a killed
+// process leaves.
 func Load(paths ...string) (*History, error) {
 	var parts []*History
 	seen := map[string]string{}
@@ -59,7 +59,7 @@ func load(path string) (header, *History, error) {
 	return head, h, errors.Join(err, f.Close())
 }
 
-// decode reads one file's lines. The last line of an operation counts.
+// decode reads the lines of one file. The last line of an operation counts.
 func decode(r io.Reader) (head header, h *History, err error) {
 	h = &History{}
 	type name struct {
@@ -105,7 +105,7 @@ func decode(r io.Reader) (head header, h *History, err error) {
 	}
 }
 
-// readLine returns a line without its end; io.EOF also for one that has none.
+// readLine returns a line without its end. For a line without an end it returns io.EOF.
 func readLine(b *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {

@@ -7,17 +7,16 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// grant is one lease as its claimers saw it: granted between first, the earliest
-// call that could have brought it about, and last, the earliest reply with it.
+// grant is one lease as its claimers saw it. It was granted between first, the earliest call that
+// could have caused it, and last, the earliest reply with it.
 type grant struct {
 	fence       driver.Fence
 	first, last Instant
-	by          *Operation // that with the earliest reply
+	by          *Operation // the operation with the earliest reply
 }
 
-// attempt identifies equal claims, of which a later one may find the success of an
-// earlier one (rule A3): the record names the receiver, and the former lease. A
-// claim may so find a transfer.
+// attempt identifies equal claims. A later one may find the success of an earlier one (rule A3),
+// because the record names the receiver and the former lease. So a claim may also find a transfer.
 type attempt struct {
 	shard    driver.ShardID
 	receiver driver.SessionID
@@ -31,7 +30,7 @@ func (o *Operation) attempt() attempt {
 	return attempt{o.Shard, o.Session, o.Seen}
 }
 
-// grants returns every lease granted, in the order of the tokens.
+// grants returns every granted lease, in the order of the tokens.
 func grants(ops []*Operation) []*grant {
 	first := map[attempt]Instant{}
 	byFence := map[driver.Fence]*grant{}

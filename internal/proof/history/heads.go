@@ -7,14 +7,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// granted returns the claims and transfers that were granted, by their tokens.
+// granted returns the granted claims and transfers, by their tokens.
 func granted(ops []*Operation) []*Operation {
 	out := slices.Concat(kind(ops, Acquire, OK), kind(ops, Transfer, OK))
 	slices.SortStableFunc(out, func(a, b *Operation) int { return cmp.Compare(a.Granted.Token, b.Granted.Token) })
 	return out
 }
 
-// from is the index of the first grant of at least a token.
+// from returns the index of the first grant with at least this token.
 func from(granted []*Operation, token driver.Token) int {
 	i, _ := slices.BinarySearchFunc(granted, token, func(op *Operation, t driver.Token) int {
 		return cmp.Compare(op.Granted.Token, t)
@@ -22,15 +22,14 @@ func from(granted []*Operation, token driver.Token) int {
 	return i
 }
 
-// headsOfGrants finds accepted writes that the head of a grant contradicts (F1): a
-// grant says how many writes there were under all leases before it.
+// headsOfGrants finds accepted writes that contradict the head of a grant (F1). A grant shows how
+// many writes there were under all leases before it.
 func headsOfGrants(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
 		gs := granted(x.of[shard])
-		// least[i] has the lowest head of the grants from i on, most[i] the highest of
-		// those before i. A repeated claim may read the head later, when the next owner
-		// has moved it.
+		// least[i] has the lowest head of the grants from i on, most[i] the highest of the grants
+		// before i. A repeated claim may read the head later, after the next owner has moved it.
 		least, most := make([]*Operation, len(gs)+1), make([]*Operation, len(gs)+1)
 		for i, g := range gs {
 			most[i+1] = most[i]
@@ -60,15 +59,15 @@ func headsOfGrants(x *index) []Finding {
 	return out
 }
 
-// fencedForAReason finds writes that were refused as fenced before anything can have
-// ended their lease (F1). It judges only leases whose grant is in the history.
+// fencedForAReason finds writes that were refused as fenced before anything can have ended their
+// lease (F1). It judges only leases whose grant is in the history.
 func fencedForAReason(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
 		ops := x.of[shard]
 		gs := granted(ops)
 		known := map[driver.Fence]bool{}
-		early := make([]Instant, len(gs)+1) // the earliest call of the grants from i on
+		early := make([]Instant, len(gs)+1) // earliest call of the grants from i on
 		early[len(gs)] = never
 		for i, g := range slices.Backward(gs) {
 			known[g.Granted] = true

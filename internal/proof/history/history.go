@@ -9,13 +9,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// History has the recorded operations, in the order of the calls. It is a plain
-// value; nothing in this package changes one.
+// History has the recorded operations, in the order of their calls. It is a plain value, and this
+// package changes none.
 type History struct {
 	Operations []Operation
 }
 
-// Merge puts histories together.
+// Merge merges histories.
 func Merge(parts ...*History) *History {
 	var out []Operation
 	for _, h := range parts {
@@ -27,8 +27,8 @@ func Merge(parts ...*History) *History {
 	return &History{Operations: out}
 }
 
-// Count returns how many operations have the kind and the outcome, so that a run
-// can refuse to judge too little traffic.
+// Count returns the number of operations with the kind and the outcome, so that a run can detect
+// too little traffic.
 func (h *History) Count(k Kind, o Outcome) int {
 	n := 0
 	for i := range h.Operations {
@@ -62,7 +62,7 @@ func newIndex(h *History) *index {
 	return x
 }
 
-// kind returns the operations of a kind and an outcome; an empty one matches all.
+// kind returns the operations of a kind and an outcome. An empty one matches all.
 func kind(ops []*Operation, k Kind, o Outcome) []*Operation {
 	var out []*Operation
 	for _, op := range ops {

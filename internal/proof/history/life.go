@@ -4,10 +4,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// oneLife finds that a session did not live once, from its join until it was
-// evicted or left: two joins of one id (M3), two evictions of one session, or one
-// after it had left (M2), leases and evictions of a session that had ended (M1),
-// and leases handed to one (A5).
+// oneLife finds sessions without exactly one life, from the join to an eviction or leaving. It
+// finds two joins of one id (M3), and two evictions of one session, or one after it had left (M2).
+// It finds leases and evictions of an ended session (M1), and leases given to one (A5).
 func oneLife(x *index) []Finding {
 	ended := endsCertain(x)
 	joins, evicts := map[driver.SessionID]*Operation{}, map[driver.SessionID]*Operation{}
@@ -41,8 +40,8 @@ func oneLife(x *index) []Finding {
 		default: // the others end no life
 		}
 	}
-	// A repeated claim or hand-over may find a success from before the end (A3): the
-	// first call that could have created the lease counts.
+	// A repeated claim or hand-over may find a success from before the end (A3), so the first call
+	// that could have created the lease counts.
 	for _, g := range grants(x.all) {
 		to := g.fence.Session
 		if end := ended[to]; end != nil && end.by(g.first) {
@@ -63,8 +62,7 @@ func oneLife(x *index) []Finding {
 	return out
 }
 
-// endsCertain returns, of each session, the eviction or leaving that was answered
-// first.
+// endsCertain returns, for each session, the eviction or leaving that was answered first.
 func endsCertain(x *index) map[driver.SessionID]*Operation {
 	ended := map[driver.SessionID]*Operation{}
 	for _, op := range x.all {

@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// numberSequence finds that accepted writes are not numbered 1, 2, 3 ... each once and in the
-// order of time (S15), or that the log's entries are not numbered on from one to the next (L1).
-// A number may be missing where a write of unknown outcome had it.
+// numberSequence checks that accepted writes are numbered 1, 2, 3 ... each once and in the order of
+// time (S15), and that the log's entries are numbered without gaps (L1). A number may be missing if
+// a write of unknown outcome had it.
 func numberSequence(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -31,7 +31,7 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 			unknown[op.Number] = true
 		}
 	}
-	last := &Operation{} // none yet: number 0 and an empty log
+	last := &Operation{} // the initial state: number 0 and an empty log
 	for _, op := range accepted {
 		if op.Head.Number != op.Number || op.Head.Nonce != op.Nonce || op.Head.Token != op.Fence.Token {
 			report("S15", []*Operation{op}, "write %d was acknowledged with the head of write %d, nonce %d, token %d",
@@ -58,7 +58,7 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 		}
 		last = op
 	}
-	// In the order of the calls: newest is the highest number answered by then.
+	// In the order of the calls: newest is the highest number answered before.
 	slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
 	answered := slices.SortedFunc(slices.Values(accepted), byReturn)
 	newest := &Operation{}

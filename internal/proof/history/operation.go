@@ -12,9 +12,8 @@ import (
 // Kind is the kind of an Operation.
 type Kind string
 
-// The kinds. The first group are calls of a driver.Session or Backend, one
-// Operation for each item of a batch; the second are a process's notes about
-// itself, or a test's about a process.
+// The kinds. The first group are calls of a driver.Session or Backend, one Operation for each item
+// of a batch. The second are notes of a process about itself, or of a test about a process.
 const (
 	Join     Kind = "join"     // Session, Node, Supersede
 	Acquire  Kind = "acquire"  // Session, Seen, Preempt -> Granted, Head; refused: Current
@@ -27,9 +26,9 @@ const (
 
 	Trust    Kind = "trust"    // Fence, Until: the process trusts the lease from Call until then
 	Distrust Kind = "distrust" // Fence: the process stopped trusting the lease at Call
-	Exit     Kind = "exit"     // Ended: that process had ended at Call
+	Exit     Kind = "exit"     // Ended: the named process had ended at Call
 	Apply    Kind = "apply"    // Entries: a follower applied one entry
-	Restore  Kind = "restore"  // After: a follower goes on after that entry, from a snapshot
+	Restore  Kind = "restore"  // After: a follower continues after that entry, from a snapshot
 )
 
 // Outcome is the known outcome of an Operation.
@@ -39,10 +38,10 @@ type Outcome string
 const (
 	OK      Outcome = "ok"      // took effect
 	Refused Outcome = "refused" // certainly had no effect; see Operation.Reason
-	Unknown Outcome = "unknown" // took effect at some instant after its call, or never
+	Unknown Outcome = "unknown" // took effect after its call, or never
 )
 
-// The reasons that are judged. Any other reason is text for people.
+// The reasons that are judged. Any other reason is only text.
 const (
 	ReasonHeld     = "held"     // an acquire: ErrHeld
 	ReasonFenced   = "fenced"   // a commit or transfer: ErrFenced
@@ -50,20 +49,20 @@ const (
 	ReasonConflict = "conflict" // a commit: a ConflictError of an operation
 )
 
-// Operation is something that one process did, with the interval in which it
-// happened. It is a plain value; which fields a kind uses is said there.
+// Operation is one action of a process, with the interval in which it happened. It is a plain
+// value. Each Kind's comment names the fields that it uses.
 type Operation struct {
 	Process string         `json:"process"` // one incarnation of a process, such as "b.2"
-	ID      int64          `json:"id"`      // in the order of calls of the process, from 1
+	ID      int64          `json:"id"`      // number of the process's call, from 1
 	Kind    Kind           `json:"kind"`
 	Shard   driver.ShardID `json:"shard,omitempty"`
 	Call    Instant        `json:"call"`
 	Return  Instant        `json:"return,omitempty"` // 0 if it did not return
 	Outcome Outcome        `json:"outcome,omitempty"`
-	Reason  string         `json:"reason,omitempty"` // of a refusal or an unknown outcome
+	Reason  string         `json:"reason,omitempty"` // for a refusal or an unknown outcome
 
-	Session   driver.SessionID `json:"session,omitempty"` // whose call it was
-	Target    driver.SessionID `json:"target,omitempty"`  // the successor, or the evicted
+	Session   driver.SessionID `json:"session,omitempty"` // the caller's
+	Target    driver.SessionID `json:"target,omitempty"`  // the successor, or the evicted session
 	Node      string           `json:"node,omitempty"`
 	Supersede bool             `json:"supersede,omitempty"`
 	Seen      driver.Owner     `json:"seen,omitzero"`
@@ -72,17 +71,17 @@ type Operation struct {
 	Number    driver.WriteNo   `json:"number,omitempty"`
 	Nonce     driver.Nonce     `json:"nonce,omitempty"`
 	After     driver.Seq       `json:"after,omitempty"`
-	// of a commit: the entries that it appends, numbered only when it is ok
+	// entries that a commit appends, numbered only if it is ok
 	Entries []Entry `json:"entries,omitempty"`
 	Until   Instant `json:"until,omitempty"`
 	Ended   string  `json:"ended,omitempty"`
 
 	Granted driver.Fence `json:"granted,omitzero"`
 	Head    driver.Head  `json:"head,omitzero"`
-	Current driver.Owner `json:"current,omitzero"` // the record that refused it, where the store returned it
+	Current driver.Owner `json:"current,omitzero"` // the record that refused it, if the store returned it
 }
 
-// Entry is an entry of a shard's log, its payload replaced by a digest.
+// Entry is an entry of a shard's log. Its payload is replaced by a digest.
 type Entry struct {
 	Seq    driver.Seq     `json:"seq,omitempty"`
 	Token  driver.Token   `json:"token"`
@@ -90,19 +89,19 @@ type Entry struct {
 	Digest string         `json:"digest"`
 }
 
-// Digest is the digest of a payload that stands for it in a history.
+// Digest returns the digest that represents a payload in a history.
 func Digest(payload []byte) string {
 	sum := sha256.Sum256(payload)
 	return hex.EncodeToString(sum[:8])
 }
 
-// open reports whether the outcome is not known.
+// open reports whether the outcome is unknown.
 func (o *Operation) open() bool { return o.Outcome != OK && o.Outcome != Refused }
 
 // by reports whether the operation had returned before the instant.
 func (o *Operation) by(at Instant) bool { return o.Return != 0 && o.Return < at }
 
-// String describes the operation in one line, without its instants.
+// String returns one line about the operation, without its instants.
 func (o Operation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s#%d %s", o.Process, o.ID, o.Kind)

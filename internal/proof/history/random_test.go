@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
 )
 
-// world makes random histories by running clients against a tiny sequential
-// store. It is written apart from the models, so that they check one another: it
-// knows every effect, and never a set of possible ones.
+// world makes random histories by running clients against a tiny sequential store. It shares no
+// code with the models, so that they check one another. It knows every effect, and never has a set
+// of possible ones.
 type world struct {
 	rng     *rand.Rand
 	now     Instant
@@ -63,7 +63,7 @@ func generate(seed uint64, players, shards, steps int) *History {
 		w.join(p)
 		w.clients = append(w.clients, p)
 	}
-	var lost []*flight // given up by their client, and perhaps applied later
+	var lost []*flight // abandoned by their client, and perhaps applied later
 	for range steps {
 		w.now += Instant(1 + w.rng.IntN(3))
 		p := w.clients[w.rng.IntN(players)]
@@ -101,7 +101,7 @@ func (w *world) add(op Operation) int {
 	return len(w.ops) - 1
 }
 
-// join gives a player a new life: a new session, without memory.
+// join gives a player a new session, without memory.
 func (w *world) join(p *player) {
 	p.life++
 	p.session = driver.SessionID(fmt.Sprintf("%s-%d", p.name, p.life))
@@ -111,7 +111,7 @@ func (w *world) join(p *player) {
 		Node: p.name})
 }
 
-// distrust ends the trust in a lease now, of any holder.
+// distrust ends the trust in a lease now, whoever holds it.
 func (w *world) distrust(f driver.Fence) {
 	if op, ok := w.trust[f]; ok {
 		op.Until = w.now
@@ -147,7 +147,7 @@ func (w *world) call(p *player) {
 		w.nonce++
 		op.Kind, op.Fence, op.Number, op.Nonce = Commit, mine, p.head[shard].Number+1, w.nonce
 		if op.Number > 1 && w.rng.IntN(10) == 0 {
-			op.Number-- // as a late one
+			op.Number-- // like a late one
 		}
 		for i := range w.rng.IntN(3) {
 			op.Entries = append(op.Entries, Entry{Token: mine.Token, Number: op.Number,
@@ -157,7 +157,7 @@ func (w *world) call(p *player) {
 	p.flight = &flight{at: w.add(op), by: p, done: w.ops[len(w.ops)-1]}
 }
 
-// apply lets the store carry out an operation, now.
+// apply makes the store run an operation now.
 func (w *world) apply(f *flight) {
 	f.applied = true
 	op := &f.done
@@ -266,19 +266,19 @@ func (w *world) answer(p *player, f *flight) {
 		p.owner[op.Shard] = driver.Owner{Token: op.Fence.Token}
 	case op.Outcome == OK:
 		p.head[op.Shard] = op.Head
-	case op.Current != (driver.Owner{}) && w.rng.IntN(4) > 0: // else it goes on as a zombie
+	case op.Current != (driver.Owner{}) && w.rng.IntN(4) > 0: // otherwise it continues as a zombie
 		p.owner[op.Shard] = op.Current
 	}
 }
 
-// spoil damages one operation of a history, picked by rng, or reports that none
-// will do. It returns the check that must see it.
+// spoil damages one operation of a history, chosen by rng, or reports that none is suitable. It
+// returns the check that must find the damage.
 type spoil struct {
 	name, check string
 	do          func(h *History, rng *rand.Rand) bool
 }
 
-// pick returns an operation that will do.
+// pick returns a suitable operation.
 func pick(h *History, rng *rand.Rand, will func(*Operation) bool) *Operation {
 	var out []*Operation
 	for i := range h.Operations {
@@ -381,7 +381,7 @@ var spoils = []spoil{
 		if op != nil {
 			op.Outcome, op.Reason = Refused, ReasonFenced
 		}
-		// Its effect must have been seen: the head moved on.
+		// Its effect must have been seen, because the head moved.
 		return op != nil && slices.ContainsFunc(h.Operations, func(o Operation) bool {
 			return accepted(&o) && o.Shard == op.Shard && o.Number == op.Number+1
 		})
@@ -442,8 +442,8 @@ var spoils = []spoil{
 	}},
 }
 
-// TestRandomHistories: the history of a sequential store is good, and each damaged
-// copy fails the check that is for it.
+// TestRandomHistories: the history of a sequential store is good, and each damaged copy fails its
+// check.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
 )
 
-// run lets several members contend for one shard of a memory store, each
-// recorded by the recorder that its name gives, until each had its turns.
+// run makes several members contend for one shard of a memory store until each had its turns.
+// recorder returns the recorder of each, by its name.
 func run(t *testing.T, recorder func(name string) *Recorder) {
 	t.Helper()
 	const members, turns = 3, 4
@@ -95,7 +95,7 @@ func TestWrapInMemory(t *testing.T) {
 	}
 	run(t, func(string) *Recorder { return r })
 	h := r.History()
-	// One process holds all the trust here, so only the files below judge overlap.
+	// One process has all the trust here, so only the files below judge overlap.
 	for _, f := range both(h, &Options{MinGrants: 12, MinCommits: 24}) {
 		t.Errorf("got %v, want nothing found", f)
 	}
@@ -138,8 +138,8 @@ func TestFilesOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// TestKilledProcess wants that a call without a return is of unknown outcome, and
-// that half a line is left out.
+// TestKilledProcess: a call without a return has an unknown outcome, and an incomplete line is left
+// out.
 func TestKilledProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "killed.jsonl")
@@ -267,8 +267,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestUndecided gives porcupine a history that is too hard for the time, and wants
-// an error.
+// TestUndecided gives porcupine a history that takes too long, and expects an error.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	var ops []Operation

@@ -10,21 +10,20 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Recorder notes the operations of one process, in memory or into a file. It is
-// safe for concurrent use. It costs two readings of the clock for an operation,
-// and in a file two writes of a line.
+// Recorder notes the operations of one process, in memory or in a file. It is safe for concurrent
+// use. An operation costs two readings of the clock, and in a file two writes of a line.
 type Recorder struct {
 	process string
 
 	mu   sync.Mutex
-	ops  []Operation // in memory
+	ops  []Operation // if in memory
 	next int64
-	file *os.File // nil in memory
+	file *os.File // nil if in memory
 	err  error    // the first failure to write
 }
 
-// NewRecorder returns a recorder that keeps everything in memory, for History.
-// The process's name must be another for each incarnation and not be empty.
+// NewRecorder returns a recorder that keeps everything in memory, for History. Each incarnation of
+// a process needs another name, which must not be empty.
 func NewRecorder(process string) (*Recorder, error) {
 	if process == "" {
 		return nil, errors.New("tenure: history: the process has no name: give each incarnation its own")
@@ -32,10 +31,9 @@ func NewRecorder(process string) (*Recorder, error) {
 	return &Recorder{process: process}, nil
 }
 
-// Create returns a recorder that writes into a new file, one JSON value a line,
-// for Load. A file that exists is an error, because an incarnation must not go on
-// in the history of another. Lines are handed to the system at once, the call of
-// an operation before it is made, so that a killed process loses none.
+// Create returns a recorder that writes to a new file, one JSON value a line, for Load. An existing
+// file is an error, because an incarnation must not continue another one's history. Lines go to the
+// system immediately, and the line of a call before the call, so that a killed process loses none.
 func Create(path, process string) (*Recorder, error) {
 	r, err := NewRecorder(process)
 	if err != nil {
@@ -52,8 +50,8 @@ func Create(path, process string) (*Recorder, error) {
 	return r, nil
 }
 
-// Call notes that an operation is about to be made, and returns it with its
-// process, number and instant. Call it before the call itself.
+// Call notes that an operation is about to be made. It returns the operation with its process,
+// number and instant. It is called before the operation.
 func (r *Recorder) Call(op Operation) Operation {
 	op.Call = Now()
 	op.Return, op.Outcome = 0, ""
@@ -62,8 +60,8 @@ func (r *Recorder) Call(op Operation) Operation {
 	return r.add(op)
 }
 
-// Return notes how an operation from Call ended: the outcome, the reason and the
-// results are op's. Call it after the call itself.
+// Return notes how an operation from Call ended, with op's outcome, reason and results. It is
+// called after the operation.
 func (r *Recorder) Return(op Operation) {
 	op.Return = Now()
 	if op.Outcome == "" {
@@ -92,14 +90,13 @@ func (r *Recorder) Note(op Operation) {
 	r.add(op)
 }
 
-// Trust notes that the process trusts its lease from now until an instant, as
-// after a grant and after each heartbeat that extends it.
+// Trust notes that the process trusts its lease from now until an instant, as after a grant and
+// after each heartbeat that extends it.
 func (r *Recorder) Trust(f driver.Fence, until Instant) {
 	r.Note(Operation{Kind: Trust, Shard: f.Shard, Fence: f, Until: until})
 }
 
-// Distrust notes that the process does not trust the lease any more, although
-// its time may not have come.
+// Distrust notes that the process no longer trusts the lease, although its time may not be over.
 func (r *Recorder) Distrust(f driver.Fence) {
 	r.Note(Operation{Kind: Distrust, Shard: f.Shard, Fence: f})
 }
@@ -112,7 +109,7 @@ func (r *Recorder) Applied(e driver.Entry) {
 	r.Note(Operation{Kind: Apply, Shard: e.Shard, Entries: []Entry{entry(e)}})
 }
 
-// Restored notes that a follower goes on after an entry, from a snapshot.
+// Restored notes that a follower continues after an entry, from a snapshot.
 func (r *Recorder) Restored(shard driver.ShardID, after driver.Seq) {
 	r.Note(Operation{Kind: Restore, Shard: shard, After: after})
 }
@@ -128,8 +125,8 @@ func (r *Recorder) History() *History {
 	return Merge(&History{Operations: r.ops})
 }
 
-// Close closes the file, and returns the first failure to write, without which
-// the history is whole. Nothing may be recorded after it.
+// Close closes the file, and returns the first failure to write. Without one the history is
+// complete. Nothing may be recorded afterwards.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// maxListed bounds the findings that are written out; the rest are counted.
+// maxListed limits the findings that are written; the others are counted.
 const maxListed = 50
 
-// Save writes a failing history below dir, into a new directory whose name begins
-// with name, and returns its path:
+// Save writes a failing history below dir, into a new directory whose name begins with name, and
+// returns its path:
 //
 //	findings.txt     replay, and every finding with its operations
 //	history.jsonl    the history, for Load
 //
-// replay is one line: the command that runs the same again, with its seed.
+// replay is one line, the command that repeats the run with its seed.
 func Save(dir, name, replay string, h *History, found []Finding) (path string, err error) {
 	if replay == "" || strings.ContainsAny(replay, "\r\n") {
 		return "", errors.New("tenure: history: the command that replays a failure must be one line")

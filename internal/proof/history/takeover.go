@@ -6,9 +6,9 @@ import (
 
 // lives has the known lives of sessions.
 type lives struct {
-	node       map[driver.SessionID]string  // of those whose join is in the history
-	joined     map[driver.SessionID]Instant // the earliest call that could have begun it
-	ends       map[driver.SessionID]Instant // the earliest call that could have ended it
+	node       map[driver.SessionID]string  // for sessions whose join is in the history
+	joined     map[driver.SessionID]Instant // earliest call that could have begun the session
+	ends       map[driver.SessionID]Instant // earliest call that could have ended it
 	supersedes map[string][]*Operation      // joins that supersede, by node
 }
 
@@ -47,8 +47,8 @@ func earliest[K comparable](of map[K]Instant, key K, at Instant) {
 	}
 }
 
-// superseded reports whether another session that superseded s could have joined
-// by the instant: not if it had joined before s did.
+// superseded reports whether another session that superseded s could have joined by the instant. A
+// session that had joined before s does not count.
 func (l *lives) superseded(s driver.SessionID, by Instant) bool {
 	node, known := l.node[s]
 	if !known {
@@ -63,9 +63,9 @@ func (l *lives) superseded(s driver.SessionID, by Instant) bool {
 	return false
 }
 
-// attempts returns the claims and transfers that may have taken effect and that
-// pick chooses. A repeated claim may find the success of an earlier one, so it is
-// the attempt that preempts, or is given, and not the operation.
+// attempts returns the claims and transfers that may have taken effect and that pick selects. A
+// repeated claim may find the success of an earlier one, so attempts are compared, and not
+// operations.
 func attempts(x *index, pick func(*Operation) bool) map[attempt]bool {
 	out := map[attempt]bool{}
 	for _, op := range x.all {
@@ -80,9 +80,8 @@ func preempts(op *Operation) bool { return op.Kind == Acquire && op.Preempt }
 
 func transfers(op *Operation) bool { return op.Kind == Transfer }
 
-// takeoverAfterEnd finds claims that took a shard, without preempting, from a
-// session that nothing can have ended by then (A1). It judges only sessions whose
-// join is in the history.
+// takeoverAfterEnd finds claims that took a shard, without preempting, from a session that nothing
+// can have ended before (A1). It judges only sessions whose join is in the history.
 func takeoverAfterEnd(x *index) []Finding {
 	l := endings(x)
 	preempted, given := attempts(x, preempts), attempts(x, transfers)

@@ -16,9 +16,8 @@ type interval struct {
 	begin       *Operation
 }
 
-// noOverlap finds that two processes trusted leases of one shard at one instant
-// (S1), and reports the longest overlap of each shard. A preempted or superseded
-// holder may overlap by notice.
+// noOverlap finds that two processes trusted leases of one shard at one instant (S1), and reports
+// the longest overlap of each shard. A preempted or superseded holder may overlap by notice.
 func noOverlap(x *index, notice time.Duration) []Finding {
 	exits := map[string]Instant{}
 	for _, op := range kind(x.all, Exit, OK) {
@@ -54,9 +53,8 @@ func noOverlap(x *index, notice time.Duration) []Finding {
 	return out
 }
 
-// trusted returns the intervals of one shard, by their start. Trust begins with
-// the first note of it, ends with the last instant noted, and sooner if the
-// process said so or ended.
+// trusted returns the intervals of one shard, by their start. Trust begins with its first note. It
+// ends with the last instant noted, or earlier if the process distrusted the lease or ended.
 func trusted(ops []*Operation, exits map[string]Instant) []*interval {
 	type key struct {
 		process string
@@ -88,8 +86,9 @@ func trusted(ops []*Operation, exits map[string]Instant) []*interval {
 	return out
 }
 
-// overlaps calls f for each interval, and the one of another process among those
-// that began before it and ends last, if that had not ended by then.
+// overlaps calls f for pairs of overlapping intervals. later is each interval. former is an
+// interval of another process that began before it: the one that ends last, if it has not ended by
+// then.
 func overlaps(by []*interval, f func(former, later *interval)) {
 	// The two latest ends so far, of two processes.
 	var top, second *interval
@@ -113,8 +112,8 @@ func overlaps(by []*interval, f func(former, later *interval)) {
 	}
 }
 
-// takenByForce returns the leases that were taken from a holder that lived: by
-// preemption, or because its session was superseded.
+// takenByForce returns the leases that were taken from a live holder, by preemption or because its
+// session was superseded.
 func takenByForce(x *index) map[driver.Fence]bool {
 	ends, preempted := endings(x), attempts(x, preempts)
 	out := map[driver.Fence]bool{}

@@ -8,14 +8,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// Wrap returns b with all that bears on leases, commits and logs recorded, one
-// Operation for each item of a batch. Heartbeats, views, items and tails pass
-// unrecorded. It does not own r; closing it closes b.
+// Wrap returns b with everything about leases, commits and logs recorded, one Operation for each
+// item of a batch. Heartbeats, views, items and tails are not recorded. It does not own r. Closing
+// it closes b.
 func Wrap(b driver.Backend, r *Recorder) driver.Backend {
 	return intercept.Wrap(b, r.around)
 }
 
-// WrapSession does the same for one session. Its join is not recorded.
+// WrapSession does the same for one session, except for its join.
 func WrapSession(s driver.Session, r *Recorder) driver.Session {
 	return intercept.WrapSession(s, r.around)
 }
@@ -33,8 +33,7 @@ func (r *Recorder) around(ctx context.Context, c *intercept.Call, proceed func(c
 	return err
 }
 
-// begun returns an operation for each item of the call, and none for a call that is
-// not recorded.
+// begun returns an operation for each item of the call, none if the call is not recorded.
 func begun(c *intercept.Call) (ops []Operation) {
 	switch c.Op {
 	case intercept.Join:
@@ -44,7 +43,7 @@ func begun(c *intercept.Call) (ops []Operation) {
 		return []Operation{{Kind: Read, Shard: c.Shard, After: c.After}}
 	case intercept.Close:
 		ops = []Operation{{Kind: Leave}}
-	default: // the others have items, below
+	default: // the others have items, see below
 	}
 	for _, x := range c.Claims {
 		ops = append(ops, Operation{Kind: Acquire, Shard: x.Shard, Seen: x.Seen, Preempt: x.Preempt})
@@ -84,7 +83,7 @@ func (o *Operation) ended(c *intercept.Call, i int, err error) {
 	if err != nil {
 		o.end(err)
 		if o.Kind == Read {
-			o.Outcome = Refused // a read has no effect, with any outcome
+			o.Outcome = Refused // a read has no effect, whatever its outcome
 		}
 		return
 	}
@@ -110,10 +109,10 @@ func (o *Operation) ended(c *intercept.Call, i int, err error) {
 	}
 }
 
-// errMissing stands for a result that a backend did not return.
+// errMissing replaces a result that a backend did not return.
 var errMissing = errors.New("the backend returned no result for this item")
 
-// end sets the outcome that err stands for (rule E1).
+// end sets the outcome that err means (rule E1).
 func (o *Operation) end(err error) {
 	if err == nil {
 		o.Outcome = OK

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokenOrder finds accepted writes whose tokens decrease, in the order of their
-// numbers or in time (S3).
+// tokenOrder finds accepted writes whose tokens decrease, in the order of their numbers or in time
+// (S3).
 func tokenOrder(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -21,8 +21,8 @@ func tokenOrder(x *index) []Finding {
 					a.Number, a.Fence.Token))
 			}
 		}
-		// From the highest token down: early is the write under a higher token that
-		// was answered first.
+		// From the highest token down: early is the write under a higher token that was answered
+		// first.
 		slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(b.Fence.Token, a.Fence.Token) })
 		var early *Operation
 		for start := 0; start < len(accepted); {
@@ -52,8 +52,8 @@ type proof struct {
 	token driver.Token
 }
 
-// ends returns the proofs of grants in the order of the replies, and the first release
-// of each lease.
+// ends returns the proofs of grants in the order of the replies, and the first release of each
+// lease.
 func ends(ops []*Operation) (proofs []proof, released map[driver.Fence]*Operation) {
 	released = map[driver.Fence]*Operation{}
 	for _, op := range ops {
@@ -75,9 +75,8 @@ func ends(ops []*Operation) (proofs []proof, released map[driver.Fence]*Operatio
 	return proofs, released
 }
 
-// nothingSuperseded finds writes that were accepted although, before they were
-// sent, a higher token was known to be granted, or their lease to be released
-// (S3, F1).
+// nothingSuperseded finds writes that were accepted although, before they were sent, a higher token
+// was known to be granted, or their lease to be released (S3, F1).
 func nothingSuperseded(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

@@ -1,9 +1,9 @@
-// Package intercept puts one function around the calls of a driver.Backend and of
-// the sessions that are joined on it. Tests and the demonstration use it to record,
-// hold, lose, delay and change calls.
+// Package intercept puts one function around the calls of a driver.Backend and of the sessions that
+// are joined on it. Tests and the demonstration use it to record, hold, lose, delay and change
+// calls.
 //
 // Info, ID and the backend's Close pass through, and so do the optional interfaces
-// driver.LabelLister and driver.Explainer, where the wrapped value has them.
+// driver.LabelLister and driver.Explainer, if the wrapped value has them.
 package intercept
 
 import (
@@ -17,7 +17,7 @@ import (
 // Op names a method of driver.Backend or driver.Session.
 type Op string
 
-// The methods of a backend, and then those of a session.
+// The methods of a backend, and then the methods of a session.
 const (
 	Join    Op = "join"
 	Observe Op = "observe"
@@ -67,8 +67,8 @@ type Call struct {
 	State     driver.MemberState  // Update
 	Suspects  []driver.Suspect    // Evict
 
-	// The results, once proceed has returned without an error. An Around may change
-	// them, or set them and not proceed.
+	// The results, after proceed has returned without an error. An Around may change them, or set
+	// them and not proceed.
 	Joined    driver.Session         // Join; its calls are intercepted as well
 	View      *driver.View           // Observe
 	Page      *driver.LogPage        // ReadLog
@@ -80,16 +80,25 @@ type Call struct {
 	Evicted   []driver.EvictResult   // Evict
 }
 
-// Around decides what becomes of a call. proceed makes the call with the arguments
-// in c, and leaves the results there. Around calls proceed once or not at all; after
-// it has returned an error, another goroutine may still call it. The caller gets the
-// error that Around returns, and the results only without one.
+// Around decides the effect of a call. proceed makes the call with the arguments in c, and puts the
+// results there. Around calls proceed once or not at all. After Around has returned an error,
+// another goroutine may still call proceed. The caller gets Around's error, and the results only
+// without an error.
 type Around func(ctx context.Context, c *Call, proceed func(context.Context) error) error
 
 // Wrap returns b with around in every call. Closing it closes b.
 func Wrap(b driver.Backend, around Around) driver.Backend {
 	w := &backend{Backend: b, around: around}
-	if l, ok := b.(driver.LabelLister); ok {
+	l, lists := b.(driver.LabelLister)
+	h, remembers := b.(driver.Historian)
+	switch {
+	case lists && remembers:
+		return struct {
+			*backend
+			driver.LabelLister
+			driver.Historian
+		}{w, l, h}
+	case lists:
 		return struct {
 			*backend
 			driver.LabelLister
@@ -178,10 +187,10 @@ func (b *backend) Get(ctx context.Context, shard driver.ShardID, key string) (*d
 	return c.Item, nil
 }
 
-func (b *backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit int) ([]driver.Item, error) {
+func (b *backend) List(ctx context.Context, shard driver.ShardID, prefix string, limit, largest int) ([]driver.Item, error) {
 	c := &Call{Op: List, Shard: shard, Key: prefix}
 	err := b.around(ctx, c, func(ctx context.Context) (err error) {
-		c.Items, err = b.Backend.List(ctx, c.Shard, c.Key, limit)
+		c.Items, err = b.Backend.List(ctx, c.Shard, c.Key, limit, largest)
 		return err
 	})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestEveryMethod calls each method of the wrapped interfaces, but for those that
-// pass through. One that is not intercepted would panic.
+// TestEveryMethod calls each method of the wrapped interfaces, except those that pass through. A
+// method that is not intercepted would panic.
 func TestEveryMethod(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("lost")
@@ -52,7 +52,7 @@ func TestEveryMethod(t *testing.T) {
 	}
 }
 
-// pass makes every call as it is.
+// pass makes every call unchanged.
 func pass(ctx context.Context, _ *Call, proceed func(context.Context) error) error {
 	return proceed(ctx)
 }
@@ -68,8 +68,7 @@ func (b plainBackend) Join(ctx context.Context, m driver.Member) (driver.Session
 	return plainSession{s}, err
 }
 
-// TestOptional wants the optional interfaces of a wrapped value if and only if the
-// value itself has them.
+// TestOptional: a wrapped value has the optional interfaces if and only if the value has them.
 func TestOptional(t *testing.T) {
 	t.Parallel()
 	inner, err := memory.Open(t.Context(), memory.New(), "test", nil)
@@ -91,8 +90,8 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// TestArgumentsAndResults changes both on their way, and has a call made after its
-// caller has given up and used its arguments again.
+// TestArgumentsAndResults changes both on their way. It also makes a call after its caller gave up
+// and changed its arguments.
 func TestArgumentsAndResults(t *testing.T) {
 	t.Parallel()
 	inner, err := memory.Open(t.Context(), memory.New(), "test", nil)

@@ -1,7 +1,6 @@
-// Package kvfault puts a faulty network between a backend of package kv and its
-// store: for tests. A [Link] wraps any kv.Store and loses, holds, repeats or fails
-// calls, by their kind. It starts no goroutine, and waits on channels and contexts
-// only, so that it works under testing/synctest.
+// Package kvfault puts a faulty network between a backend of package kv and its store, for tests. A
+// [Link] wraps any kv.Store and loses, holds, repeats or fails calls, by their kind. It starts no
+// goroutine, and waits only on channels and contexts, so it works under testing/synctest.
 package kvfault
 
 import (
@@ -15,14 +14,14 @@ import (
 // Fault is the treatment of a call by a Link.
 type Fault uint8
 
-// The faults. A call that waits ends with its context's error, which leaves its
-// outcome unknown, as a network would.
+// The faults. A call that waits ends with its context's error. Its outcome is then unknown, as on a
+// network.
 const (
 	None        Fault = iota
 	DropRequest       // the call never reaches the store, and waits
 	DropReply         // the call is applied, and waits
-	HoldRequest       // the call waits until Deliver applies it, which may be long after its caller gave up
-	Duplicate         // the call is applied twice in a row; the first reply is returned
+	HoldRequest       // the call waits until Deliver applies it, perhaps long after its caller gave up
+	Duplicate         // the call is applied twice in succession; the first reply is returned
 	Replay            // the call is applied and answered, and applied again by Deliver
 	Fail              // the call fails, with the error of SetError if one was set, and is not applied
 )
@@ -30,11 +29,11 @@ const (
 // Kind is a kind of call, one bit each.
 type Kind uint8
 
-// The kinds of calls. A watch under a fault that drops or holds delivers late, and
-// loses nothing; with Fail it ends.
+// The kinds of calls. Under a fault that drops or holds, a watch delivers late, and loses nothing.
+// With Fail it ends.
 const (
 	Heartbeat Kind = 1 << iota
-	Write          // every Apply but heartbeats
+	Write          // every Apply except heartbeats
 	Read           // Get and Range
 	Watch
 	All = Heartbeat | Write | Read | Watch
@@ -47,17 +46,17 @@ type Link struct {
 	faults [8]Fault // by bit of Kind
 	err    error
 	held   []func()
-	lost   int           // replies
+	lost   int           // number of lost replies
 	moved  chan struct{} // closed when a switch, the set of held calls, or lost changes
 	counts [8]int
-	// watches under way, to be ended by Fail
+	// running watches, which Fail ends
 	watches map[*watch]struct{}
 }
 
 type watch struct{ end context.CancelCauseFunc }
 
-// Set switches a fault on for some kinds of calls that begin from now on; None
-// switches it off. Watches under way obey as well.
+// Set switches a fault on for some kinds of later calls. None switches it off. Running watches are
+// affected too.
 func (l *Link) Set(kinds Kind, f Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,14 +73,14 @@ func (l *Link) Set(kinds Kind, f Fault) {
 	l.move()
 }
 
-// Cut loses everything from now on, in silence. See Heal.
+// Cut loses everything from now on, without an error. See Heal.
 func (l *Link) Cut() { l.Set(All, DropRequest) }
 
 // Heal lets every call pass from now on. Held calls stay held.
 func (l *Link) Heal() { l.Set(All, None) }
 
-// SetError makes calls of some kinds fail with err; watches under way end with it.
-// A nil err is one of this package.
+// SetError makes calls of some kinds fail with err. Running watches end with it. nil means an error
+// of this package.
 func (l *Link) SetError(kinds Kind, err error) {
 	l.mu.Lock()
 	l.err = err
@@ -114,7 +113,7 @@ func (l *Link) AwaitHeld(ctx context.Context, n int) error {
 	return l.await(ctx, func() bool { return len(l.held) >= n })
 }
 
-// AwaitLost waits until at least n calls were applied whose replies were lost, in all.
+// AwaitLost waits until at least n calls in all were applied whose replies were lost.
 func (l *Link) AwaitLost(ctx context.Context, n int) error {
 	return l.await(ctx, func() bool { return l.lost >= n })
 }
@@ -135,8 +134,8 @@ func (l *Link) await(ctx context.Context, is func() bool) error {
 	}
 }
 
-// Deliver applies everything that is held, in the order of the calls, and returns
-// how many that were. Callers that still wait get their reply.
+// Deliver applies all held calls, in order, and returns their number. Callers that still wait get
+// their reply.
 func (l *Link) Deliver() int {
 	l.mu.Lock()
 	held := l.held
@@ -168,9 +167,9 @@ func (l *Link) waiting() <-chan struct{} {
 	return l.moved
 }
 
-// fault returns the fault of a kind of call, the channel that closes when faults
-// change, and the error of a call that fails. A call that is to be held is held
-// before another Set or Deliver: behind the last Deliver it would wait for nobody.
+// fault returns the fault of a kind of call, the channel that closes when faults change, and the
+// error of a failing call. It calls held under the lock, so that a call is held before another Set
+// or Deliver. After the last Deliver it would wait in vain.
 func (l *Link) fault(k Kind, held func()) (f Fault, moved <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,7 +247,7 @@ func (s *linked) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	if b.Heartbeat {
 		kind = Heartbeat
 	}
-	// The caller may use its batch again; the network keeps the one sent.
+	// The caller may use its batch again, so the network keeps a copy.
 	sent := *b
 	return pass(ctx, s, kind, func(ctx context.Context) (*kv.Outcome, error) { return s.Store.Apply(ctx, &sent) })
 }
@@ -266,7 +265,7 @@ func (s *linked) Watch(ctx context.Context, prefixes []string, after kv.Rev, fn 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	w := &watch{end: end}
-	s.link.track(w, true) // before it looks at the fault, so that it misses none
+	s.link.track(w, true) // before it reads the fault, so that it misses none
 	defer s.link.track(w, false)
 	err := s.flows(ctx)
 	if err == nil {
@@ -347,8 +346,8 @@ func pass[T any](ctx context.Context, s *linked, kind Kind, call func(context.Co
 	}
 }
 
-// wait returns nil once done is closed, and an error if the caller gives up or
-// the store is closed before.
+// wait returns nil once done is closed. It returns an error if the caller gives up or the store is
+// closed before.
 func (s *linked) wait(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:

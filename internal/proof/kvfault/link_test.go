@@ -87,8 +87,8 @@ func TestHeldCallerGetsItsReply(t *testing.T) {
 	})
 }
 
-// TestHeldBesideDeliver: a call beside the end of the fault and the delivery of what it held is
-// delivered, or passes; it is not held after the last delivery.
+// TestHeldBesideDeliver: a call at the end of the fault is delivered or passes. It is not held
+// after the last delivery.
 func TestHeldBesideDeliver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestWatchStallsAndFails(t *testing.T) {
 	})
 }
 
-// TestWatchFailsWhileItBegins: a watch that the link does not let begin yet is under
-// way, and fails with the others.
+// TestWatchFailsWhileItBegins: a watch that the link holds at its beginning fails with the running
+// ones.
 func TestWatchFailsWhileItBegins(t *testing.T) {
 	t.Parallel()
 	for range 20 {

@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// Edit replaces a text that occurs exactly once in a function of a file. File is a path from
-// the folder of the test. In is the function, such as "Backend.Commit"; without it the text
-// occurs exactly once in the whole file.
+// Edit replaces a text that occurs exactly once in a function of a file. File is a path from the
+// test's folder. In is the function, such as "Backend.Commit". Without it the text must occur
+// exactly once in the whole file.
 type Edit struct{ File, In, Old, New string }
 
-// change returns a file's text with the edit made.
+// change returns a file's text after the edit.
 func (e Edit) change(text string) (string, error) {
 	from, to, place := 0, len(text), e.File
 	if e.In != "" {
@@ -43,14 +43,14 @@ func (e Edit) change(text string) (string, error) {
 	return text[:from] + strings.Replace(text[from:to], e.Old, e.New, 1) + text[to:], nil
 }
 
-// Check returns an error unless the place of each edit exists, after the edits before it. The
-// paths of the edits start in dir.
+// Check returns an error unless the place of each edit exists, after the edits before it. The paths
+// of the edits start in dir.
 func Check(dir string, edits ...Edit) error {
 	_, err := changed(dir, edits)
 	return err
 }
 
-// changed returns the texts of the files that the edits change, by their paths.
+// changed returns the texts of the edited files, by their paths.
 func changed(dir string, edits []Edit) (map[string]string, error) {
 	texts := make(map[string]string)
 	for _, e := range edits {
@@ -73,9 +73,9 @@ func changed(dir string, edits []Edit) (map[string]string, error) {
 	return texts, nil
 }
 
-// Build returns the path of the test binary of the package in the working folder,
-// built with the edits. An edit whose place does not exist fails t: the code has
-// changed, and the mutant must follow. The race detector is off.
+// Build returns the path of the test binary of the package in the working folder, built with the
+// edits. If the place of an edit does not exist, Build fails t, because the code has changed and
+// the mutant must follow. The race detector is off.
 func Build(t testing.TB, edits ...Edit) string {
 	t.Helper()
 	path, err := buildEdited(t.Context(), t.TempDir(), edits)

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Choice says which mutants are tried: without the flag none, since they take minutes; with
-// -mutants all; with -mutants=7,3 two, by their places in the list, in this order.
-// -mutants.until is the time, in seconds since 1970, after which none is begun; -mutants.for is
-// how long they are begun once the binary is built, which may take most of the time.
+// Choice selects the mutants that are tried. Without the flag there are none, because they take
+// minutes. With -mutants there are all. -mutants=7,3 selects two, by their places in the list, in
+// this order. No mutant begins after -mutants.until, in seconds since 1970. -mutants.for limits the
+// time in which mutants begin, from the end of the build, which may take most of the time.
 type Choice struct {
 	on    bool
 	some  []int // nil: all
 	until time.Time
-	span  time.Duration // 0: no such bound
+	span  time.Duration // 0: no limit
 }
 
 // Flag defines the flags of the test binary.
@@ -32,10 +32,10 @@ func Flag() *Choice {
 	return c
 }
 
-// IsBoolFlag lets the flag stand without numbers.
+// IsBoolFlag allows the flag without numbers.
 func (c *Choice) IsBoolFlag() bool { return true }
 
-// String is what the flag was set to, in part.
+// String returns whether mutants were asked for.
 func (c *Choice) String() string { return strconv.FormatBool(c.on) }
 
 // Set takes true, false, or numbers.
@@ -54,7 +54,7 @@ func (c *Choice) Set(s string) error {
 	return nil
 }
 
-// On reports whether mutants are asked for.
+// On reports whether mutants were asked for.
 func (c *Choice) On() bool { return c.on }
 
 // order returns which of so many mutants are tried.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Document compares the part of a page between the lines "<!-- begin name -->" and
-// "<!-- end name -->" with text, which it writes there if update is set.
+// Document compares the part of a page between the lines "<!-- begin name -->" and "<!-- end name
+// -->" with text. If update is set, it writes text there.
 func Document(t testing.TB, page, name, text string, update bool) {
 	t.Helper()
 	b, err := os.ReadFile(page)

@@ -25,7 +25,7 @@ func TestBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The texts are taken apart, so that each is there once.
+	// The texts are split, so that each occurs once.
 	binary := mutate.Build(t,
 		mutate.Edit{File: "mutate_test.go", Old: "func right() bool" + " { return true }",
 			New: "func right() bool { return false |" + "| wrong }"},

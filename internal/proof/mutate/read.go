@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// Found is a mutant as a file of tests lists it, and the file and line of its literal.
+// Found is a mutant in a test file, with the file and line of its literal.
 type Found struct {
 	Mutant
 	At string
 }
 
-// Read returns the mutants of a file of tests, in their order, without compiling it. An Edit
-// stands in a list of edits in the literal of its mutant, and consists of constants of its file:
-// Read returns an error for any other.
+// Read returns the mutants of a test file, in order, without compiling it. An Edit must be in a
+// list of edits in the literal of its mutant, and consist of constants of its file. For any other
+// Edit, Read returns an error.
 func Read(file string) ([]Found, error) {
 	src, err := os.ReadFile(file)
 	if err != nil {
@@ -62,7 +62,7 @@ func ReadSource(file string, src []byte) ([]Found, error) {
 	return r.all, r.err
 }
 
-// holdsEdits reports whether a type is Edit, or a list or map of what holds edits.
+// holdsEdits reports whether a type is Edit, or a list or map of types that have edits.
 func holdsEdits(typ ast.Expr) bool {
 	switch typ := typ.(type) {
 	case *ast.ArrayType:
@@ -142,7 +142,7 @@ func (r *reader) edit(lit *ast.CompositeLit) (edit Edit) {
 	return edit
 }
 
-// text is the value of a constant text.
+// text returns the value of a constant text.
 func (r *reader) text(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -172,8 +172,8 @@ func (r *reader) fail(n ast.Node, what string) {
 	}
 }
 
-// Listed fails t unless Read finds exactly these lists of edits in a file: what is checked without
-// compiling is then all there is.
+// Listed fails t unless Read finds exactly these lists of edits in a file. Then a check without
+// compiling covers all of them.
 func Listed(t testing.TB, file string, mutants ...[]Edit) {
 	t.Helper()
 	found, err := Read(file)

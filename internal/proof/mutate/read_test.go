@@ -25,7 +25,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// An edit that Read cannot read is an error: it would be one that nobody checks.
+// An edit that Read cannot read is an error, because it would not be checked.
 func TestReadMissesNothing(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -13,28 +13,29 @@ import (
 	"time"
 )
 
-// A Mutant is broken code, and the test, such as "TestCommit/lost_reply", that has to fail
-// because of it.
+// A Mutant is broken code, and the test, such as "TestCommit/lost_reply", that must fail because of
+// it.
 type Mutant struct {
 	Name, Killer string
 	Edits        []Edit
 }
 
-// A killer without a mutant gets patience, since it has to pass on a busy machine too. With one
-// it hangs if it takes longer than the limit of All and slack times what it took without.
+// A killer without a mutant gets patience, because it must pass on a busy machine too. A killer
+// with a mutant hangs if it exceeds both the limit of All and slack times its duration without the
+// mutant.
 const (
 	patience = 10 * time.Minute
 	slack    = 20
 )
 
-// All runs the killer of each chosen mutant, which has to fail, or to hang, after it passed
-// without the mutant. Limit is the least time after which it hangs. The list is that of
-// mutants_test.go in the working folder. Parallel is for killers that need no server and no
-// quiet machine; of the others one runs at a time.
+// All runs the killer of each chosen mutant. It must pass without the mutant, and fail or hang with
+// it. limit is the least time after which it counts as hanging. mutants is the list in
+// mutants_test.go in the working folder. parallel is for killers that need no server and no quiet
+// machine. Other killers run one at a time.
 func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutants []Mutant) {
 	t.Helper()
 	var mu sync.Mutex
-	sound := make(map[string]func() (time.Duration, error)) // by killer: what it takes without a mutant
+	sound := make(map[string]func() (time.Duration, error)) // by killer: its duration without a mutant
 	choice.Each(t, parallel, mutants, func(ctx context.Context, t *testing.T, n int, none, b Built) error {
 		killer := mutants[n].Killer
 		mu.Lock()
@@ -66,12 +67,12 @@ func All(t *testing.T, choice *Choice, limit time.Duration, parallel bool, mutan
 	})
 }
 
-// grace is how long a mutant that is being tried when the time is over may go on.
+// grace is how long a running mutant may continue after the time is over.
 const grace = 20 * time.Second
 
-// Each calls try for the mutants that are chosen, in that order, until their time is over. The
-// error of try fails t. Each also fails t unless the list is that of mutants_test.go in the
-// working folder, and each edit has its place. The last line of its log has how many were tried.
+// Each calls try for the chosen mutants, in that order, until their time is over. An error of try
+// fails t. Each also fails t unless the list is that of mutants_test.go in the working folder, and
+// each edit has its place. The last line of its log has the number of mutants tried.
 func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	try func(ctx context.Context, t *testing.T, n int, none, b Built) error,
 ) {
@@ -96,15 +97,15 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 		defer cancel()
 	}
 	chosen := len(order)
-	// Of all mutants, so that what is compiled is in the build cache whichever are chosen.
+	// All mutants, so that the build cache has their code whichever are chosen.
 	none, built, err := share(ctx, t.TempDir(), edits)
 	if err != nil {
 		if ctx.Err() == nil {
 			t.Fatal(err)
 		}
-		order = nil // there was no time to build
+		order = nil // no time was left to build
 	}
-	begin := t.Context() // while it lasts, mutants are begun
+	begin := t.Context() // mutants begin until its end
 	if !c.until.IsZero() {
 		var cancel context.CancelFunc
 		begin, cancel = context.WithDeadline(begin, c.until)
@@ -128,7 +129,7 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 					err = try(ctx, t, n, none, b)
 				}
 				switch {
-				case ctx.Err() != nil: // whatever it says, it may say so for want of time
+				case ctx.Err() != nil: // the reason may be lack of time
 					t.Skip("not tried: the time is over")
 				case errors.Is(err, errSlow):
 					t.Skipf("not tried: %v", err)
@@ -151,12 +152,12 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 	t.Logf("%d mutants died, of %d chosen and %d in all", tried.Load(), chosen, len(mutants))
 }
 
-// errSlow is what a gauge of package ample said: the test proves nothing on this machine now.
+// errSlow is the result of a gauge of package ample: the test proves nothing on this machine now.
 var errSlow = errors.New("machine too slow to tell")
 
-// Run runs one test of the binary, such as "TestCommit/lost_reply", and reports whether it
-// failed. A test that hangs ends at the limit, and that is a failure too. A test that does not
-// exist, is skipped, or leaves processes that hold its output is an error.
+// Run runs one test of the binary, such as "TestCommit/lost_reply", and reports whether it failed.
+// A test that hangs ends at the limit, which is a failure too. If the test does not exist, is
+// skipped, or leaves processes with its output open, Run returns an error.
 func (b Built) Run(ctx context.Context, test string, limit time.Duration) (out string, failed bool, err error) {
 	pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 	cmd := b.Command(ctx, "-test.run", pattern, "-test.v", "-test.timeout", limit.String())
@@ -177,5 +178,5 @@ func (b Built) Run(ctx context.Context, test string, limit time.Duration) (out s
 	return tail(out), false, err
 }
 
-// tail is as much as is worth showing.
+// tail returns the end of out, for a message.
 func tail(out string) string { return out[max(0, len(out)-4000):] }

@@ -25,15 +25,15 @@ var planted = []mutate.Mutant{
 	{Name: "no killer", Killer: "TestNone", Edits: []mutate.Edit{{File: "a.go", In: "two", Old: "2", New: "3"}}},
 }
 
-// TestPlantedMutants is what TestAll runs in the folder of that package.
+// TestPlantedMutants is the test that TestAll runs in that package's folder.
 func TestPlantedMutants(t *testing.T) {
 	if _, err := os.Stat("mutants_test.go"); err == nil {
 		mutate.All(t, mutantsFlag, 2*time.Second, true, planted)
 	}
 }
 
-// All fails for a mutant that survives, for a killer that proves nothing, and for a list that Read
-// does not find; and it begins nothing when the time is over.
+// All fails for a surviving mutant, for a killer that proves nothing, and for a list that Read does
+// not find. It begins nothing when the time is over.
 func TestAll(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestAll(t *testing.T) {
 	write("a_test.go", "package a\n\nimport \"testing\"\n\n"+
 		"func TestOne(t *testing.T) { if one()+more != 1 { t.Error(one()) } }\n\n"+
 		"func TestFails(t *testing.T) { t.Error() }\n\nfunc TestSkips(t *testing.T) { t.Skip() }\n")
-	// It is no part of what is compiled.
+	// The file is not compiled.
 	write("mutants_test.go", "//go:build never\n\n"+list.String()+"}\n")
 	self, err := os.Executable()
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"time"
 )
 
-// chosenVar is the environment variable with the number of the mutant that a process is.
+// chosenVar is the environment variable with the number of a process's mutant.
 const chosenVar = "TENURE_MUTANT"
 
-// Built is the test binary of the package in the working folder, with a mutant or without.
+// Built is the test binary of the package in the working folder, with or without a mutant.
 type Built struct{ path, chosen string }
 
 // Command runs the binary.
@@ -32,10 +32,10 @@ func (b Built) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Together builds mutants, in their order, and the code without one. Mutants that change nothing
-// but what functions do share a binary, as building takes most of the time: each function that
-// is changed begins with a choice among its forms, by the environment. What another mutant
-// changes would be in all of them, so it has a binary of its own.
+// Together builds mutants, in their order, and the code without one. Mutants that change only
+// function bodies share a binary, because building takes most of the time. Each changed function
+// begins with a choice among its forms, by the environment. Any other mutant would change all of
+// them, so it has a separate binary.
 func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	t.Helper()
 	none, all, err := share(t.Context(), t.TempDir(), mutants)
@@ -50,7 +50,7 @@ func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	return none, all
 }
 
-// share is Together, but leaves out the binaries of mutants that have their own.
+// share is Together without the separate binaries.
 func share(ctx context.Context, dir string, mutants [][]Edit) (none Built, all []Built, err error) {
 	files := make(map[string]*merged)
 	all = make([]Built, len(mutants))
@@ -102,8 +102,8 @@ func share(ctx context.Context, dir string, mutants [][]Edit) (none Built, all [
 	return none, all, nil
 }
 
-// mergeable returns the files of a mutant that changes nothing but what functions do, else none.
-// It adds the files without the mutant to files.
+// mergeable returns the files of a mutant that changes only function bodies, otherwise nil. It adds
+// the files without the mutant to files.
 func mergeable(files map[string]*merged, edits []Edit) (map[string]*merged, error) {
 	texts, err := changed(".", edits)
 	if err != nil {
@@ -167,8 +167,8 @@ type merged struct {
 	fset  *token.FileSet
 	file  *ast.File
 	funcs map[string]*ast.FuncDecl
-	cases map[string][]string // by function: the arms of its switch
-	more  []string            // the forms of functions
+	cases map[string][]string // by function: the cases of its switch
+	more  []string            // forms of functions
 }
 
 func newMerged(path string, src []byte) (*merged, error) {
@@ -185,7 +185,7 @@ func newMerged(path string, src []byte) (*merged, error) {
 	return m, nil
 }
 
-// nameOf is a function's name, with its receiver's.
+// nameOf returns a function's name, with its receiver's.
 func nameOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
@@ -203,13 +203,13 @@ func nameOf(f *ast.FuncDecl) string {
 	return typ.(*ast.Ident).Name + "." + f.Name.Name
 }
 
-// cut is the text from one place of the file to another.
+// cut returns the text between two positions of the file.
 func (m *merged) cut(from, to token.Pos) string {
 	return string(m.src[m.fset.Position(from).Offset:m.fset.Position(to).Offset])
 }
 
-// onlyBodies reports whether the file of a mutant differs in what functions do and in nothing
-// else, and no such function can tell that another one calls it.
+// onlyBodies reports whether the file of a mutant differs only in function bodies, and no such
+// function can detect that another one calls it.
 func (m *merged) onlyBodies(with *merged) bool {
 	if len(m.file.Decls) != len(with.file.Decls) {
 		return false
@@ -238,7 +238,7 @@ func (m *merged) onlyBodies(with *merged) bool {
 	return true
 }
 
-// add takes over what functions do in the file of mutant n.
+// add takes the function bodies of mutant n's file.
 func (m *merged) add(n int, with *merged) {
 	for i, d := range m.file.Decls {
 		w := with.file.Decls[i]
@@ -248,7 +248,7 @@ func (m *merged) add(n int, with *merged) {
 	}
 }
 
-// variant adds mutant n's form of a function under another name, to be called in its place.
+// variant adds mutant n's form of a function under another name, which is called instead of it.
 func (m *merged) variant(n int, fn *ast.FuncDecl, text string) {
 	name := fmt.Sprintf("%s_mutant%d", fn.Name.Name, n)
 	at := int(fn.Name.Pos() - fn.Pos())
@@ -279,7 +279,7 @@ func (m *merged) variant(n int, fn *ast.FuncDecl, text string) {
 	m.cases[nameOf(fn)] = append(m.cases[nameOf(fn)], fmt.Sprintf("\tcase \"%d\":\n\t\t%s\n", n, call))
 }
 
-// text is the file with all of it.
+// text returns the merged file.
 func (m *merged) text() ([]byte, error) {
 	type change struct {
 		from, to int

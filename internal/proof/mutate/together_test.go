@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// thing has what mutants of Together change: methods, results, and names that are not used.
+// thing has code that mutants of Together change: methods, results, and unused names.
 type thing struct{ n int }
 
 func (x *thing) add(_ int, more ...int) { x.n += len(more) }
@@ -37,8 +37,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// Mutants that change what functions do share a binary, of which each process is one of them. A
-// mutant that changes more has its own, and is in no other.
+// Mutants that change only function bodies share a binary, and each process runs one of them. A
+// mutant that changes more has a separate binary, and is in no other.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	const file = "together_test.go"

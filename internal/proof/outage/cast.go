@@ -16,10 +16,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// Cast is a few members of one namespace that contend for one shard. Each has its own
-// backend, which reaches each server through its own proxy: so a server falls silent
-// for all of them, or a member for all servers, without a word to anyone. Its methods
-// are for one goroutine.
+// Cast is a few members of one namespace that contend for one shard. Each has its own backend,
+// which reaches each server through its own proxy. So a server can fall silent for all of them, or
+// a member for all servers, without an error to either side. One goroutine calls its methods.
 type Cast struct {
 	t       testing.TB
 	ttl     time.Duration
@@ -27,7 +26,7 @@ type Cast struct {
 
 	mu     sync.Mutex
 	events []string
-	owned  time.Time // when somebody was seen to own the shard last
+	owned  time.Time // when a member was last seen to own the shard
 	gap    time.Duration
 }
 
@@ -37,15 +36,15 @@ type actor struct {
 	backend driver.Backend
 	elector *core.Elector
 	proxies []*faultproxy.Proxy
-	lease   atomic.Pointer[core.Lease] // whose handler was called last
-	began   atomic.Pointer[time.Time]  // when it was
+	lease   atomic.Pointer[core.Lease] // of the handler called last
+	began   atomic.Pointer[time.Time]  // when that handler was called
 }
 
 // castShard is the shard that the members contend for.
 const castShard = "shard"
 
-// NewCast runs n members until the end of the test. open opens the backend of one,
-// which reaches the servers at the addresses through, in their order.
+// NewCast runs n members until the end of the test. open opens the backend of one member, which
+// reaches the servers at the addresses in through, in their order.
 func NewCast(
 	t testing.TB, n int, ttl time.Duration, servers []string, open func(through []string) driver.Backend,
 ) *Cast {
@@ -84,7 +83,7 @@ func (c *Cast) run(m *actor) {
 			switch ev.Kind {
 			case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 				c.event("%s: %s: %v", m.node, ev.Kind, ev.Err)
-			default: // it goes on
+			default: // it continues
 			}
 		},
 		OnPeer: func(ev core.PeerEvent) {
@@ -150,7 +149,7 @@ func (c *Cast) sample(ctx context.Context) {
 	}
 }
 
-// owner is the member whose lease may be used now, or -1.
+// owner returns the member whose lease may be used now, or -1.
 func (c *Cast) owner() int {
 	for i, m := range c.members {
 		if l := m.lease.Load(); l != nil && l.Err() == nil {
@@ -160,12 +159,11 @@ func (c *Cast) owner() int {
 	return -1
 }
 
-// Backend is that of a member.
+// Backend returns the backend of a member.
 func (c *Cast) Backend(member int) driver.Backend { return c.members[member].backend }
 
-// Settle waits until every member is trusted and knows of all, one of them owns the
-// shard, and nothing is being handed around, and begins the counts of Seen anew. It
-// returns the owner.
+// Settle waits until every member is trusted and knows all others, one of them owns the shard, and
+// no hand-over is pending. It resets the counts of Seen, and returns the owner.
 func (c *Cast) Settle() (owner int) {
 	c.t.Helper()
 	calm := func() bool {
@@ -190,7 +188,7 @@ func (c *Cast) Settle() (owner int) {
 	return owner
 }
 
-// Silence has a server say nothing to any member, from now on until Heal.
+// Silence makes a server silent for every member until Heal.
 func (c *Cast) Silence(server int) {
 	c.t.Helper()
 	for _, m := range c.members {
@@ -198,8 +196,7 @@ func (c *Cast) Silence(server int) {
 	}
 }
 
-// CutOff has a member hear from no server, and no server from it, as when its machine
-// dies, from now on until Heal.
+// CutOff cuts a member off from all servers until Heal, as if its machine had died.
 func (c *Cast) CutOff(member int) {
 	c.t.Helper()
 	for _, p := range c.members[member].proxies {
@@ -224,8 +221,8 @@ func (c *Cast) set(p *faultproxy.Proxy, f faultproxy.Faults) {
 	}
 }
 
-// Takeover waits until another member than former uses the shard, and returns how long
-// after start that was.
+// Takeover waits until another member than former uses the shard. It returns how long after start
+// that was.
 func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	c.t.Helper()
 	var took time.Duration
@@ -241,8 +238,8 @@ func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	return took
 }
 
-// Seen counts the events since the members settled: lapses of trust, sessions lost
-// and evictions, and the longest time without an owner.
+// Seen returns the events since the members settled, which are lapses of trust, lost sessions and
+// evictions, and the longest time without an owner.
 func (c *Cast) Seen() (events []string, gap time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,11 +18,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Fresh has a member crash and another one take over that has just come: one that starts
-// afterwards, as a lone process that is restarted, and one that joined a moment before. Both own
-// the shard a TTL later and a little (V1): a fifth of the TTL, the time that opening the store
-// takes, and more where the store answers slowly meanwhile. Reads beside that tell a machine that is
-// too slow to judge. The TTL is a second, or as the flag -system.ttl says.
+// Fresh makes a member crash, and a new one take over. One starts afterwards, like a lone process
+// that is restarted, and one joined a moment before. Both must own the shard within a TTL and a
+// little more (V1). The addition is a fifth of the TTL and the time of opening the store, and more
+// if the store answers slowly. Reads beside it detect a machine that is too slow to judge. The TTL
+// is a second, or the flag -system.ttl.
 func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
 	servers.Short(t)
@@ -42,7 +42,7 @@ func Fresh(t *testing.T, c system.Config) {
 	machine := ample.Beside(t, ttl/20, reads(t, open()))
 	for _, x := range []struct {
 		name   string
-		before time.Duration // the crash; 0: after it
+		before time.Duration // time of the start before the crash; 0: after it
 	}{
 		{"a lone process restarts", 0},
 		{"joined just before", 3 * ttl / 100},
@@ -75,14 +75,14 @@ func Fresh(t *testing.T, c system.Config) {
 	}
 }
 
-// reads returns a no-op for a gauge: a read through a backend that the test uses for nothing else.
-// It closes the backend after the test.
+// reads returns a no-op for a gauge: a read through a backend that the test uses only for it. It
+// closes the backend after the test.
 func reads(t *testing.T, b driver.Backend) func() {
-	t.Cleanup(func() { _ = b.Close() }) // again, if its opener closes it too
+	t.Cleanup(func() { _ = b.Close() }) // its opener may close it too
 	return func() { _, _ = b.ReadLog(t.Context(), "beside", 0, 0) }
 }
 
-// lone is another process, as far as a store can see.
+// lone is another process, from the store's view.
 type lone struct {
 	backend driver.Backend
 	granted chan time.Time
@@ -158,7 +158,7 @@ func (p *lone) slowest() time.Duration {
 	return p.slow
 }
 
-// crash takes its backend away, which leaves its session and its leases in the store.
+// crash takes the process's backend away, which leaves its session and its leases in the store.
 func (p *lone) crash(t *testing.T) {
 	t.Helper()
 	if err := p.backend.Close(); err != nil {

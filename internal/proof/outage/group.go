@@ -20,12 +20,12 @@ import (
 type host struct {
 	*core.Elector
 	ways []*faultproxy.Proxy // in the order of the servers
-	stop context.CancelFunc  // asks Run to end
+	stop context.CancelFunc  // makes Run end
 	b    driver.Backend
 }
 
-// contenders are hosts that contend for one shard. It notes each lapse and eviction,
-// and when the shard was served.
+// contenders are hosts that contend for one shard. It records each lapse and eviction, and when the
+// shard was served.
 type contenders struct {
 	t     *testing.T
 	ttl   time.Duration
@@ -38,8 +38,8 @@ type contenders struct {
 	serves  int         // host whose handler runs; -1: none
 	lease   *core.Lease // of the handler that was called last
 	since   time.Time
-	longest time.Duration // without a handler, since it was last set to zero
-	lost    time.Time     // when somebody lapsed or was evicted first, since then
+	longest time.Duration // time without a handler, since it was last reset
+	lost    time.Time     // first lapse or eviction since the reset
 }
 
 const contended = "s"
@@ -100,9 +100,9 @@ func contend(
 	return c
 }
 
-// answers asks the store until the end of the test. The function that it returns reports the longest
-// time without an answer since that function was called last. There is a first answer: otherwise an
-// ask that always fails would excuse everything.
+// answers asks the store until the end of the test. The returned function reports the longest time
+// without an answer since its last call. There must be a first answer, because otherwise an ask
+// that always fails would excuse everything.
 func (c *contenders) answers(ask func(context.Context) error) (longest func() time.Duration) {
 	c.t.Helper()
 	ample.Wait(c.t, "the store does not answer", func() bool { return ask(c.t.Context()) == nil })
@@ -148,14 +148,15 @@ func (c *contenders) note(what func()) {
 	what()
 }
 
-// loses notes when the first lapse or eviction was. The lock is held.
+// loses notes the time of the first lapse or eviction. The lock is held.
 func (c *contenders) loses() {
 	if c.lost.IsZero() {
 		c.lost = time.Now()
 	}
 }
 
-// keeps wants no lapse and no eviction since all settled, on a machine that is quick enough.
+// keeps checks that no lapse and no eviction happened since all settled, if the machine is quick
+// enough.
 func (c *contenders) keeps(machine *ample.Gauge, when string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -183,9 +184,9 @@ func (c *contenders) until(what string, ok func() bool) time.Time {
 	return at
 }
 
-// settled waits until all are trusted members that all know each other, the shard is
-// served, and a heartbeat's interval has passed; forgets earlier notes; and returns the
-// host that serves the shard.
+// settled waits until all are trusted members that know each other, the shard is served, and a
+// heartbeat's interval has passed. It forgets earlier notes, and returns the host that serves the
+// shard.
 func (c *contenders) settled() (holder int) {
 	c.t.Helper()
 	c.until("three trusted members and a leader", func() bool {
@@ -205,7 +206,7 @@ func (c *contenders) settled() (holder int) {
 	return holder
 }
 
-// pass lets time pass that is part of a fault.
+// pass waits as a part of a fault.
 func (c *contenders) pass(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -213,7 +214,7 @@ func (c *contenders) pass(d time.Duration) {
 	}
 }
 
-// host has its own way to each server, at the addresses through.
+// host returns a host with its own way to each server, at the addresses in through.
 func (c *contenders) host() (h *host, through []string) {
 	c.t.Helper()
 	h = &host{}
@@ -228,14 +229,14 @@ func (c *contenders) host() (h *host, through []string) {
 	return h, through
 }
 
-// used is the server to which a host sends most while an interval of heartbeats passes.
+// used returns the server to which a host sends most during an interval of heartbeats.
 func (c *contenders) used(host int) int {
 	before := c.hosts[host].sent()
 	c.pass(c.ttl * 2 / 3)
 	return c.hosts[host].mostSince(before)
 }
 
-// sent is how much was sent to each server.
+// sent returns how much was sent to each server.
 func (h *host) sent() []int64 {
 	var all []int64
 	for _, p := range h.ways {
@@ -244,7 +245,7 @@ func (h *host) sent() []int64 {
 	return all
 }
 
-// mostSince is the server to which most was sent since.
+// mostSince returns the server to which most was sent since before.
 func (h *host) mostSince(before []int64) int {
 	after := h.sent()
 	for i := range after {
@@ -253,8 +254,8 @@ func (h *host) mostSince(before []int64) int {
 	return slices.Index(after, slices.Max(after))
 }
 
-// silence makes ways lose all that is sent, in both directions and without a reset,
-// until the function that it returns is called.
+// silence makes ways lose everything that is sent, in both directions and without a reset, until
+// the returned function is called.
 func (c *contenders) silence(ways ...*faultproxy.Proxy) (heal func()) {
 	set := func(f faultproxy.Faults) {
 		for _, p := range ways {

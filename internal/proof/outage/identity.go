@@ -16,11 +16,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Identity has two members own a shard each, and one stand by, when the
-// identity of their namespace is tampered with in each of the ways given. No commit is
-// applied from then on, and all halt with ErrStoreChanged at their next write, which is a
-// heartbeat at the latest, within the TTL, and say why (I1). open opens a namespace, and may create it.
-// A way whose name begins with "roster" leaves the data's identity as it is.
+// Identity makes two members own a shard each, and one stand by, and tampers with the identity of
+// their namespace in each of the ways. From then on no commit may be applied. All must halt with
+// ErrStoreChanged at their next write, which is a heartbeat at the latest, within the TTL (I1).
+// open opens a namespace, and may create it. A way whose name begins with "roster" does not change
+// the data's identity.
 func Identity(
 	t *testing.T, open func(t *testing.T, namespace string) driver.Backend,
 	ways map[string]func(namespace string) error,
@@ -30,7 +30,7 @@ func Identity(
 	for way, tamper := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			namespace := fmt.Sprintf("identity/%s-%s", way, rand.Text()) // can be repeated on one server
+			namespace := fmt.Sprintf("identity/%s-%s", way, rand.Text()) // unique, so that the test can be repeated on one server
 			var members []*witness
 			var leases []*core.Lease
 			for _, shard := range []string{"s1", "s2"} {
@@ -52,7 +52,7 @@ func Identity(
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), ample.Time)
 			defer cancel()
 			for _, l := range leases {
-				// Commits do not check the copy in the roster of a database.
+				// Commits do not check a database's copy in the roster.
 				if _, err := l.Append(ctx, []byte("late")); err == nil && !strings.HasPrefix(way, "roster") {
 					t.Error("a commit is applied")
 				}
@@ -69,7 +69,7 @@ type witness struct {
 	joined  chan struct{}
 	granted chan *core.Lease
 	halted  chan halt
-	slowest atomic.Int64 // call, in ns
+	slowest atomic.Int64 // longest call, in ns
 }
 
 // halt is a member's last event, and when it came.
@@ -89,7 +89,7 @@ func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string)
 				close(m.joined)
 			case core.SessionHalted:
 				m.halted <- halt{ev.Err, time.Now()}
-			default: // it goes on
+			default: // it continues
 			}
 		},
 		OnCall: func(c core.Call) {

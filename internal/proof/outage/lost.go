@@ -20,53 +20,52 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Lost is a store whose connections are lost in silence, as behind a firewall that forgot
-// them: what is open carries nothing more and ends nothing, and new connections work.
+// Lost is a store whose connections are lost in silence, as behind a firewall that forgot them.
+// Open connections carry nothing more and do not end, and new connections work.
 type Lost struct {
-	Addr string // of the server
-	// Open opens a namespace, which it may make, through an address.
+	Addr string // the server's
+	// Open opens a namespace through an address. It may create it.
 	Open func(t *testing.T, addr, namespace string) driver.Backend
-	// Conns is how many connections an idle member has.
+	// Conns is the number of connections of an idle member.
 	Conns int
-	// Notice is how late a change may be noticed by a process that lost the connections over
-	// which it learns of changes.
+	// Notice is how late a process may notice a change if it lost the connections over which it
+	// learns of changes.
 	Notice time.Duration
 }
 
-// lostTTL is the TTL of the members: two seconds, or as the flag -system.ttl says.
+// lostTTL returns the TTL of the members: two seconds, or the flag -system.ttl.
 func lostTTL() time.Duration { return system.TTL(2 * time.Second) }
 
-// lostSlack is what a busy machine may add.
+// lostSlack is the time that a busy machine may add.
 const lostSlack = 4 * time.Second
 
-// LostConnection loses connections of processes that are idle: all that are open, each one
-// by itself, and all but one.
+// LostConnection loses open connections of idle processes: all of them, each one alone, and all
+// except one.
 //
-//   - died: a standby's; then the owner dies. The standby serves one and a half TTLs later.
-//   - busy: likewise, after the standby had many calls under way at once.
-//   - handedOver: a standby's; then the owner hands its shard over. The standby serves it
+//   - died: a standby's, and then the owner dies. The standby serves within one and a half TTLs.
+//   - busy: as died, after the standby had many concurrent calls.
+//   - handedOver: a standby's, and then the owner hands its shard over. The standby serves it
 //     within Notice, or as after a death if that is later.
-//   - left: a standby's; then the owner ends. Likewise.
+//   - left: as handedOver, but the owner ends.
 //   - kept: the owner's. It keeps its lease.
-//   - slowed: likewise, after its heartbeats overlapped because the store was slow. Few of the
+//   - slowed: as kept, after its heartbeats overlapped because the store was slow. Few of the
 //     connections that they opened stay open.
-//   - followed: a follower's, which had many calls under way at once before it lost all;
-//     then an entry is written. The follower has it within Notice and the CallTimeout of its
-//     Options.
-//   - fresh: likewise, while Fresh is asked. It vouches for nothing that is older than two
-//     pulses.
+//   - followed: a follower's, which lost all after many concurrent calls. Then an entry is written.
+//     The follower has it within Notice and the CallTimeout of its Options.
+//   - fresh: as followed, while Fresh is called. It confirms nothing that is older than two pulses.
 //
-// With -short it plays died three times and each other once, with a choice of what is lost.
+// With -short it plays died three times and each other once, with a random choice of lost
+// connections.
 func (l Lost) LostConnection(t *testing.T) {
 	each, most := l.Conns+1, 2*l.Conns+1
-	atOnce := make(chan struct{}, 4) // of tests: with more, connecting takes a machine with two cores longer than what is judged
+	atOnce := make(chan struct{}, 4) // tests in parallel: more would make connecting on two cores take longer than the judged time
 	var all sync.WaitGroup
 	for _, how := range []struct {
 		name  string
 		which int
 		test  func(t *testing.T, which int)
 	}{
-		{"slowed", 1, func(t *testing.T, which int) { l.kept(t, which, true) }}, // takes longest
+		{"slowed", 1, func(t *testing.T, which int) { l.kept(t, which, true) }}, // it takes longest
 		{"died", most, l.died},
 		{"busy", 1, l.busy},
 		{"handedOver", most, l.handedOver},
@@ -95,8 +94,8 @@ func (l Lost) LostConnection(t *testing.T) {
 	all.Wait()
 }
 
-// cases returns all numbers below n, which say what lose loses. With -short it returns all kinds
-// of that, each with a connection by chance, or only one kind by chance.
+// cases returns all numbers below n, which are choices for lose. With -short it returns all kinds
+// of choices, each with a random connection, or only one random kind.
 func (l Lost) cases(n int, kinds bool) (all []int) {
 	if !testing.Short() || n == 1 {
 		for which := range n {
@@ -160,8 +159,8 @@ func (c *contenders) serving(h *host, start time.Time) time.Duration {
 	return took
 }
 
-// beside judges by heartbeats of another namespace: a store whose disk is busy answers reads, and an
-// owner needs writes.
+// beside returns a gauge of heartbeats in another namespace. Reads would not do: a store with a
+// busy disk answers them, but an owner needs writes.
 func (l Lost) beside(t *testing.T) *ample.Gauge {
 	t.Helper()
 	b := l.Open(t, l.Addr, "lost/"+rand.Text())
@@ -196,7 +195,7 @@ func (l Lost) busy(t *testing.T, _ int) {
 	machine.AtMost("a takeover", c.serving(standby, start), l.takeover())
 }
 
-// burst has many calls under way at once, which leaves connections that are kept for others.
+// burst makes many concurrent calls, which leave open connections for later calls.
 func burst(t *testing.T, b driver.Backend) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -230,9 +229,9 @@ func (l Lost) left(t *testing.T, which int) {
 	machine.AtMost("a takeover", c.serving(standby, start), l.notice())
 }
 
-// kept waits for three TTLs, in which all that an owner does is done.
+// kept waits for three TTLs, in which an owner does everything that it does.
 func (l Lost) kept(t *testing.T, which int, slow bool) {
-	ttl := 2 * lostTTL() // else a busy machine may need all that two lost heartbeats leave of it to connect
+	ttl := 2 * lostTTL() // otherwise a busy machine may need the whole time that two lost heartbeats leave to connect
 	machine := l.beside(t)
 	c, owner, _ := l.pair(t, ttl)
 	if slow {
@@ -243,9 +242,9 @@ func (l Lost) kept(t *testing.T, which int, slow bool) {
 	c.keeps(machine, "the owner lost connections")
 }
 
-// slow makes a host's answers late three times, by so much that two more heartbeats are due before
-// one has its answer, each over its own connection. It wants most of these connections to be closed
-// after that, before a client closes what was long unused. It returns the owner, which is h if the
+// slow makes a host's answers late three times. Two more heartbeats are then due before one has its
+// answer, each on a separate connection. slow checks that most of these connections are closed
+// afterwards, before a client closes long unused ones. It returns the owner, which is h if the
 // machine is quick enough.
 func (l Lost) slow(t *testing.T, c *contenders, h *host, machine *ample.Gauge) *host {
 	t.Helper()

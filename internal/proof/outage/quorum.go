@@ -1,7 +1,6 @@
-// Package outage injects faults into the servers of a store under members that are run by core:
-// for the tests of backends. Quorum takes a majority away; a Cast silences one server,
-// or a member, without a word to the others; SystemConfig has package system play its
-// schedules on servers.
+// Package outage injects faults into the servers of a store while core runs members on it, for the
+// tests of backends. Quorum takes a majority away. A Cast silences one server or one member without
+// an error to the others. SystemConfig makes package system play its schedules on servers.
 //
 //	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend { ... })
 package outage
@@ -21,11 +20,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Quorum takes all but one of the servers away for ten TTLs, stalled and then killed,
-// under one elector for each server with its own shards. open opens the backend of
-// elector i, and has it closed after the test. Nobody may be trusted by the end of
-// those TTLs, no member be evicted, and each shard must be its owner's afterwards,
-// with a new token, because trust had lapsed (C7).
+// Quorum takes all servers except one away for ten TTLs, stalled and then killed, while there is
+// one elector for each server with its own shards. open opens the backend of elector i, and closes
+// it after the test. At the end of the ten TTLs no member may be trusted. No member may be evicted.
+// Afterwards each shard must belong to its owner, with a new token, because trust had lapsed (C7).
 func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func(i int) driver.Backend) {
 	t.Helper()
 	members := cluster.Members()
@@ -80,7 +78,7 @@ func each(t *testing.T, all []*servers.Server, do func(*servers.Server) error) {
 	}
 }
 
-// group is the electors under test.
+// group has the electors under test.
 type group struct {
 	ttl      time.Duration
 	electors []*core.Elector
@@ -113,8 +111,8 @@ func (g *group) add(t *testing.T, b driver.Backend, node string, shards ...strin
 	g.electors, g.shards = append(g.electors, e), append(g.shards, shards...)
 }
 
-// owners waits until every shard has an owner that uses it, with a token above the
-// one that it had.
+// owners waits until every shard has an owner that uses it, with a token above the shard's former
+// one.
 func (g *group) owners(t *testing.T, before map[string]driver.Owner) map[string]driver.Owner {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)

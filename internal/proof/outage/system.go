@@ -17,9 +17,9 @@ import (
 type Suite struct {
 	Kind   servers.Kind
 	Opener driver.Opener
-	// FirstOnly has the members of a run reach the first server, as they would an agent.
+	// FirstOnly makes the members of a run reach only the first server, like an agent.
 	FirstOnly bool
-	// Options are system.Store's, for those proxies' addresses.
+	// Options returns system.Store's Options for the proxies' addresses.
 	Options func(through []string, namespace string) any
 }
 
@@ -33,7 +33,7 @@ func (s *Suite) RunOnThree(t *testing.T) {
 	system.Run(t, c)
 }
 
-// RunControl takes the fence away, and expects the damage.
+// RunControl runs without the fence, and expects damage.
 func (s *Suite) RunControl(t *testing.T) {
 	c := s.config(t, 1, system.Parallel())
 	c.Control, c.Seeds = true, 1
@@ -64,16 +64,15 @@ func (s *Suite) config(t *testing.T, members, parallel int) system.Config {
 // Deployment is a store for one seed of the system suite at a time.
 type Deployment struct {
 	Servers []*servers.Server
-	// Addrs are those that the members of a run use, each through a proxy.
+	// Addrs are the addresses that the members of a run use, each through a proxy.
 	Addrs []string
-	// Settings are system.Store's Options, for those proxies' addresses.
+	// Settings returns system.Store's Options for the proxies' addresses.
 	Settings func(through []string, namespace string) any
 }
 
-// SystemConfig returns a configuration of the system suite for n seeds at a time, each on
-// its own servers and in its own namespace. Its schedule restarts one server after the
-// other, so that of three a majority is left; it stalls them all, and cuts the members off
-// from all of them.
+// SystemConfig returns a configuration of the system suite for n seeds at a time, each on its own
+// servers and in its own namespace. Its schedule restarts one server after another, so that of
+// three a majority is left. It stalls all of them, and cuts members off from all of them.
 func SystemConfig(t *testing.T, opener driver.Opener, n int, start func() Deployment) system.Config {
 	t.Helper()
 	idle := make(chan *deployment, n)

@@ -2,11 +2,10 @@ package planted_test
 
 import "github.com/tenure-go/tenure/internal/proof/mutate"
 
-// A fault is code that is broken: a mutant that a package's own tests have, by its name, or one
-// that is made here.
+// A fault is broken code: a mutant of a package's own tests, by its name, or one that is made here.
 type fault struct {
 	name  string
-	edits []mutate.Edit // nil: of the mutant of that name
+	edits []mutate.Edit // nil: the mutant of that name
 }
 
 const (
@@ -14,7 +13,7 @@ const (
 	inKV   = "../../../backends/kv/"
 )
 
-// machine are faults of package fsm, all of them mutants that the simulation's tests have.
+// machine are faults of package fsm, all of them mutants of the simulation's tests.
 var machine = []fault{
 	{name: "C1: a token given away is granted again"},
 	{name: "C2: a record that names this session is not reconciled"},
@@ -70,7 +69,7 @@ var runner = []fault{
 		{File: inCore + "calls.go", In: "Elector.call", Old: "in.Err = s.Beat(ctx)", New: "_ = s.Beat(ctx)"}}},
 	{"claims preempt", []mutate.Edit{
 		{File: inCore + "calls.go", In: "Elector.call", Old: "s.Acquire(ctx, eff.Claims)", New: "s.Acquire(ctx, preempting(eff.Claims))"},
-		{File: inCore + "calls.go", Old: "// callOf is", New: "func preempting(claims []driver.Claim) (all []driver.Claim) {\n\tfor _, c := range claims {\n\t\tc.Preempt = c.Seen.Session != \"\"\n\t\tall = append(all, c)\n\t}\n\treturn all\n}\n\n// callOf is"}}},
+		{File: inCore + "calls.go", Old: "// callOf returns", New: "func preempting(claims []driver.Claim) (all []driver.Claim) {\n\tfor _, c := range claims {\n\t\tc.Preempt = c.Seen.Session != \"\"\n\t\tall = append(all, c)\n\t}\n\treturn all\n}\n\n// callOf returns"}}},
 	{"an eviction is not sent", []mutate.Edit{
 		{File: inCore + "calls.go", In: "Elector.call",
 			Old: "in.Evictions, in.Err = s.Evict(ctx, eff.Suspects)", New: "in.Err = ErrRetry"}}},
@@ -100,10 +99,10 @@ var runner = []fault{
 		{File: inCore + "settle.go", In: "Lease.settle",
 			Old: "\t\t\treturn l.fencedOut(err)\n", New: "\t\t\t_ = l.fencedOut(err)\n\t\t\treturn outcome{head: driver.Head{Number: w.Number, Seq: base.Seq + 1, Nonce: w.Nonce, Token: w.Fence.Token}}\n"}}},
 	{"S9: the clock is slow", []mutate.Edit{
-		{File: inCore + "clock.go", In: "clock.now",
+		{File: inCore + "clock.go", In: "clock.read",
 			Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono/2 + c.away.Load())"}}},
 	{"S9: the clock goes back", []mutate.Edit{
-		{File: inCore + "clock.go", In: "clock.now",
+		{File: inCore + "clock.go", In: "clock.read",
 			Old: "fsm.Instant(mono + c.away.Load())", New: "fsm.Instant(mono%9_000_000_000 + c.away.Load())"}}},
 	{"a session is not closed", []mutate.Edit{
 		{File: inCore + "calls.go", In: "closeSession", Old: "\t\terr := s.Close(once)\n", New: "\t\terr := once.Err()\n"}}},
@@ -112,7 +111,7 @@ var runner = []fault{
 			Old: "\tr.lease.commits.settled() // S12: what is in flight is work, too\n", New: "\tif r.ctx.Err() == nil {\n\t\tr.lease.commits.settled()\n\t}\n"}}},
 }
 
-// adapters are faults of backends, of the memory store, and of what is between a member and its
+// adapters are faults of backends, of the memory store, and of the wire between a member and its
 // store.
 var adapters = []fault{
 	{name: "R1: a release compares existence only"},
@@ -120,13 +119,13 @@ var adapters = []fault{
 		{File: inKV + "acquire.go", In: "session.claim", Old: "if c.Seen.Session != \"\" && !c.Preempt {", New: "if false {"}}},
 	{"A1: a claim that was refused is answered as granted", []mutate.Edit{
 		{File: inKV + "acquire.go", In: "session.claimAll",
-			Old: "\t\t\tresults[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])\n\t\t\theld,", New: "\t\t\tresults[i] = b.granted(claims[i].Shard, s.id, r.Reads[0].Rev, r.Reads[1])\n\t\t\theld,"}}},
+			Old: "\t\t\tresults[i] = s.denied(claims[i], r.Reads[0], r.Reads[1])\n\t\t\theld,", New: "\t\t\tresults[i] = b.granted(claims[i].Shard, s.id, r.Reads[0], r.Reads[1])\n\t\t\theld,"}}},
 	{"A2: a claim is answered with the token that it saw", []mutate.Edit{
 		{File: inKV + "acquire.go", In: "session.claimAll",
-			Old: "results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)", New: "results[i] = b.granted(claims[i].Shard, s.id, r.Rev, head)\n\t\t\tresults[i].Fence.Token = max(claims[i].Seen.Token, 1)"}}},
+			Old: "results[i] = b.granted(claims[i].Shard, s.id, txns[n].record(r.Rev), head)", New: "results[i] = b.granted(claims[i].Shard, s.id, txns[n].record(r.Rev), head)\n\t\t\tresults[i].Fence.Token = max(claims[i].Seen.Token, 1)"}}},
 	{"A5: a transfer that was refused is answered as granted", []mutate.Edit{
 		{File: inKV + "acquire.go", In: "session.pass",
-			Old: "results[i] = s.refused(h, r.Reads[0], r.Reads[1], r.Reads[2].Rev != 0)", New: "results[i] = b.granted(h.Fence.Shard, h.To, r.Reads[0].Rev, r.Reads[1])"}}},
+			Old: "results[i] = s.refused(h, r.Reads[0], r.Reads[1], r.Reads[2].Rev != 0)", New: "results[i] = b.granted(h.Fence.Shard, h.To, r.Reads[0], r.Reads[1])"}}},
 	{"O1: a full state is the first one", []mutate.Edit{
 		{File: inKV + "observe.go", In: "Backend.full",
 			Old: "\tv := m.view(0, true)\n", New: "\tv := m.view(0, true)\n\tif m.first == nil {\n\t\tm.first = v.Shards\n\t}\n\tv.Shards = m.first\n"},

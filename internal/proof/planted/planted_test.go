@@ -13,14 +13,14 @@ import (
 
 var mutantsFlag = mutate.Flag()
 
-// wanted is how many faults are found at least, and in the runner and the adapters each.
+// wanted is the least number of faults found, in the runner and in the adapters.
 const (
 	wanted     = 50
 	wantedEach = 15
 )
 
-// TestPlantedInCode plants each fault in the code, has members run, and wants their traces, and
-// nothing else, to show it.
+// TestPlantedInCode plants each fault in the code and runs members. Their traces alone must show
+// the fault.
 func TestPlantedInCode(t *testing.T) {
 	if n := len(machine) + len(runner) + len(adapters); n < wanted || min(len(runner), len(adapters)) < wantedEach {
 		t.Errorf("%d faults are listed, %d of the runner and %d of adapters", n, len(runner), len(adapters))
@@ -65,7 +65,7 @@ func TestPlantedInCode(t *testing.T) {
 				find(t, built[n])
 			})
 		}
-		t.Run("none", func(t *testing.T) { // of which nothing is to be found
+		t.Run("none", func(t *testing.T) { // nothing may be found
 			t.Parallel()
 			for _, seed := range plays(t, none, 1, parts[0]) {
 				for _, b := range seed.Breaches {
@@ -76,10 +76,10 @@ func TestPlantedInCode(t *testing.T) {
 	})
 }
 
-// parts are up to which seeds members run with a fault, until their traces show it.
+// parts are the last seeds of parts in which members run with a fault, until their traces show it.
 var parts = []int{2, 12, 60}
 
-// find has members run with a fault, until their traces show it.
+// find runs members with a fault, until their traces show it.
 func find(t *testing.T, b mutate.Built) {
 	first := 1
 	for _, last := range parts {
@@ -94,7 +94,7 @@ func find(t *testing.T, b mutate.Built) {
 	t.Errorf("all traces of %d seeds were accepted", parts[len(parts)-1])
 }
 
-// plays has members run with a fault, and returns what their traces show of each seed.
+// plays runs members with a fault, and returns the findings in their traces for each seed.
 func plays(t *testing.T, b mutate.Built, first, last int) (seeds []*trace.Report) {
 	t.Helper()
 	dir := t.TempDir()
@@ -104,7 +104,7 @@ func plays(t *testing.T, b mutate.Built, first, last int) (seeds []*trace.Report
 	}
 	cmd := b.Command(t.Context(), "-test.run", "^TestPlay$/^seed=("+strings.Join(names, "|")+")$", "-test.timeout=10m",
 		"-traces", dir, "-plays", strconv.Itoa(last))
-	// A panic, or a scenario that fails, is no way to find a fault: the traces are.
+	// A panic, or a scenario that fails, is no way to find a fault. Only the traces are.
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Logf("the members: %v: %s", err, out[max(0, len(out)-1000):])
 	}
@@ -123,8 +123,8 @@ func plays(t *testing.T, b mutate.Built, first, last int) (seeds []*trace.Report
 	return seeds
 }
 
-// mutants are those of the files named mutants_test.go of packages, by their names, as they are
-// edited from here.
+// mutants returns the mutants in the files named mutants_test.go of packages, by their names, with
+// paths for edits from here.
 func mutants(t *testing.T, packages ...string) map[string][]mutate.Edit {
 	t.Helper()
 	all := make(map[string][]mutate.Edit)

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/share"
+	"github.com/tenure-go/tenure/internal/seam"
 	"github.com/tenure-go/tenure/internal/trace"
 	"github.com/tenure-go/tenure/tenuretest"
 )
@@ -25,15 +26,15 @@ var (
 
 const ttl = time.Second
 
-// faults leaves out Suspend: the goroutines of a process that is suspended run on in the bubble, and
-// would write into its trace what its clock shows at an instant at which a real one writes nothing.
+// faults leaves out Suspend. The goroutines of a suspended process continue in the bubble, and
+// would write its clock into its trace at instants at which a real process writes nothing.
 const faults = tenuretest.AllFaults &^ tenuretest.Suspend
 
-// of is the directory of a seed.
+// of returns the directory of a seed.
 func of(dir string, seed uint64) string { return filepath.Join(dir, fmt.Sprintf("seed-%d", seed)) }
 
-// TestPlay has members of three processes lead shards under faults, in virtual time, and checks
-// their traces; with -traces it leaves that to the caller.
+// TestPlay runs members of three processes that lead shards under faults, in virtual time, and
+// checks their traces. With -traces the caller checks them.
 func TestPlay(t *testing.T) {
 	dir, check, plays := *tracesFlag, false, share.Of(t, "plays", *playsFlag, 3)
 	if dir == "" {
@@ -51,7 +52,7 @@ func TestPlay(t *testing.T) {
 	var sum trace.Report
 	for seed := range uint64(plays) {
 		if _, err := os.Stat(of(dir, seed+1)); err != nil {
-			continue // -run asks for others
+			continue // -run selects others
 		}
 		r := accepted(t, of(dir, seed+1))
 		for _, b := range r.Breaches {
@@ -80,14 +81,14 @@ func accepted(t *testing.T, dir string) *trace.Report {
 		all = append(all, trace.File(name))
 	}
 	r, err := trace.Check(t.Context(), all, time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(r.Unread) > 0 {
+		t.Fatalf("%v, %q", err, r.Unread)
 	}
 	return r
 }
 
-// play is the scenario: three members contend for shards and a lock, commit, change what they say
-// about themselves, hand over and withdraw, while the world plays faults.
+// play is the scenario. Three members contend for shards and a lock, commit, change their own
+// state, hand over and withdraw, while the world plays faults.
 func play(w *tenuretest.World, dir string) {
 	w.Start(3, func(ctx context.Context, m *tenuretest.Member) error {
 		o := m.Options()
@@ -106,7 +107,7 @@ func play(w *tenuretest.World, dir string) {
 		}
 		moved := make(chan struct{})
 		go func() { defer close(moved); move(ctx, m, e) }()
-		_ = e.Run(ctx) // a member that a fault ends is no failure of the scenario
+		_ = e.Run(ctx) // the scenario does not fail if a fault ends a member
 		<-moved
 		<-ctx.Done()
 		return nil
@@ -116,8 +117,8 @@ func play(w *tenuretest.World, dir string) {
 	w.Stop()
 }
 
-// crash has the traces of a process end where they were when it crashed. It runs on, and nobody
-// hears of it. The caller calls what it returns when the process has ended.
+// crash ends a process's traces at its crash. The process continues unheard. The caller calls the
+// returned function when the process has ended.
 func crash(ctx context.Context, dir string) (end func()) {
 	sizes := make(map[string]int64)
 	seen := make(chan struct{})
@@ -137,12 +138,12 @@ func crash(ctx context.Context, dir string) (end func()) {
 	return func() {
 		<-seen
 		for name, size := range sizes {
-			_ = os.Truncate(name, size) // what is left over fails the check
+			_ = os.Truncate(name, size) // a file that is not cut fails the check
 		}
 	}
 }
 
-// work commits under a lease, by two goroutines, until it is asked to stop, and once more at its end.
+// work commits under a lease, by two goroutines, until it must stop, and once more at its end.
 func work(ctx context.Context, l *core.Lease) error {
 	var both sync.WaitGroup
 	for range 2 {
@@ -155,7 +156,7 @@ func work(ctx context.Context, l *core.Lease) error {
 
 func commit(ctx context.Context, l *core.Lease) {
 	every := ttl / 30
-	if l.Shard() == "c" { // so that a former lease's commit that is late finds the head as it was
+	if l.Shard() == "c" { // so that a former lease's late commit finds the former head
 		every = ttl
 		select {
 		case <-time.After(2 * ttl):
@@ -177,7 +178,7 @@ func commit(ctx context.Context, l *core.Lease) {
 	}
 }
 
-// move has a member withdraw and contend, hand over, and change its state, by its own seed.
+// move makes a member withdraw and contend, hand over, and change its state, by its own seed.
 func move(ctx context.Context, m *tenuretest.Member, e *core.Elector) {
 	shards := []string{"a", "b", "c", "_lock.d"}
 	for n := uint64(0); ctx.Err() == nil; n++ {
@@ -199,7 +200,7 @@ func move(ctx context.Context, m *tenuretest.Member, e *core.Elector) {
 		case 2:
 			_ = e.Update(call, func(st *driver.MemberState) { st.Priority = int32(x / 101 % 3) })
 		default:
-			_ = e.Prefer(core.Preference{Shard: shard, First: other(e, x)})
+			_ = e.Internal(seam.Key{}).Prefer(seam.Preference{Shard: shard, First: other(e, x)})
 		}
 		cancel()
 		if err := e.Contend(work, shard); err != nil && !errors.Is(err, core.ErrContended) {
@@ -208,7 +209,7 @@ func move(ctx context.Context, m *tenuretest.Member, e *core.Elector) {
 	}
 }
 
-// other is a member of those that live.
+// other returns another live member.
 func other(e *core.Elector, x uint64) core.SessionID {
 	members := e.View().Members
 	if len(members) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/virtual"
 )
 
-// A wire is what is between a member and its store. It changes nothing, unless a fault is planted.
+// A wire is between a member and its store. It changes nothing, unless a fault is planted.
 type wire struct {
 	driver.Backend
 	host virtual.Host

@@ -1,4 +1,4 @@
-// Package rotate_test replaces certificates and passwords beneath processes that work.
+// Package rotate_test replaces certificates and passwords while processes use them.
 package rotate_test
 
 import (
@@ -54,12 +54,12 @@ func try(t testing.TB, err error) {
 	}
 }
 
-// files are the PEM files of a client, and what a server has of the same authority.
+// files are the PEM files of a client, and a server's files of the same authority.
 type files struct {
 	t               *testing.T
 	ca, cert, key   string
 	server          *tls.Config
-	caPEM, crt, pem []byte // of the newest
+	caPEM, crt, pem []byte // of the newest authority
 	end             time.Time
 }
 
@@ -67,7 +67,8 @@ func block(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// make makes another authority, and a server's and a client's certificate. write writes the client's files.
+// make makes another authority, and a server's and a client's certificate. It writes the client's
+// files with write.
 func (f *files) make(serial int64) {
 	f.t.Helper()
 	f.end = time.Now().Add(time.Duration(serial) * time.Hour).Truncate(time.Second)
@@ -106,11 +107,11 @@ func (f *files) write() {
 	try(f.t, os.WriteFile(f.key, f.pem, 0o600))
 }
 
-// gate takes connections over TLS, by the newest certificates, to a server without TLS.
+// gate accepts connections over TLS, with the newest certificates, for a server without TLS.
 type gate struct {
 	addr     string
 	upstream string
-	asks     bool // clients of PostgreSQL ask for TLS first
+	asks     bool // PostgreSQL's clients first ask for TLS
 	config   atomic.Pointer[tls.Config]
 	serial   atomic.Int64 // of the client that connected last
 	admitted atomic.Int64
@@ -195,7 +196,7 @@ func (g *gate) cut() {
 	}
 }
 
-// work appends numbers under one lease, and again after a failure.
+// work appends numbers under one lease, and repeats after a failure.
 type work struct {
 	*testing.T
 	b      core.Backend
@@ -210,8 +211,8 @@ func start(t *testing.T, b core.Backend) *work {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- core.RunSingleton(ctx, b, "job", w.append, &core.Options{Node: "a", TTL: ample.Time, LockDir: "none", Heartbeat: 200 * time.Millisecond,
-			Logger: slog.New(slog.DiscardHandler)})
+		ended <- core.RunSingleton(ctx, b, "job", w.append, &core.Options{Node: "a", TTL: ample.Time, LockDir: "none",
+			Heartbeat: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -253,7 +254,7 @@ func (w *work) goesOn(when string) {
 	}
 }
 
-// judge requires that each append that was acknowledged is in the log, under one lease.
+// judge checks that each acknowledged append is in the log, under one lease.
 func (w *work) judge() {
 	w.Helper()
 	w.mu.Lock()
@@ -341,7 +342,7 @@ func TestCertificatesRotate(t *testing.T) {
 				for _, half := range []string{f.ca, f.key, f.cert} {
 					try(t, os.WriteFile(half, []byte("half of it"), 0o600))
 				}
-				if serial == 2 { // PostgreSQL's DSN is read at the beginning: what that gave is expected of all
+				if serial == 2 { // PostgreSQL's DSN is read at the beginning, so its first value is expected from all
 					from := g.admitted.Load()
 					g.cut()
 					ample.Wait(t, "nobody connects beside files that are half-written", func() bool { return g.admitted.Load() > from })
@@ -372,8 +373,8 @@ func open[S any](t *testing.T, o driver.Opener, set func(*S)) (core.Backend, err
 	})
 }
 
-// TestPasswordRotates changes a user's password twice: in its file first, and then on the server, and
-// the other way about. Each time all connections end.
+// TestPasswordRotates changes a user's password twice: first in its file and then on the server,
+// and then the other way round. Each time all connections end.
 func TestPasswordRotates(t *testing.T) {
 	for _, s := range []struct {
 		kind  servers.Kind
@@ -425,14 +426,14 @@ func TestPasswordRotates(t *testing.T) {
 			w.goesOn("at the beginning")
 			write("second")
 			if s.kind == servers.ZooKeeper {
-				g.cut() // the running process proves both, before nodes are given to the second
+				g.cut() // the running process proves both, before nodes belong to the second
 				w.goesOn("with both passwords")
 			}
 			set("first", "second")
 			g.cut()
 			w.goesOn("with another password")
 			set("second", "third")
-			if s.kind != servers.ZooKeeper { // which refuses calls on the connections that there are
+			if s.kind != servers.ZooKeeper { // it refuses calls on existing connections
 				g.cut()
 			}
 			time.Sleep(100 * time.Millisecond) // calls fail

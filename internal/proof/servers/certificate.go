@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// certificates are paths of PEM files. The client's are empty without TLSMutual.
-// The key of the CA is kept nowhere.
+// certificates are paths of PEM files. The client's are empty without TLSMutual. The CA's key is
+// not kept.
 type certificates struct {
 	ca, serverCert, serverKey, clientCert, clientKey string
 }
 
-// makeCertificates makes a CA, and under it a certificate for loopback and, if
-// mutual, one for the client. write stores a file and returns its path.
+// makeCertificates makes a CA, and with it a certificate for loopback and, if mutual, one for the
+// client. write stores a file and returns its path.
 func makeCertificates(mutual bool, write func(name, content string) (string, error)) (*certificates, error) {
 	now := time.Now()
 	authority := &x509.Certificate{

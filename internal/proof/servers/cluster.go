@@ -7,17 +7,15 @@ import (
 	"testing"
 )
 
-// Cluster is a number of servers of one kind that form one store. Each member is
-// a Server, with the faults of one; the methods here do the same to all members.
-// Safe for concurrent use.
+// Cluster is several servers of one kind that form one store. Each member is a Server with its own
+// faults. The methods here act on all members. Safe for concurrent use.
 type Cluster struct {
 	members []*Server
 }
 
-// StartCluster starts a store of n members, of a kind that has clusters, and
-// returns when every member serves. Options are each member's. ctx bounds the start
-// only; the caller closes the cluster. A kind that this machine does not have is
-// ErrUnavailable.
+// StartCluster starts a store of n members of a kind that has clusters. It returns when every
+// member serves. o is for each member. ctx limits the start only. The caller closes the cluster. If
+// this machine does not have the kind, the error is ErrUnavailable.
 func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, error) {
 	if err := kind.check(); err != nil {
 		return nil, err
@@ -41,9 +39,9 @@ func StartCluster(ctx context.Context, kind Kind, n int, o *Options) (*Cluster, 
 	return &Cluster{members: members}, nil
 }
 
-// NewCluster starts a cluster for one test, which may stop, kill and reconfigure
-// it. It is closed after the test, and the ends of its logs are shown if the test
-// failed. A cluster that cannot be had is treated as by Unavailable.
+// NewCluster starts a cluster for one test, which may stop, kill and reconfigure it. The cluster is
+// closed after the test. If the test failed, the ends of its logs are shown. If the machine has no
+// such servers, NewCluster does what Unavailable does.
 func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -63,10 +61,10 @@ func NewCluster(t testing.TB, kind Kind, n int, o *Options) *Cluster {
 	return c
 }
 
-// Members are the servers, in the order in which they were named.
+// Members returns the servers, in order.
 func (c *Cluster) Members() []*Server { return append([]*Server(nil), c.members...) }
 
-// Addrs are the members' host:port for clients, in the same order.
+// Addrs returns the members' host:port for clients, in the same order.
 func (c *Cluster) Addrs() []string {
 	addrs := make([]string, len(c.members))
 	for i, s := range c.members {
@@ -80,7 +78,7 @@ func (c *Cluster) Kill(ctx context.Context) error {
 	return c.each(func(s *Server) error { return s.Kill(ctx) })
 }
 
-// Restart kills all members, and then starts them again, on their ports and data.
+// Restart kills all members, and then starts them again on their ports and data.
 func (c *Cluster) Restart(ctx context.Context) error {
 	if err := c.Kill(ctx); err != nil {
 		return err
@@ -93,7 +91,7 @@ func (c *Cluster) Close() error {
 	return c.each((*Server).Close)
 }
 
-// each acts on all members at once: one that starts may wait for the others.
+// each acts on all members concurrently, because a starting member may wait for the others.
 func (c *Cluster) each(do func(*Server) error) error {
 	errs := make(chan error, len(c.members))
 	for _, s := range c.members {

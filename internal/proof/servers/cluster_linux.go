@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// startLocalCluster starts n members as processes of this machine, each with its
-// own directory, janitor and ports; a single server is a cluster of one. Passwords
-// and certificates are common to all.
+// startLocalCluster starts n members as processes of this machine, each with its own directory,
+// janitor and ports. A single server is a cluster of one. All share passwords and certificates.
 func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (servers []*Server, err error) {
 	if n > 1 && !kind.clusters() {
 		return nil, fmt.Errorf("tenure: %s has no clusters here: start one server", kind)
@@ -68,10 +67,10 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 	return servers, nil
 }
 
-// launchAll gives ports to the members and starts them together, since each may
-// serve only once others do.
+// launchAll gives ports to the members and starts them together, because each may serve only once
+// others do.
 func launchAll(ctx context.Context, members []*local) (err error) {
-	// A port that was free may be taken when the server asks for it.
+	// Another process may take a free port before the server does.
 	for range 5 {
 		if err = assignPorts(ctx, members); err != nil {
 			return err
@@ -133,11 +132,11 @@ func assignPorts(ctx context.Context, members []*local) error {
 	return nil
 }
 
-// name is unique in the cluster, and may stand in configuration.
+// name returns a name that is unique in the cluster, and valid in configuration.
 func (l *local) name() string { return fmt.Sprintf("m%d", l.index) }
 
-// tool finds a server that is built from its Go module by make servers: in the
-// folder .cache/bin of the module in which the test runs, or in the PATH.
+// tool finds a server that make servers has built from its Go module: in the folder .cache/bin of
+// the module in which the test runs, or in the PATH.
 func tool(kind Kind, name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// Further ports of a Consul server: gossip and remote calls between members.
+// Other ports of a Consul server: gossip and remote calls between members.
 const (
 	consulGossip = iota
 	consulCalls
 	consulPorts
 )
 
-// consulRecipe runs one server. ACLs are off unless a line of Options.Config turns
-// them on, which is HCL and wins over the settings here:
+// consulRecipe runs one server. ACLs are off unless a line of Options.Config turns them on. The
+// lines are HCL and override the settings here:
 //
 //	acl = { enabled = true, default_policy = "deny", tokens = { initial_management = "<UUID>" } }
 func consulRecipe() (recipe, error) {
@@ -70,16 +70,16 @@ func configureConsul(l *local) error {
 	return err
 }
 
-// consulMember is where one server of a cluster listens, and how it finds the others.
+// consulMember has the ports of one server of a cluster, and how it finds the others.
 type consulMember struct {
 	name, data, bind    string
 	port, gossip, calls int // for clients, and between members
 	members             int
-	others              []string // host:port of their gossip
+	others              []string // host:port of the others' gossip
 	files               *certificates
 }
 
-// config is the server's configuration in JSON.
+// config returns the server's configuration in JSON.
 func (m consulMember) config(o *Options) (string, error) {
 	type object = map[string]any
 	ports := object{
@@ -92,7 +92,7 @@ func (m consulMember) config(o *Options) (string, error) {
 		"retry_interval": "1s",
 		"connect":        object{"enabled": false}, "disable_update_check": true, "log_level": "warn",
 		"performance": object{"raft_multiplier": 1},
-		// Every test of a machine is one client, and each process of it has a few.
+		// All tests of a machine are one client, and each process of it has a few connections.
 		"limits": object{"http_max_conns_per_client": 900},
 	}
 	if len(m.others) > 0 {
@@ -109,8 +109,8 @@ func (m consulMember) config(o *Options) (string, error) {
 	return string(text), err
 }
 
-// probeConsul reads a key in the mode for which a majority must agree. That it is
-// missing, or not for everybody to read, is an answer.
+// probeConsul reads a key in the mode that needs a majority. An error that the key is missing, or
+// not readable by everybody, is an answer.
 func probeConsul(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// TestConsul: it keeps its data when it is killed, and stands still when it is
-// stopped. Three servers go on without one.
+// TestConsul: a killed server keeps its data, and a stopped server does not answer. Three servers
+// continue without one.
 func TestConsul(t *testing.T) {
 	t.Parallel()
 	t.Run("one", func(t *testing.T) {
@@ -90,7 +90,7 @@ func put(t *testing.T, s *Server, key string) {
 	}
 }
 
-// request returns the status, 0 if there is no answer.
+// request returns the status, 0 without an answer.
 func request(t *testing.T, s *Server, method, path string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(bounded(t, ample.Time), method, "http://"+s.Addr()+path,

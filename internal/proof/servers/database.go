@@ -22,9 +22,9 @@ const (
 
 var databaseName = regexp.MustCompile(`^tenure_test_[0-9a-f]{16}$`)
 
-// CreateDatabase creates an empty database with a name used once, owned by the
-// user of User, and returns how to reach it. The driver of the kind must have
-// been imported (see the package's comment).
+// CreateDatabase creates an empty database with a unique name, owned by the user of User. It
+// returns how to reach the database. The program must import the kind's driver: see the package
+// comment.
 func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	name := databasePrefix + randomHex(8)
 	statement := "CREATE DATABASE " + name
@@ -41,8 +41,8 @@ func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	return s.user.Database(name), nil
 }
 
-// DropDatabase removes a database that CreateDatabase created. PostgreSQL ends
-// the connections to it; MariaDB waits for transactions in it, as long as ctx.
+// DropDatabase removes a database of CreateDatabase. PostgreSQL ends the connections to it. MariaDB
+// waits for transactions in it until ctx ends.
 func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 	if !databaseName.MatchString(d.database) {
 		return fmt.Errorf("tenure: database %q was not created by CreateDatabase", d.database)
@@ -61,8 +61,8 @@ func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 	return nil
 }
 
-// Database creates a database for one test. It is dropped after the test, unless
-// the server was closed by then.
+// Database creates a database for one test. It is dropped after the test, unless the server is
+// closed.
 func (s *Server) Database(t testing.TB) DSN {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -87,7 +87,7 @@ func (s *Server) Database(t testing.TB) DSN {
 	return d
 }
 
-// exec opens a superuser's connection past TLS and proxies for one task.
+// exec opens a superuser's connection without TLS or proxies for one task.
 func (s *Server) exec(ctx context.Context, do func(*sql.DB) error) error {
 	if slices.Contains([]Kind{ZooKeeper, Etcd, Consul, Redis, Sentinel}, s.kind) {
 		return errors.New("it has no databases: give each test its own namespace")

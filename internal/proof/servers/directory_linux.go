@@ -15,20 +15,20 @@ import (
 
 const (
 	directoryPrefix = "tenure-server-"
-	// maxSocketPath is the longest path that fits into a Unix socket's address,
-	// with the name that PostgreSQL gives to it.
+	// maxSocketPath is the longest path that fits in a Unix socket's address, with PostgreSQL's
+	// name for it.
 	maxSocketPath = 80
 )
 
 //go:embed janitor.sh
 var janitorScript string
 
-// plainPath matches paths that need no quoting in configuration files and in the
-// janitor's patterns.
+// plainPath matches paths that need no quoting in configuration files and in the janitor's
+// patterns.
 var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 
-// directory is a server's own directory: configuration, data, log. A locked file
-// in it shows that its owner lives.
+// directory is a server's own directory: configuration, data, log. A locked file in it shows that
+// its owner is alive.
 type directory struct {
 	path    string
 	lock    *os.File
@@ -36,8 +36,8 @@ type directory struct {
 	janitor *exec.Cmd
 }
 
-// newDirectory creates a directory and starts its janitor. Others can pass
-// through it, because the server may run as another user, but not list it.
+// newDirectory creates a directory and starts its janitor. Other users can pass through it, because
+// the server may run as one, but not list it.
 func newDirectory(ctx context.Context) (d *directory, err error) {
 	if err := sweep(ctx); err != nil {
 		return nil, err
@@ -82,12 +82,12 @@ func newDirectory(ctx context.Context) (d *directory, err error) {
 func cleaner(ctx context.Context, path string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", janitorScript, "janitor", path)
 	cmd.Dir = "/"
-	// In its own session an interrupt from the terminal does not reach it.
+	// In a separate session an interrupt from the terminal does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }
 
-// remove has the janitor do its work, and waits for it: it is bounded by itself.
+// remove makes the janitor remove everything, and waits for it. The janitor limits its own time.
 func (d *directory) remove() error {
 	err := errors.Join(d.alive.Close(), d.janitor.Wait())
 	if d.lock != nil {
@@ -99,8 +99,8 @@ func (d *directory) remove() error {
 	return err
 }
 
-// tryLock locks a server's directory for as long as the file is open. It fails
-// with EWOULDBLOCK if the owner lives.
+// tryLock locks a server's directory while the file is open. If the owner is alive, it fails with
+// EWOULDBLOCK.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -112,8 +112,8 @@ func tryLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes the directories of owners and janitors that died together. Only
-// directories of this user are touched, and none that is just being made.
+// sweep removes the directories of owners and janitors that died together. It touches only
+// directories of this user, and none that is just being made.
 func sweep(ctx context.Context) error {
 	paths, err := filepath.Glob(filepath.Join(os.TempDir(), directoryPrefix+"*"))
 	if err != nil {
@@ -131,7 +131,7 @@ func sweep(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		// Another process may sweep at the same time: it only has to be gone.
+		// Another process may sweep at the same time. Only the result counts.
 		err = cleaner(ctx, path).Run()
 		_ = lock.Close()
 		if _, there := os.Lstat(path); there == nil {

@@ -11,50 +11,50 @@ import (
 	"strings"
 )
 
-// DSN is how to reach one database as one user. It is a value, safe for
-// concurrent use: methods return changed copies. It prints without its password
-// in every format; only Reveal has it.
+// DSN describes how to reach one database as one user. It is a value, safe for concurrent use:
+// methods return changed copies. Every format prints it without its password. Only Reveal returns
+// the password.
 type DSN struct {
 	kind     Kind
 	network  string // tcp, or unix
-	addr     string // host:port, or for unix the socket's path (PostgreSQL: its directory and port)
+	addr     string // host:port; for unix the socket's path (PostgreSQL: its directory and port)
 	user     string
 	password string
 	database string
 	params   url.Values
 }
 
-// Addr is the server's host:port.
+// Addr returns the server's host:port.
 func (d DSN) Addr() string { return d.addr }
 
-// User is the user's name.
+// User returns the user's name.
 func (d DSN) User() string { return d.user }
 
-// Password is the user's password.
+// Password returns the user's password.
 func (d DSN) Password() string { return d.password }
 
-// Name is the database's name.
+// Name returns the database's name.
 func (d DSN) Name() string { return d.database }
 
-// At is the DSN at another host:port over TCP, such as a proxy's.
+// At returns the DSN at another host:port over TCP, such as a proxy's.
 func (d DSN) At(addr string) DSN {
 	d.network, d.addr = "tcp", addr
 	return d
 }
 
-// As is the DSN for another user.
+// As returns the DSN for another user.
 func (d DSN) As(user, password string) DSN {
 	d.user, d.password = user, password
 	return d
 }
 
-// Database is the DSN for another database.
+// Database returns the DSN for another database.
 func (d DSN) Database(name string) DSN {
 	d.database = name
 	return d
 }
 
-// With is the DSN with a parameter of the driver set, such as
+// With returns the DSN with a parameter of the driver set, such as
 // default_query_exec_mode=simple_protocol for pgx.
 func (d DSN) With(name, value string) DSN {
 	d.params = maps.Clone(d.params)
@@ -65,20 +65,20 @@ func (d DSN) With(name, value string) DSN {
 	return d
 }
 
-// Reveal is the DSN with its password, as the driver wants it: a URL for PostgreSQL (pgx),
-// "user:password@tcp(host:port)/database?..." for MariaDB (go-sql-driver/mysql); for etcd,
-// Consul, Redis and ZooKeeper "user:password@host:port" or "host:port". For TLS the URL names the
-// files; a MySQL DSN cannot, so give [Server.TLSConfig] to mysql.RegisterTLSConfig and set the
-// parameter tls.
+// Reveal returns the DSN with its password, in the driver's form. It is a URL for PostgreSQL (pgx),
+// and "user:password@tcp(host:port)/database?..." for MariaDB (go-sql-driver/mysql). It is
+// "user:password@host:port" or "host:port" for etcd, Consul, Redis and ZooKeeper. For TLS the URL
+// names the files. A MySQL DSN cannot: give [Server.TLSConfig] to mysql.RegisterTLSConfig and set
+// the parameter tls.
 func (d DSN) Reveal() string { return d.format(d.password) }
 
-// String is the DSN with the password replaced.
+// String returns the DSN with the password replaced.
 func (d DSN) String() string { return d.format("xxxxx") }
 
 // Format prints String for every verb.
 func (d DSN) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, d.String()) }
 
-// MarshalText is String, for JSON and structured logs.
+// MarshalText returns String, for JSON and structured logs.
 func (d DSN) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 func (d DSN) format(password string) string {
@@ -111,7 +111,7 @@ func (d DSN) format(password string) string {
 	return u.String()
 }
 
-// postgresDSN is a DSN without user, with the TLS that files stand for.
+// postgresDSN returns a DSN without a user, with the TLS of files.
 func postgresDSN(addr string, files *certificates) DSN {
 	d := DSN{kind: Postgres, network: "tcp", addr: addr, database: "postgres"}
 	if files == nil {
@@ -124,7 +124,7 @@ func postgresDSN(addr string, files *certificates) DSN {
 	return d
 }
 
-// parseDSN reads a DSN of the environment. Its errors do not hold the text.
+// parseDSN reads a DSN of the environment. Its errors do not contain the text.
 func parseDSN(kind Kind, text string) (DSN, error) {
 	switch kind {
 	case MariaDB:
@@ -149,8 +149,8 @@ func parseDSN(kind Kind, text string) (DSN, error) {
 	return d, nil
 }
 
-// parseZooKeeper reads "user:password@host:port,host:port"; the user is left out
-// where nodes are open to all.
+// parseZooKeeper reads "user:password@host:port,host:port". The user is missing if nodes are open
+// to all.
 func parseZooKeeper(text string) (DSN, error) {
 	d := DSN{kind: ZooKeeper, network: "tcp", addr: text}
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {

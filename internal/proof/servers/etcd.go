@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// etcdMember is where one member of a cluster listens, and how others reach it.
+// etcdMember has the addresses on which one member of a cluster listens, and at which others reach
+// it.
 type etcdMember struct {
 	name, data           string
 	listen, advertise    string // host:port for clients
@@ -18,7 +19,7 @@ type etcdMember struct {
 	files                *certificates
 }
 
-// arguments are the command line of a member of a cluster.
+// arguments returns the command line of a member of a cluster.
 func (m etcdMember) arguments(cluster []etcdMember, token string, o *Options) []string {
 	scheme := "http://"
 	if m.files != nil {
@@ -55,8 +56,8 @@ func (m etcdMember) arguments(cluster []etcdMember, token string, o *Options) []
 	return args
 }
 
-// probeEtcd asks whether the member serves, for which a majority must be up. It
-// does with the space alarm raised, too.
+// probeEtcd asks whether the member serves, which needs a majority. A member serves even with the
+// space alarm raised.
 func probeEtcd(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

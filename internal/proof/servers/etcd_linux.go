@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// etcdRecipe runs one member. Peers talk to each other in plaintext over
-// loopback. Authentication is off: a test that wants it adds users and enables
-// it, which is the same on a running store.
+// etcdRecipe runs one member. Peers talk in plaintext over loopback. Authentication is off. A test
+// that wants it adds users and enables it, as on any running store.
 func etcdRecipe() (recipe, error) {
 	path, err := tool(Etcd, "etcd")
 	if err != nil {

@@ -53,8 +53,8 @@ func mustHave(t *testing.T, s *Server) {
 	}
 }
 
-// TestEtcdCluster takes members away, and all: data stays, and without a majority
-// nothing is answered.
+// TestEtcdCluster stops some members, and all: data stays, and without a majority nothing is
+// answered.
 func TestEtcdCluster(t *testing.T) {
 	t.Parallel()
 	c, err := StartCluster(bounded(t, 2*startTimeout), Etcd, 3, &Options{NoSync: true})

@@ -11,12 +11,11 @@ import (
 	"testing"
 )
 
-// RunExamples is Run for a package whose examples need the pool's server of a kind.
-// The examples read an environment variable: the server's address, or the data source
-// name of a database that they share. An example cannot skip itself, so the server starts
-// before the tests, unless flags select no example. A server that cannot be had skips
-// the examples with the reason, or fails the run where the environment requires the
-// kind.
+// RunExamples is Run for a package whose examples need the pool's server of a kind. The examples
+// read an environment variable with the server's address, or the data source name of a database
+// that they share. An example cannot skip itself, so the server starts before the tests, unless
+// flags select no example. If the machine has no such server, RunExamples skips the examples with
+// the reason. If the environment requires the kind, it fails the run instead.
 func (p *Pool) RunExamples(m *testing.M, kind Kind, variable string) int {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -38,8 +37,8 @@ func (p *Pool) RunExamples(m *testing.M, kind Kind, variable string) int {
 	return code
 }
 
-// serveExamples starts the server and sets the variable. drop removes what was made for
-// the examples, while the server runs.
+// serveExamples starts the server and sets the variable. drop removes the examples' data while the
+// server runs.
 func (p *Pool) serveExamples(kind Kind, variable string) (drop func() error, err error) {
 	s, err := p.server(kind, nil)
 	if err != nil {
@@ -61,8 +60,7 @@ func (p *Pool) serveExamples(kind Kind, variable string) (drop func() error, err
 	}, os.Setenv(variable, d.Reveal())
 }
 
-// skipExamples has the examples skipped, and returns the exit code that the reason
-// deserves.
+// skipExamples makes the run skip the examples, and returns the exit code for the reason.
 func skipExamples(kind Kind, reason error) int {
 	skip := "^Example"
 	if also := value("test.skip"); also != "" {
@@ -79,7 +77,7 @@ func skipExamples(kind Kind, reason error) int {
 	return 1
 }
 
-// onlyOthers matches what -run is given to select tests, fuzz targets or benchmarks.
+// onlyOthers matches values of -run that select tests, fuzz targets or benchmarks.
 var onlyOthers = regexp.MustCompile(`^\^?\(?(Test|Fuzz|Benchmark|\$)`)
 
 // mayRunExamples reports whether flags of package testing may select an example.
@@ -87,7 +85,7 @@ func mayRunExamples(run, list, worker string) bool {
 	return list == "" && worker != "true" && (strings.Contains(run, "Example") || !onlyOthers.MatchString(run))
 }
 
-// value is a flag's value, empty for one that does not exist.
+// value returns a flag's value, "" for a missing flag.
 func value(name string) string {
 	f := flag.Lookup(name)
 	if f == nil {

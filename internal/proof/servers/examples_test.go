@@ -2,7 +2,7 @@ package servers
 
 import "testing"
 
-// TestMayRunExamples: a server is started for examples only where flags may select one.
+// TestMayRunExamples: a server starts for examples only if flags may select one.
 func TestMayRunExamples(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -33,7 +33,7 @@ func (l *local) prepareFlush(ctx context.Context) error {
 	return err
 }
 
-// flushEnvironment has the server's processes load the library.
+// flushEnvironment returns the environment in which the server's processes load the library.
 func (l *local) flushEnvironment() []string {
 	if !l.opts.SlowFlush {
 		return nil
@@ -45,7 +45,7 @@ func (l *local) slowFlush(d time.Duration) (flushes func() (uint32, error), err 
 	if !l.opts.SlowFlush {
 		return nil, errors.New("it was started without Options.SlowFlush")
 	}
-	path := l.path("conf", "flush") // which is mapped: it is never replaced
+	path := l.path("conf", "flush") // it is mapped, and so never replaced
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err

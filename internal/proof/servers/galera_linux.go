@@ -14,8 +14,9 @@ import (
 // galeraProvider is where Debian's package galera-4 has the library.
 const galeraProvider = "/usr/lib/galera/libgalera_smm.so"
 
-// galeraScript is asked for a copy of the data when a node joins. All nodes have the beginning, and get the rest as
-// writes: there is nothing to copy. Its arguments are --role ROLE, --gtid POSITION and more.
+// galeraScript is called for a copy of the data when a node joins. All nodes have the same
+// beginning, and get the rest as writes, so there is nothing to copy. Its arguments are --role
+// ROLE, --gtid POSITION and more.
 const galeraScript = `#!/bin/sh
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -32,9 +33,10 @@ joiner-*) echo 'ready 127.0.0.1:4444/none' && sed -n 's/^\(uuid\|seqno\): *//p' 
 esac
 `
 
-// galeraRecipe runs MariaDB servers that certify each other's writes. The nodes begin with equal data at the first
-// position of one history, so that none needs a copy of another one's data, for which Debian's scripts are in a
-// package that has a service. Each node has another server_id than the others unless Options.Config says otherwise.
+// galeraRecipe runs MariaDB servers that certify each other's writes. The nodes begin with equal
+// data at the first position of one history, so none needs a copy of another one's data. Debian's
+// scripts for copies are in a package with a service. Each node has its own server_id, unless
+// Options.Config sets it.
 func galeraRecipe() (recipe, error) {
 	if _, err := os.Stat(galeraProvider); err != nil {
 		return recipe{}, unavailable(Galera, "no %s: run make servers", galeraProvider)
@@ -44,7 +46,7 @@ func galeraRecipe() (recipe, error) {
 		return recipe{}, unavailable(Galera, "%w", err)
 	}
 	prepare, command := r.prepare, r.command
-	r.ports = 2 // for writes and for what a node missed
+	r.ports = 2 // for writes, and for writes that a node missed
 	r.prepare = func(ctx context.Context, l *local) error {
 		if err := prepare(ctx, l); err != nil {
 			return err

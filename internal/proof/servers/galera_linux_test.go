@@ -8,7 +8,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 )
 
-// TestGalera: what is committed through one node is there through each other one.
+// TestGalera: every node has the commits of every other one.
 func TestGalera(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3} {
@@ -38,7 +38,8 @@ func TestGalera(t *testing.T) {
 				if err := conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM marks").Scan(&seen); err != nil || seen != i+1 {
 					t.Errorf("node %d has %d marks, %v", i, seen, err)
 				}
-				err = conn.QueryRowContext(ctx, "SELECT VARIABLE_VALUE FROM information_schema.global_status WHERE VARIABLE_NAME = 'wsrep_cluster_size'").Scan(&size)
+				err = conn.QueryRowContext(ctx,
+					"SELECT VARIABLE_VALUE FROM information_schema.global_status WHERE VARIABLE_NAME = 'wsrep_cluster_size'").Scan(&size)
 				if err != nil || size != n {
 					t.Errorf("node %d is in a cluster of %d, %v", i, size, err)
 				}

@@ -13,9 +13,9 @@ import (
 // Kind is a kind of server.
 type Kind string
 
-// The kinds of servers. Galera is MariaDB, of which several certify each other's writes. PgBouncer is a proxy that stands before the PostgreSQL
-// in Options.Upstream, in transaction mode. Sentinels watch the Redis in
-// Options.Upstream under the name [SentinelMaster].
+// The kinds of servers. Galera is several MariaDB servers that certify each other's writes.
+// PgBouncer is a proxy before the PostgreSQL in Options.Upstream, in transaction mode. Sentinels
+// watch the Redis in Options.Upstream under the name [SentinelMaster].
 const (
 	Postgres  Kind = "postgres"
 	MariaDB   Kind = "mariadb"
@@ -28,30 +28,30 @@ const (
 	Sentinel  Kind = "redis-sentinel"
 )
 
-// SentinelMaster is the name under which Sentinels know the server that they watch.
+// SentinelMaster is the name of the server that Sentinels watch.
 const SentinelMaster = "primary"
 
-// RequireVariable is the environment variable that lists, separated by commas,
-// the kinds of servers without which tests fail, or is "all".
+// RequireVariable is an environment variable. It lists, separated by commas, the kinds of servers
+// without which tests fail, or is "all".
 const RequireVariable = "TENURE_REQUIRE_SERVERS"
 
-// Errors of this package, to be matched with errors.Is.
+// Errors of this package, for errors.Is.
 var (
-	// ErrUnavailable is a server that this machine does not have: the message says
-	// why, and how to get it.
+	// ErrUnavailable means that this machine does not have the server. The message has the reason,
+	// and how to get the server.
 	ErrUnavailable = errors.New("server is not available")
-	// ErrUnsupported is a fault that this server cannot be subjected to, because
-	// it was not started here.
+	// ErrUnsupported means that this server cannot have the fault, because this package did not
+	// start it.
 	ErrUnsupported = errors.New("not supported by this server")
 )
 
-// short reports whether this is a test binary that runs with -short, and kind is not required.
+// short reports whether this is a test binary with -short and kind is not required.
 func short(kind Kind) bool {
 	return testing.Testing() && flag.Parsed() && testing.Short() && !Required(kind)
 }
 
-// Short skips a test that runs real processes, if it runs with -short and the environment requires
-// none of the kinds, or, without kinds, no server.
+// Short skips a test of real processes with -short, unless the environment requires one of the
+// kinds or, without kinds, any server.
 func Short(t testing.TB, kinds ...Kind) {
 	t.Helper()
 	if !testing.Short() || slices.ContainsFunc(kinds, Required) || len(kinds) == 0 && os.Getenv(RequireVariable) != "" {
@@ -70,9 +70,8 @@ func Required(kind Kind) bool {
 	return false
 }
 
-// Unavailable skips the test with the reason if err is ErrUnavailable and the
-// environment does not require the kind; any other error fails the test. It
-// returns only for nil.
+// Unavailable skips the test with the reason if err is ErrUnavailable and the environment does not
+// require the kind. Any other error fails the test. It returns only if err is nil.
 func Unavailable(t testing.TB, kind Kind, err error) {
 	t.Helper()
 	switch {
@@ -84,8 +83,7 @@ func Unavailable(t testing.TB, kind Kind, err error) {
 	}
 }
 
-// variable is the name of the environment variable that names a running server,
-// empty for a kind without one.
+// variable returns the environment variable that names a running server, "" for a kind without one.
 func (k Kind) variable() string {
 	switch k {
 	case Postgres:
@@ -99,7 +97,7 @@ func (k Kind) variable() string {
 	}
 }
 
-// driver is the name under which the kind's driver registers with database/sql.
+// driver returns the name of the kind's driver in database/sql.
 func (k Kind) driver() string {
 	if k.mariadb() {
 		return "mysql"
@@ -107,7 +105,7 @@ func (k Kind) driver() string {
 	return "pgx"
 }
 
-// mariadb reports whether servers of the kind are MariaDB's.
+// mariadb reports whether the kind's servers are MariaDB.
 func (k Kind) mariadb() bool { return k == MariaDB || k == Galera }
 
 func (k Kind) check() error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// verdict is a testing.TB that notes how the test ended.
+// verdict is a testing.TB that records how the test ended.
 type verdict struct {
 	testing.TB
 	skipped, failed bool
@@ -40,7 +40,8 @@ func TestUnavailablePolicy(t *testing.T) {
 	}
 }
 
-// TestShort: with -short no server starts that is not required, not even one that the environment names.
+// TestShort: with -short only required servers start or are used, including those of the
+// environment.
 func TestShort(t *testing.T) {
 	if !testing.Short() {
 		t.Skip("looks at -short")

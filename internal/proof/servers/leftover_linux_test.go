@@ -18,12 +18,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// childVariable makes the test binary be the process that dies in
-// TestNothingIsLeftBehind.
+// childVariable makes the test binary the process that dies in TestNothingIsLeftBehind.
 const childVariable = "TENURE_SERVERS_TEST_CHILD"
 
-// child starts servers, stops one of them with connections open, says where they
-// are, and waits. When its input ends it panics.
+// child starts servers, stops one of them with connections open, prints their places, and waits.
+// When its input ends, it panics.
 func child() {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -51,8 +50,8 @@ func child() {
 	panic("as the test wants it")
 }
 
-// TestNothingIsLeftBehind lets a process with running and stopped servers die in
-// three ways, none of which runs its deferred calls.
+// TestNothingIsLeftBehind makes a process with running and stopped servers die in three ways, none
+// of which runs its deferred calls.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{Postgres, MariaDB, PgBouncer} {
@@ -129,7 +128,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// sharedMemory is the id of a PostgreSQL's segment, which must exist.
+// sharedMemory returns the id of a PostgreSQL's segment, which must exist.
 func sharedMemory(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
@@ -153,8 +152,8 @@ func listed(t *testing.T) string {
 	return string(text)
 }
 
-// TestSweep: the directory of an owner and its janitor that died together is
-// removed; one that has an owner, or is new, stays.
+// TestSweep: the directory of an owner and its janitor that died together is removed. A directory
+// with an owner, or a new one, stays.
 func TestSweep(t *testing.T) {
 	tmp, err := os.MkdirTemp("", "tenure-sweep-")
 	if err != nil {

@@ -18,24 +18,24 @@ import (
 	"time"
 )
 
-// recipe has the particulars of a kind of server.
+// recipe describes how to run a kind of server.
 type recipe struct {
-	// accounts are the users that may run it when this process is root, where the
-	// server refuses to be; the first that exists is taken.
+	// accounts are users that may run the server when this process is root, for servers that refuse
+	// to be. The first existing one is used.
 	accounts []string
-	// ports is how many it needs beside the one for clients, as local.ports.
+	// ports is the number of ports besides the one for clients, as in local.ports.
 	ports int
-	// prepare makes the data, once.
+	// prepare makes the data. It is called once.
 	prepare func(ctx context.Context, l *local) error
 	// configure writes the configuration, which depends on the port.
 	configure func(l *local) error
-	// command is the program and its arguments.
+	// command returns the program and its arguments.
 	command func(l *local) (path string, args []string)
-	// probe returns nil if the server greets a connection as one that it serves.
+	// probe returns nil if the server answers a connection as one that serves.
 	probe func(conn net.Conn) error
-	// form makes one store of several members that run; nil: they find each other.
+	// form makes one store of several running members. nil if they find each other.
 	form func(ctx context.Context, members []*local) error
-	// dsns are how to reach it: user, superuser over TCP, superuser locally.
+	// dsns returns how to reach it: user, superuser over TCP, superuser locally.
 	dsns func(l *local) (user, admin, local DSN)
 }
 
@@ -44,19 +44,19 @@ type local struct {
 	kind                        Kind
 	opts                        *Options
 	recipe                      recipe
-	index                       int      // in members
-	members                     []*local // of its cluster, itself among them
+	index                       int      // index in members
+	members                     []*local // of its cluster, including itself
 	dir                         *directory
 	account                     *account
-	port                        int   // for clients
-	ports                       []int // further ones
+	port                        int   // port for clients
+	ports                       []int // other ports
 	userPassword, adminPassword string
 	files                       *certificates
 	log                         *os.File
 	proc                        *process
 }
 
-// findRecipe is how one server of a kind runs.
+// findRecipe returns how to run one server of a kind.
 func findRecipe(kind Kind, o *Options) (recipe, error) {
 	switch kind {
 	case Postgres:
@@ -132,7 +132,7 @@ func (l *local) prepare(ctx context.Context) error {
 	return l.recipe.prepare(ctx, l)
 }
 
-// launch starts the server's process and waits until it takes connections.
+// launch starts the server's process and waits until it accepts connections.
 func (l *local) launch(ctx context.Context) error {
 	path, args := l.recipe.command(l)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
@@ -209,7 +209,7 @@ func (l *local) stop(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 	defer cancel()
-	// The first process alone makes new ones, so that it is stopped first.
+	// Only the first process starts others, so it is stopped first.
 	if err := signal(l.proc.cmd.Process.Pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -311,8 +311,7 @@ func (l *local) path(names ...string) string {
 	return filepath.Join(append([]string{l.dir.path}, names...)...)
 }
 
-// write stores a file of the configuration that only the server's user and root
-// can read.
+// write stores a configuration file that only the server's user and root can read.
 func (l *local) write(name, content string) (string, error) {
 	path := l.path("conf", name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -356,8 +355,8 @@ func firstAccount(names []string) (*account, error) {
 	return nil, fmt.Errorf("it refuses to run as root, and there is no user of %v: create one", names)
 }
 
-// freePort finds a port below those that the kernel gives to outgoing
-// connections, so that nothing takes it while the server is down.
+// freePort finds a port below the kernel's range for outgoing connections, so that no process takes
+// it while the server is down.
 func freePort(ctx context.Context) (int, error) {
 	var last error
 	for range 100 {

@@ -42,7 +42,7 @@ func mariadbRecipe() (recipe, error) {
 	}, nil
 }
 
-// lookPath also finds binaries that Debian keeps out of the PATH of ordinary users.
+// lookPath also finds binaries outside the PATH of ordinary users, where Debian has them.
 func lookPath(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -50,9 +50,8 @@ func lookPath(name string) (string, error) {
 	return exec.LookPath("/usr/sbin/" + name)
 }
 
-// systemTables finds the statements that make the system's tables. They are
-// given to the server itself: the script for it, mariadb-install-db, needs
-// another package.
+// systemTables finds the statements that make the system's tables. The server runs them, because
+// the script for it, mariadb-install-db, needs another package.
 func systemTables() ([]string, error) {
 	for _, share := range []string{"/usr/share/mysql", "/usr/share/mariadb"} {
 		var paths []string
@@ -91,7 +90,7 @@ func prepareMariaDB(ctx context.Context, l *local, path string, tables []string)
 	if l.opts.TLS == TLSMutual {
 		require = " REQUIRE X509"
 	}
-	// The administrator also comes through the socket, where there is no certificate.
+	// The administrator also connects through the socket, without a certificate.
 	fmt.Fprintf(&b, `DELETE FROM mysql.global_priv WHERE User <> 'mariadb.sys';
 FLUSH PRIVILEGES;
 CREATE USER %[1]s@'%%' IDENTIFIED BY '%[2]s';
@@ -100,7 +99,7 @@ CREATE USER %[3]s@'%%' IDENTIFIED BY '%[4]s'%[5]s;
 GRANT ALL ON `+"`tenure\\_test\\_%%`"+`.* TO %[3]s@'%%';
 `, adminName, l.adminPassword, userName, l.userPassword, require)
 	return l.run(ctx, b.String(), path, "--no-defaults", "--bootstrap", "--basedir=/usr", "--datadir="+l.path("data"),
-		"--tmpdir="+l.path("conf"), // another's start would remove temporary tables in a shared one
+		"--tmpdir="+l.path("conf"), // in a shared one, the start of another server would remove temporary tables
 		"--lc-messages-dir="+filepath.Dir(tables[0]), "--innodb-flush-method=nosync", "--innodb-log-file-size=16M",
 		"--enforce-storage-engine=", "--max-allowed-packet=8M", "--silent-startup")
 }
@@ -132,8 +131,8 @@ func configureMariaDB(l *local) error {
 	return err
 }
 
-// probeMariaDB waits for the server's greeting, which begins with the protocol's
-// version after a header of four bytes.
+// probeMariaDB waits for the server's greeting, which begins with the protocol's version after a
+// header of four bytes.
 func probeMariaDB(conn net.Conn) error {
 	greeting := make([]byte, 512)
 	n, err := conn.Read(greeting)

@@ -5,36 +5,36 @@ import (
 	"strings"
 )
 
-// TLS is a server's requirement of connections over TCP. Its CA is made for it.
+// TLS is a server's requirement for connections over TCP. The server gets its own CA.
 type TLS uint8
 
 // The levels of TLS.
 const (
 	TLSOff    TLS = iota // plaintext
 	TLSServer            // plaintext is refused
-	TLSMutual            // and so are clients without a certificate of the CA
+	TLSMutual            // plaintext is refused, and clients without a certificate of the CA
 )
 
-// Options of a server; nil means the zero Options. Passwords are always required
-// and generated. A server from the environment is as it is, and takes none.
+// Options of a server. nil means the zero Options. Passwords are always required and generated. A
+// server of the environment accepts no options.
 type Options struct {
-	// TLS is the server's requirement of connections over TCP. Default TLSOff.
+	// TLS is the server's requirement for connections over TCP. Default TLSOff.
 	TLS TLS
-	// Config has extra lines for the server's configuration file, which win over
-	// those before: "name = value", in the section of the server.
+	// Config has extra lines for the server's configuration file, which override earlier ones:
+	// "name = value", in the server's section.
 	Config []string
-	// NoSync leaves out fsync: a killed server loses nothing, a machine without
-	// power would. Default false, with the real cost of durability.
+	// NoSync omits fsync. A killed server still loses nothing, but a machine without power would.
+	// Default false, with the real cost of durability.
 	NoSync bool
-	// DiskBytes is the size of a file system of the data's own, so that a test can
-	// fill it. Needs root. Default 0: the directory for temporary files.
+	// DiskBytes is the size of a separate file system for the data, so that a test can fill it. It
+	// needs root. Default 0: the directory for temporary files.
 	DiskBytes int64
-	// SlowFlush lets Server.SlowFlush delay each flush of a file (fsync, fdatasync). Needs
-	// a C compiler. For servers that flush through the C library: PostgreSQL, MariaDB, Redis.
+	// SlowFlush lets Server.SlowFlush delay each flush of a file (fsync, fdatasync). It needs a C
+	// compiler, and a server that flushes through the C library: PostgreSQL, MariaDB, Redis.
 	SlowFlush bool
-	// Upstream is the server behind a PgBouncer, or the primary of a PostgreSQL that
-	// is to be its asynchronous standby, with its databases and passwords, or the Redis
-	// that Sentinels watch. It must have been started here and stays the caller's to close.
+	// Upstream is the server behind a PgBouncer, the primary of an asynchronous PostgreSQL standby
+	// with its databases and passwords, or the Redis that Sentinels watch. This package must have
+	// started it, and the caller closes it.
 	Upstream *Server
 }
 

@@ -58,7 +58,7 @@ func configurePgBouncer(l, behind *local) error {
 			"client_tls_cert_file = "+l.files.serverCert, "client_tls_key_file = "+l.files.serverKey)
 	}
 	if up := behind.files; up != nil {
-		// The upstream's files belong to its own user, which may be another.
+		// The upstream's files may belong to another user.
 		ca, err := l.copy("upstream-ca.pem", up.ca)
 		if err != nil {
 			return err

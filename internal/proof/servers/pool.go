@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// startTimeout bounds how long a test waits for a server: a machine with all
-// cores busy takes ten times as long as an idle one.
+// startTimeout limits a test's wait for a server. A machine with all cores busy takes ten times as
+// long as an idle one.
 const startTimeout = time.Minute
 
-// New starts a server for one test, which may stop, kill and reconfigure it. It is
-// closed after the test, and the end of its log is shown if the test failed. A
-// server that cannot be had is treated as by Unavailable.
+// New starts a server for one test, which may stop, kill and reconfigure it. The server is closed
+// after the test. If the test failed, the end of the server's log is shown. If the machine has no
+// such server, New does what Unavailable does.
 func New(t testing.TB, kind Kind, o *Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -34,25 +34,25 @@ func New(t testing.TB, kind Kind, o *Options) *Server {
 	return s
 }
 
-// Pool holds servers that the tests of one binary share, because a start costs
-// up to a second. The zero Pool is ready; it is safe for concurrent use. Faults
-// are for servers of New: here they would hit other tests.
+// Pool has servers that the tests of one binary share, because a start takes up to a second. The
+// zero Pool is ready. It is safe for concurrent use. Faults are for servers of New, because here
+// they would hit other tests.
 type Pool struct {
 	mu      sync.Mutex
 	closed  bool
 	entries map[string]*entry
 }
 
-// entry is one start, done once, of which everybody gets the result.
+// entry is one start. It is done once, and all callers get the result.
 type entry struct {
 	once   sync.Once
 	server *Server
 	err    error
 }
 
-// Get returns the pool's server of this kind with these options, and starts it
-// if nobody has yet. A server that cannot be had is treated as by Unavailable.
-// The pool must be closed by Close or Run.
+// Get returns the pool's server of this kind with these options, and starts it at the first call.
+// If the machine has no such server, Get does what Unavailable does. Close or Run must close the
+// pool.
 func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	t.Helper()
 	s, err := p.server(kind, o)
@@ -60,7 +60,7 @@ func (p *Pool) Get(t testing.TB, kind Kind, o *Options) *Server {
 	return s
 }
 
-// server is the server of Get.
+// server returns the server of Get.
 func (p *Pool) server(kind Kind, o *Options) (*Server, error) {
 	if o == nil {
 		o = &Options{}
@@ -81,7 +81,7 @@ func (p *Pool) server(kind Kind, o *Options) (*Server, error) {
 	}
 	p.mu.Unlock()
 	e.once.Do(func() {
-		// Not a test's context: its end must not fail the others.
+		// Not a test's context, because its end must not fail the others.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		e.server, e.err = Start(ctx, kind, o)

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// oldestPostgres is the first major version whose initdb takes a collation of
-// ICU for the whole server.
+// oldestPostgres is the first major version whose initdb accepts an ICU collation for the whole
+// server.
 const oldestPostgres = 15
 
 func postgresRecipe(upstream *Server) (recipe, error) {
@@ -74,8 +74,8 @@ func postgresBinaries() (string, error) {
 		"servers, or set %s", oldestPostgres, Postgres.variable())
 }
 
-// preparePostgres makes the data. The collation is not that of bytes, as in
-// production, so that a query that relies on order shows it.
+// preparePostgres makes the data. Its collation differs from the order of bytes, as in production,
+// so that a query that relies on that order fails.
 func preparePostgres(ctx context.Context, l *local, bin string) error {
 	password, err := l.write("password", l.adminPassword+"\n")
 	if err != nil {
@@ -128,7 +128,7 @@ func configurePostgres(l *local) error {
 		"max_connections = 200",
 		"shared_buffers = 32MB",
 		"min_wal_size = 2MB",
-		// Segments in /dev/shm would outlive a killed server.
+		// Segments in /dev/shm would stay after a kill.
 		"dynamic_shared_memory_type = mmap",
 		"log_line_prefix = '%m [%p] '",
 	}, tls...)
@@ -143,9 +143,8 @@ func configurePostgres(l *local) error {
 	return l.own(path)
 }
 
-// probePostgres begins a session without TLS. A server that starts or recovers
-// answers "cannot connect now"; one that asks for a password, or refuses the
-// session for want of TLS, is ready.
+// probePostgres begins a session without TLS. A server that starts or recovers answers "cannot
+// connect now". A server that asks for a password, or refuses a session without TLS, is ready.
 func probePostgres(conn net.Conn) error {
 	body := binary.BigEndian.AppendUint32(nil, 3<<16) // protocol 3.0
 	body = append(body, "user\x00"+adminName+"\x00database\x00postgres\x00\x00"...)

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// pollPeriod is how often a state that the kernel does not announce is read: a
-// process that is no child has ended or stands still, a port is open.
+// pollPeriod is the time between two reads of a state that the kernel does not announce: a process
+// that is no child has ended or stopped, or a port is open.
 const pollPeriod = 5 * time.Millisecond
 
-// faultTimeout bounds a fault whose caller gave no bound.
+// faultTimeout limits a fault whose caller sets no limit.
 const faultTimeout = 30 * time.Second
 
 // process is a running child. It is killed when this process dies.
@@ -27,8 +27,8 @@ type process struct {
 	done chan struct{} // closed when the child was waited for
 }
 
-// startProcess starts cmd on a thread that lives as long as the child, because
-// the kernel sends the death signal when the parent's thread ends.
+// startProcess starts cmd on a thread that lives as long as the child, because the kernel sends the
+// death signal when the parent's thread ends.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -39,16 +39,16 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // that it ended is all that counts: it was killed, or its log says why
+			_ = cmd.Wait() // only its end counts: it was killed, or its log has the reason
 		}
 	}()
 	return p, <-started
 }
 
-// account is the user that servers run as, nil for the current one.
+// account is the user of servers, nil for the current one.
 type account struct{ uid, gid uint32 }
 
-// attributes are those of every process of a server.
+// attributes returns the attributes of every process of a server.
 func (a *account) attributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if a != nil {
@@ -74,15 +74,15 @@ func (l *local) run(ctx context.Context, stdin, path string, args ...string) err
 	return nil
 }
 
-// environment keeps the caller's variables about databases (PGPORT, MYSQL_HOST)
-// away from servers.
+// environment returns the environment without the caller's variables about databases (PGPORT,
+// MYSQL_HOST).
 func environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin", "LC_ALL=C", "HOME=/", "TZ=UTC"}
 }
 
-// processes lists those that work in or below a directory. PostgreSQL gives each
-// child its own session, and children outlive their parent for a moment, so neither
-// process groups nor parents would do.
+// processes lists the processes that work in or below a directory. Process groups and parents would
+// not do, because PostgreSQL gives each child its own session, and children live a moment longer
+// than their parent.
 func processes(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -102,7 +102,7 @@ func processes(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// stopped reports whether a process stands still, or is gone.
+// stopped reports whether a process is stopped or gone.
 func stopped(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -112,7 +112,7 @@ func stopped(pid int) bool {
 	return strings.HasPrefix(rest, "T") || strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
-// signal sends to a process that may have gone by itself.
+// signal sends a signal to a process that may have ended.
 func signal(pid int, sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("signal %v to process %d: %w", sig, pid, err)
@@ -120,7 +120,7 @@ func signal(pid int, sig syscall.Signal) error {
 	return nil
 }
 
-// poll calls check until it says done, fails, or ctx ends.
+// poll calls check until it returns true or an error, or ctx ends.
 func poll(ctx context.Context, check func() (done bool, err error)) error {
 	tick := time.NewTicker(pollPeriod)
 	defer tick.Stop()

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// reach finds out, before a server fails with a bare "permission denied", whether
-// the account that it runs as comes to its data. Only the kernel knows for sure.
+// reach checks whether the server's account can reach its data. Otherwise the server would fail
+// with a bare "permission denied". Only the kernel knows for certain.
 func (l *local) reach(ctx context.Context) error {
 	err := l.run(ctx, "", "true")
 	if !errors.Is(err, fs.ErrPermission) {
@@ -26,8 +26,7 @@ func (l *local) reach(ctx context.Context) error {
 		l.account.uid, where, err)
 }
 
-// barrier is the first folder on the way to path whose mode does not let the
-// account through, or "".
+// barrier returns the first folder on the way to path whose mode stops the account, or "".
 func (a *account) barrier(path string) string {
 	blocked := ""
 	for ; ; path = filepath.Dir(path) {

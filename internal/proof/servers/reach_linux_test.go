@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// TestImpassableFolder has temporary files where a server's user cannot come.
+// TestImpassableFolder puts temporary files where a server's user has no access.
 func TestImpassableFolder(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root starts servers as another user")

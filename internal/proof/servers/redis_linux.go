@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// redisRecipe runs servers without a password, that keep their data in a log which they
-// synchronize with each write. Lines of Options.Config are those of redis.conf, "name
-// value", and win over the settings here; NoSync has no effect.
+// redisRecipe runs servers without a password. They keep their data in a log, which they
+// synchronize with each write. Lines of Options.Config are lines of redis.conf, "name value", and
+// override the settings here. NoSync has no effect.
 //
-// Several are a cluster: three to five masters, or, of six or more, the first half masters
-// and each other one the replica of a master, in their order.
+// Several servers are a cluster. Three to five are all masters. Of six or more the first half are
+// masters, and each other one is the replica of a master, in their order.
 func redisRecipe() (recipe, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -26,7 +26,7 @@ func redisRecipe() (recipe, error) {
 	}
 	var serve *local
 	return recipe{
-		ports:   1, // of a cluster's nodes for each other
+		ports:   1, // between a cluster's nodes
 		prepare: func(context.Context, *local) error { return nil },
 		form:    formRedis,
 		configure: func(l *local) error {
@@ -51,7 +51,7 @@ func configureRedis(l *local) error {
 		"appendonly yes",
 		"appendfsync always",
 		"loglevel warning",
-		"repl-diskless-sync-delay 0", // and not 5 s for more replicas to come
+		"repl-diskless-sync-delay 0", // instead of 5 s for more replicas
 	}
 	if l.files == nil {
 		lines = append(lines, "port "+strconv.Itoa(l.port))
@@ -65,14 +65,14 @@ func configureRedis(l *local) error {
 	}
 	if len(l.members) > 1 {
 		lines = append(lines, "cluster-enabled yes", "cluster-port "+strconv.Itoa(l.ports[0]),
-			"cluster-replica-validity-factor 0") // however long the master has been away
+			"cluster-replica-validity-factor 0") // however long the master was away
 	}
 	_, err := l.write("redis.conf", strings.Join(append(lines, l.opts.Config...), "\n")+"\n")
 	return err
 }
 
-// probeRedis pings. That a password is missing is an answer, too; that data is still
-// being read is not.
+// probeRedis sends a ping. An error about a missing password is an answer. An error that data is
+// still being read is not.
 func probeRedis(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()
@@ -94,8 +94,8 @@ func probeRedis(conn net.Conn, files *certificates) error {
 	return fmt.Errorf("it is starting: %.80q", answer)
 }
 
-// formRedis shares the slots out among the masters of a cluster, and waits until all nodes
-// agree on it.
+// formRedis distributes the slots over the masters of a cluster, and waits until all nodes agree on
+// it.
 func formRedis(ctx context.Context, members []*local) error {
 	masters := len(members)
 	if masters >= 6 {
@@ -127,7 +127,7 @@ func formRedis(ctx context.Context, members []*local) error {
 		if err != nil {
 			return err
 		}
-		err = poll(ctx, func() (bool, error) { // once the node has heard of its master
+		err = poll(ctx, func() (bool, error) { // after the node has heard of its master
 			answer, err := l.redis(ctx, "CLUSTER", "REPLICATE", id)
 			return answer == "OK", err
 		})
@@ -145,8 +145,8 @@ func formRedis(ctx context.Context, members []*local) error {
 	})
 }
 
-// inCluster reports whether a node of a cluster knows of all others and of all slots, and
-// has what its master has.
+// inCluster reports whether a node of a cluster knows all others and all slots. With replica, it
+// must also have its master's data.
 func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, error) {
 	info, err := l.redis(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -164,7 +164,7 @@ func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, e
 	return true, nil
 }
 
-// redis sends one command, and returns the answer's text, or the error that is answered.
+// redis sends one command. It returns the text or the error of the answer.
 func (l *local) redis(ctx context.Context, command ...string) (string, error) {
 	d := net.Dialer{Timeout: time.Second}
 	conn, err := d.DialContext(ctx, "tcp", l.addr())
@@ -203,9 +203,9 @@ func (l *local) redis(ctx context.Context, command ...string) (string, error) {
 	return string(body), err
 }
 
-// sentinelRecipe runs Sentinels, without passwords and TLS, that watch a server of Redis.
-// A majority of them makes a replica the master when that has not answered for
-// down-after-milliseconds, 30 s: a test that wants it sooner sets that.
+// sentinelRecipe runs Sentinels, without passwords and TLS, that watch a server of Redis. A
+// majority of them promotes a replica when the master has not answered for down-after-milliseconds,
+// 30 s. A test may set a shorter time.
 func sentinelRecipe(of *Server) (recipe, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {

@@ -59,7 +59,7 @@ func TestRedisTLS(t *testing.T) {
 	}
 }
 
-// TestRedisCluster: of three nodes each has a third of the slots.
+// TestRedisCluster: each of three nodes has a third of the slots.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	ask := func(s *Server, command ...string) string {
@@ -78,8 +78,7 @@ func TestRedisCluster(t *testing.T) {
 	}
 }
 
-// TestSentinels: the Sentinels name the server that they watch, and its replica once it is
-// killed.
+// TestSentinels: the Sentinels name the server that they watch, and after its kill the replica.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	one, two := fresh(t, Redis, nil), fresh(t, Redis, nil)

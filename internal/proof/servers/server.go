@@ -10,21 +10,19 @@ import (
 	"time"
 )
 
-// Server is one running server. All methods are safe for concurrent use; faults
-// act one at a time.
+// Server is one running server. All methods are safe for concurrent use. Faults act one at a time.
 type Server struct {
 	kind   Kind
-	user   DSN // an ordinary user that owns the databases of tests
-	admin  DSN // the superuser, over TCP
-	local  DSN // the superuser, past TLS and proxies
+	user   DSN // ordinary user, the owner of the tests' databases
+	admin  DSN // superuser over TCP
+	local  DSN // superuser without TLS and proxies
 	files  *certificates
 	mu     sync.Mutex // one fault at a time
 	closed bool
 	inst   instance
 }
 
-// instance is how a server runs: as processes of this machine, or somewhere else
-// where it cannot be touched.
+// instance is how a server runs: as processes of this machine, or elsewhere without faults.
 type instance interface {
 	kill(ctx context.Context) error
 	stop(ctx context.Context) error
@@ -37,11 +35,10 @@ type instance interface {
 	close() error
 }
 
-// Start starts a server and returns when it takes connections; ctx bounds that
-// only. The caller closes the server. A server that this machine does not have is
-// ErrUnavailable. If the environment names a running server of this kind, that
-// one is returned, and options are refused as ErrUnavailable because they cannot
-// be met.
+// Start starts a server and returns when it accepts connections. ctx limits only the start. The
+// caller closes the server. If this machine does not have the server, the error is ErrUnavailable.
+// If the environment names a running server of this kind, Start returns that one. It then refuses
+// options as ErrUnavailable, because they cannot be applied.
 func Start(ctx context.Context, kind Kind, o *Options) (*Server, error) {
 	if err := kind.check(); err != nil {
 		return nil, err
@@ -65,22 +62,20 @@ func Start(ctx context.Context, kind Kind, o *Options) (*Server, error) {
 	return servers[0], nil
 }
 
-// Kind is the server's kind.
+// Kind returns the server's kind.
 func (s *Server) Kind() Kind { return s.kind }
 
-// Addr is the server's host:port.
+// Addr returns the server's host:port.
 func (s *Server) Addr() string { return s.user.addr }
 
-// User reaches the server as an ordinary user, the owner of the databases that
-// CreateDatabase creates. For a server from the environment it is the user given
-// there.
+// User returns the DSN of an ordinary user, the owner of the databases of CreateDatabase. For a
+// server of the environment it is the given user.
 func (s *Server) User() DSN { return s.user }
 
-// Admin reaches the server as its superuser. For a server from the environment
-// it is the user given there.
+// Admin returns the DSN of the superuser. For a server of the environment it is the given user.
 func (s *Server) Admin() DSN { return s.admin }
 
-// CAFile is the path of the CA's certificate, in PEM; empty without TLS.
+// CAFile returns the path of the CA's certificate, in PEM; "" without TLS.
 func (s *Server) CAFile() string {
 	if s.files == nil {
 		return ""
@@ -88,8 +83,7 @@ func (s *Server) CAFile() string {
 	return s.files.ca
 }
 
-// ClientFiles are the paths of a client's certificate and key, in PEM; empty
-// without TLSMutual.
+// ClientFiles returns the paths of a client's certificate and key, in PEM; "" without TLSMutual.
 func (s *Server) ClientFiles() (cert, key string) {
 	if s.files == nil {
 		return "", ""
@@ -97,8 +91,8 @@ func (s *Server) ClientFiles() (cert, key string) {
 	return s.files.clientCert, s.files.clientKey
 }
 
-// TLSConfig is a client's configuration for this server, nil without TLS. The
-// caller may change it.
+// TLSConfig returns a client's configuration for this server, nil without TLS. The caller may
+// change it.
 func (s *Server) TLSConfig() (*tls.Config, error) {
 	if s.files == nil {
 		return nil, nil
@@ -106,45 +100,44 @@ func (s *Server) TLSConfig() (*tls.Config, error) {
 	return s.files.config()
 }
 
-// Kill ends all of the server's processes at once, with SIGKILL, and returns when
-// they are gone. The data stays for Restart.
+// Kill ends all processes of the server with SIGKILL, and returns when they are gone. The data
+// stays for Restart.
 func (s *Server) Kill(ctx context.Context) error {
 	return s.fault("kill", func(i instance) error { return i.kill(ctx) })
 }
 
-// Restart kills the server, if it runs, and starts it again on the same port and
-// data. It returns when the server takes connections.
+// Restart kills the server, if it runs, and starts it again on the same port and data. It returns
+// when the server accepts connections.
 func (s *Server) Restart(ctx context.Context) error {
 	return s.fault("restart", func(i instance) error { return i.restart(ctx) })
 }
 
-// Reconfigure is Restart with other lines of Options.Config. The error matches
-// errors.ErrUnsupported for a server in a container, and for one of the environment.
+// Reconfigure is Restart with other lines of Options.Config. For a server in a container or of the
+// environment the error matches errors.ErrUnsupported.
 func (s *Server) Reconfigure(ctx context.Context, config ...string) error {
 	return s.fault("reconfigure", func(i instance) error { return i.reconfigure(ctx, config) })
 }
 
-// Stop stalls all of the server's processes, with SIGSTOP, and returns when they
-// stand still. Connections stay open.
+// Stop suspends all processes of the server with SIGSTOP, and returns when they have stopped.
+// Connections stay open.
 func (s *Server) Stop(ctx context.Context) error {
 	return s.fault("stop", func(i instance) error { return i.stop(ctx) })
 }
 
-// Cont lets the server's processes go on after Stop.
+// Cont continues the server's processes after Stop.
 func (s *Server) Cont() error {
 	return s.fault("continue", func(i instance) error { return i.cont() })
 }
 
-// KillProcess ends one of the server's processes with SIGKILL, such as the one
-// behind a PostgreSQL connection (pg_backend_pid). It refuses a process that is
-// not the server's. PostgreSQL then restarts all its other backends.
+// KillProcess ends one of the server's processes with SIGKILL, such as that of a PostgreSQL
+// connection (pg_backend_pid). It refuses a process of another program. PostgreSQL then restarts
+// all its other backends.
 func (s *Server) KillProcess(pid int) error {
 	return s.fault(fmt.Sprintf("kill process %d of", pid), func(i instance) error { return i.killProcess(pid) })
 }
 
-// SlowFlush makes each flush of a file take d longer from now on, as on a slow disk, and
-// returns a function that counts the flushes that have ended, modulo 2^32. The server was
-// started with Options.SlowFlush.
+// SlowFlush makes each flush of a file take d longer from now on, as on a slow disk. The returned
+// function counts the flushes that have ended, modulo 2^32. The server needs Options.SlowFlush.
 func (s *Server) SlowFlush(d time.Duration) (flushes func() (uint32, error), err error) {
 	err = s.fault("slow the disk of", func(i instance) error {
 		flushes, err = i.slowFlush(d)
@@ -153,12 +146,12 @@ func (s *Server) SlowFlush(d time.Duration) (flushes func() (uint32, error), err
 	return flushes, err
 }
 
-// Logs is the end of the server's log, at most 16 KiB, without the generated
-// passwords. Empty for a server from the environment, and after Close.
+// Logs returns the end of the server's log, at most 16 KiB, without the generated passwords. It
+// returns "" for a server of the environment, and after Close.
 func (s *Server) Logs() string { return redact(s.inst.logs(), s.user.password, s.admin.password) }
 
-// Close ends the server and removes its data. A server from the environment goes
-// on. A second Close does nothing.
+// Close ends the server and removes its data. A server of the environment continues. A second Close
+// does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

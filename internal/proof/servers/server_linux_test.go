@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // databases are the kinds that hold data themselves.
 var databases = []Kind{Postgres, MariaDB}
 
-// fresh has a server of this test's own, never the environment's.
+// fresh returns a server for this test alone, never the environment's.
 func fresh(t *testing.T, kind Kind, o *Options) *Server {
 	t.Helper()
 	if name := kind.variable(); name != "" && os.Getenv(name) != "" {
@@ -68,7 +68,7 @@ func count(t *testing.T, db *sql.DB, query string) (n int) {
 	return n
 }
 
-// eventually waits for a condition that nothing announces.
+// eventually waits for a condition without notifications.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	err := poll(bounded(t, ample.Time), func() (bool, error) { return check(), nil })
@@ -202,7 +202,7 @@ func TestStopAndCont(t *testing.T) {
 			case <-bounded(t, ample.Time).Done():
 				t.Error("no answer after the server went on")
 			}
-			// A stopped server can be killed, too.
+			// A stopped server can be killed too.
 			if err := errors.Join(s.Stop(t.Context()), s.Restart(t.Context())); err != nil {
 				t.Error(err)
 			}
@@ -232,7 +232,7 @@ func TestKillProcess(t *testing.T) {
 	if _, err := conn.ExecContext(bounded(t, ample.Time), "SELECT 1"); err == nil {
 		t.Error("the connection of a killed process still works")
 	}
-	// Connections made before it ends them all would be ended with them.
+	// Connections made before it ends them all would end too.
 	eventually(t, "the server ends the others", func() bool { return strings.Contains(s.Logs(), "reinitializing") })
 	eventually(t, "the server recovers", func() bool { return db.PingContext(t.Context()) == nil })
 }

@@ -16,12 +16,12 @@ import (
 	"strings"
 )
 
-// zookeeperJars are where Debian's package, and a machine that has the upstream
-// archive's jars, keep the server.
+// zookeeperJars is where Debian's package has the server's jars. The upstream archive's may be
+// there too.
 const zookeeperJars = "/usr/share/java"
 
 // zookeeperRecipe runs a standalone server, or one member of an ensemble. Its administrator is the
-// digest user "super" with all rights; ordinary users of digest authentication need no preparation:
+// digest user "super" with all rights. Ordinary users of digest authentication need no preparation:
 // a client with the name and password of a node's ACL is that user.
 func zookeeperRecipe() (recipe, error) {
 	java, err := exec.LookPath("java")
@@ -58,12 +58,12 @@ func zookeeperRecipe() (recipe, error) {
 	}, nil
 }
 
-// zookeeperSuper is the one user that a server knows by itself.
+// zookeeperSuper is the one user that a server has from the start.
 const zookeeperSuper = "super"
 
-// zookeeperArguments start a server's main class: with the heap that zkServer.sh gives
-// it, since a quarter of that slows the benchmarks of appends; no file shared with other
-// processes, warnings in the log.
+// zookeeperArguments returns the arguments that start a server's main class. They set the heap of
+// zkServer.sh, because a quarter of it slows the benchmarks of appends. No file is shared with
+// other processes, and the log has warnings.
 func zookeeperArguments(l *local, class string) []string {
 	sum := sha1.Sum([]byte(zookeeperSuper + ":" + l.adminPassword))
 	args := []string{
@@ -75,7 +75,7 @@ func zookeeperArguments(l *local, class string) []string {
 	if l.files != nil {
 		args = append(args, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
 	}
-	// The first names its dependencies, but not all of TLS's, and no logger.
+	// The first names its dependencies, except a logger and some for TLS.
 	jars := []string{"zookeeper.jar", "netty-codec.jar", "netty-resolver.jar", "slf4j-simple.jar"}
 	for i, jar := range jars {
 		jars[i] = filepath.Join(zookeeperJars, jar)
@@ -99,9 +99,8 @@ func configureZooKeeper(l *local) error {
 	return err
 }
 
-// zookeeperPeers is the configuration that makes a server a member. Peers talk in
-// plaintext over loopback, and wait for each other as long as the defaults of the
-// documentation.
+// zookeeperPeers returns the configuration that makes a server a member. Peers talk in plaintext
+// over loopback, and wait for each other for the documented defaults.
 func zookeeperPeers(l *local) ([]string, error) {
 	id := l.path("data", "myid")
 	if err := os.WriteFile(id, []byte(strconv.Itoa(l.index+1)+"\n"), 0o600); err != nil {
@@ -124,7 +123,7 @@ func zookeeperConfig(l *local) ([]string, error) {
 		"admin.enableServer = false",
 		"4lw.commands.whitelist = *",
 		"maxClientCnxns = 0",
-		"preAllocSize = 4096", // KiB, not the 64 MiB for each new log
+		"preAllocSize = 4096", // in KiB, instead of 64 MiB for each new log
 	}
 	if l.opts.NoSync {
 		lines = append(lines, "forceSync = no")
@@ -154,7 +153,7 @@ func zookeeperConfig(l *local) ([]string, error) {
 		"ssl.clientAuth = "+clients, "ssl.hostnameVerification = false"), nil
 }
 
-// probeZooKeeper asks for the server's state, which it has only once it serves.
+// probeZooKeeper asks for the server's state, which it reports only when it serves.
 func probeZooKeeper(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Of returns how many of what is named name a test tries: less with -short, and says so, or
-// else all. If a flag of that name is given, all is its value, which holds with -short, too.
+// Of returns how many of the things called name a test tries: all, or with -short less. It logs the
+// smaller number. If a flag of that name is given, all is its value, also with -short.
 func Of(t testing.TB, name string, all, less int) int {
 	t.Helper()
 	given := false

@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckStatements makes batches of writes of every kind to 4 and to 256 shards, and
-// expects as many statements for both. statements is how many have run on the backend's
-// connection for writes, of which it has one.
+// CheckStatements makes batches of writes of every kind to 4 and to 256 shards, and expects the
+// same number of statements for both. statements returns how many have run on the backend's only
+// connection for writes.
 func CheckStatements(t *testing.T, b driver.Backend, statements func() int) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -49,8 +49,8 @@ func CheckStatements(t *testing.T, b driver.Backend, statements func() int) {
 	}
 }
 
-// CheckLocked commits to 64 shards in one call while lock holds the row of one of them:
-// the others are written, and the one answers ErrRetry. Alone it waits, and is written
+// CheckLocked commits to 64 shards in one call while lock holds the row of one of them. The others
+// must be written, and that one must get ErrRetry. In a call alone it must wait, and be written
 // when the row is unlocked.
 func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock func())) {
 	t.Helper()
@@ -64,7 +64,7 @@ func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock
 	writes[stale].Fence.Token++
 	writes[unknown].Fence.Shard = "no-record"
 	unlock := lock(granted[locked].Fence)
-	// The lock is held until the call has returned: one that waits for it fails.
+	// The lock is held until the call has returned, so a call that waits for it fails.
 	ctx, cancel := context.WithTimeout(t.Context(), ample.Time)
 	defer cancel()
 	results, err := s.Commit(ctx, writes)
@@ -97,7 +97,7 @@ func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock
 	}
 	unlock()
 	r := <-alone
-	for errors.Is(r.Err, driver.ErrRetry) { // it waited longer than the server lets it
+	for errors.Is(r.Err, driver.ErrRetry) { // it waited longer than the server's limit
 		go send()
 		r = <-alone
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// Wide is how a dialect writes so many letters "x", and bytes.
+// Wide returns a dialect's expression for n letters "x", and for n bytes.
 type Wide struct{ Text, Bytes func(n int) string }
 
 func (w Wide) of(column string, n int) string {
@@ -27,14 +27,14 @@ func (w Wide) of(column string, n int) string {
 	return w.Text(n)
 }
 
-// OfServers is for PostgreSQL, MySQL and MariaDB, whose bytes may be text.
+// OfServers returns the Wide of PostgreSQL, MySQL and MariaDB, whose bytes may be text.
 func OfServers() Wide {
 	letters := func(n int) string { return fmt.Sprintf("repeat('x', %d)", n) }
 	return Wide{Text: letters, Bytes: letters}
 }
 
-// CheckBounds writes the largest of everything that the contract allows, and then one
-// byte more of each, which the schema refuses. db is the database of a table.
+// CheckBounds writes the largest values that the contract allows, and then one byte more of each,
+// which the schema must refuse. db returns the database of a table.
 func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	name := func(n int) string { return strings.Repeat("n", n) }
@@ -76,7 +76,7 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 
 	columns := map[string][]string{
-		"namespaces": {"store_id", "namespace"}, "shards": {"shard", "session"}, "items": {"shard", "key", "value"},
+		"namespaces": {"store_id", "namespace"}, "shards": {"shard", "session", "grants"}, "items": {"shard", "key", "value"},
 		"logs": {"shard", "cuts", "payloads"}, "rosters": {"store_id"}, "nodes": {"node", "session"},
 		"members": {"session", "node", "meta"}, "beats": {"session"}, "departures": {"session"},
 	}
@@ -101,7 +101,7 @@ func CheckBounds(t *testing.T, b driver.Backend, db func(table string) *stdsql.D
 	}
 }
 
-// keyColumn is the name of the column of keys, which MySQL reserves.
+// keyColumn returns the name of the column of keys, which MySQL reserves.
 func keyColumn(db *stdsql.DB) string {
 	if strings.Contains(fmt.Sprintf("%T", db.Driver()), "mysql") {
 		return "`key`"
@@ -109,7 +109,7 @@ func keyColumn(db *stdsql.DB) string {
 	return "key"
 }
 
-// widen puts so many bytes where names, metadata, values and entries are.
+// widen writes that many bytes to names, metadata, values and entries.
 func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 	t.Helper()
 	for _, text := range []string{
@@ -128,10 +128,9 @@ func (w Wide) widen(t *testing.T, db func(table string) *stdsql.DB, wide int) {
 	}
 }
 
-// CheckWide has rows with 8 MiB where names, metadata, values and entries are, in
-// tables whose checks and types an administrator took away: calls that need one get
-// an error, and none is ever loaded. Not for a test that runs beside others: it
-// counts the process's allocations.
+// CheckWide makes rows with 8 MiB in names, metadata, values and entries, in tables whose checks
+// and types an administrator removed. Calls that need such a value must return an error, and none
+// may ever be loaded. It counts the process's allocations, so no other test may run beside it.
 func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB, w Wide) {
 	t.Helper()
 	const wide = 8 << 20
@@ -179,7 +178,7 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 	_, err = b.Get(t.Context(), "shard-00001", "k")
 	damaged("the item", err)
-	_, err = b.List(t.Context(), "shard-00001", "", 0)
+	_, err = b.List(t.Context(), "shard-00001", "", 0, 0)
 	damaged("the items", err)
 	if page, err := b.ReadLog(t.Context(), "shard-00001", 0, 1); err != nil || len(page.Entries) != 1 {
 		t.Errorf("the entry before the wide one: %+v, %v", page, err)
@@ -213,9 +212,9 @@ func CheckWide(t *testing.T, b driver.Backend, db func(table string) *stdsql.DB,
 	}
 }
 
-// Damage is the effect of a tampering on the data's tables and on the roster's, by
-// statements that end in a condition to which one on the namespace is added. The checks
-// of the schema must be off.
+// Damage returns the statements for a tampering on the data's tables and on the roster's. They end
+// in a condition, to which a condition on the namespace is added. The checks of the schema must be
+// off.
 func Damage(what conformance.Tampering, name string, w Wide) (data, roster []string) {
 	shard := func(set string) []string {
 		return []string{"UPDATE tenure_namespaces SET revision = revision + 1 WHERE",
@@ -228,11 +227,16 @@ func Damage(what conformance.Tampering, name string, w Wide) (data, roster []str
 		return shard("session = " + w.Text(1<<20)), nil
 	case conformance.ImpossibleShard:
 		return shard("token = 4611686018427387905"), nil
+	case conformance.CorruptHistory:
+		return shard("session = '', grants = '\x1b[31m{{{/'"), nil
 	case conformance.CorruptHead:
 		return shard("number = -7, oldest = 9"), nil
 	case conformance.CorruptEntry:
 		return []string{fmt.Sprintf("UPDATE tenure_logs SET cuts = '{{{' WHERE shard = '%s' AND last_seq = 1 AND",
 			name)}, nil
+	case conformance.OddItem:
+		return []string{fmt.Sprintf("INSERT INTO tenure_items SELECT DISTINCT namespace, shard, 'k2#x', 1, value FROM tenure_items "+
+			"WHERE shard = '%s' AND", name)}, nil
 	case conformance.RemoveEntry:
 		return []string{fmt.Sprintf("DELETE FROM tenure_logs WHERE shard = '%s' AND last_seq = 1 AND", name)}, nil
 	case conformance.RewriteShard:

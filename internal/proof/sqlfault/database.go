@@ -11,22 +11,21 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Database writes to the tables of one namespace past the backend, as a foreign
-// client would, where all are in one database under their default names. Safe for
-// concurrent use.
+// Database writes to the tables of one namespace without the backend, as another client would. All
+// tables are in one database, with their default names. Safe for concurrent use.
 type Database struct {
 	DB        *stdsql.DB
 	Namespace string
 }
 
-// tables are those with rows of a namespace.
+// tables returns the tables with rows of a namespace.
 func (d *Database) tables() []string {
 	return []string{"namespaces", "shards", "items", "logs", "tails", "rosters", "nodes", "members", "beats",
 		"departures"}
 }
 
-// exec runs statements that end in a condition on the namespace, in one
-// transaction.
+// exec runs statements in one transaction. Each ends in a condition, to which it adds the
+// namespace.
 func (d *Database) exec(ctx context.Context, statements ...string) error {
 	tx, err := d.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -40,12 +39,12 @@ func (d *Database) exec(ctx context.Context, statements ...string) error {
 	return tx.Commit()
 }
 
-// Compact makes cursors older than the kept history.
+// Compact makes earlier cursors older than the kept history.
 func (d *Database) Compact(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_rosters SET revision = revision + 10000 WHERE")
 }
 
-// Tamper writes a shard's or a member's record, or one that belongs to them.
+// Tamper writes a shard's or a member's record, or one that belongs to it.
 func (d *Database) Tamper(ctx context.Context, what conformance.Tampering, name string) error {
 	data, roster := Damage(what, name, OfServers())
 	if len(data)+len(roster) == 0 {
@@ -63,7 +62,7 @@ func (d *Database) Wipe(ctx context.Context) error {
 	return d.exec(ctx, statements...)
 }
 
-// Snapshot copies every row; restore brings them back in place.
+// Snapshot copies every row. restore writes them back.
 func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) error, err error) {
 	copies := fmt.Sprintf("copy_%d_", time.Now().UnixNano())
 	var statements []string
@@ -78,27 +77,26 @@ func (d *Database) Snapshot(ctx context.Context) (restore func(context.Context) 
 	return func(ctx context.Context) error { return d.exec(ctx, statements...) }, nil
 }
 
-// Fork records another incarnation than the server has, as after a promotion or in a
-// copy.
+// Fork records an incarnation other than the server's, as after a promotion or in a copy.
 func (d *Database) Fork(ctx context.Context) error {
 	return d.exec(ctx, "UPDATE tenure_namespaces SET incarnation = 'another' WHERE")
 }
 
-// LyingProbe is a statement for a dialect's file whose condition always holds. The parameter has
-// a suffix where the database does not know its type.
+// LyingProbe returns a statement for a dialect's file whose condition always holds. The parameter
+// has a suffix if the database does not know its type.
 func LyingProbe(suffix string) string {
 	return "\n-- name: probe_update\nUPDATE tenure_probes SET version = :version" + suffix + " WHERE id = :id AND :seen" + suffix + " > 0;\n"
 }
 
-// How has the particulars of a backend to open.
+// How describes how to open a backend.
 type How struct {
 	Existing bool // without Create
 	Lying    bool // the probe's condition always holds
 	Wire     *Wire
 }
 
-// Conformance describes the namespace to the suite, given how to open a backend
-// on a namespace. Calls are those that the backends' stores count.
+// Conformance describes the namespace to the suite, with a function that opens a backend on a
+// namespace. The backends' stores count calls.
 func (d *Database) Conformance(
 	calls *Calls, open func(ctx context.Context, namespace string, how How) (driver.Backend, error),
 ) *conformance.Store {

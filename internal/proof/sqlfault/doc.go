@@ -1,8 +1,8 @@
-// Package sqlfault puts a faulty network between an SQL backend and its store, and
-// counts the calls that cross it. It is for tests.
+// Package sqlfault puts a faulty network between an SQL backend and its store, and counts its
+// calls. It is for tests.
 //
-// It acts on whole transactions: a request lost is a transaction that never began, a
-// reply lost one that ended unheard. Breaks in the middle of one are left to a proxy
-// before a real server ([CheckNetwork]). The steps of the server backends' own tests
-// are here, too, and the common parts of their benchmarks.
+// It acts on whole transactions. A lost request is a transaction that never began. A lost reply is
+// one that ended without an answer. For breaks in the middle of one there is a proxy before a real
+// server ([CheckNetwork]). The package also has the shared steps of the server backends' tests, and
+// the shared parts of their benchmarks.
 package sqlfault

@@ -10,15 +10,15 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// GuardedTx is a transaction of the application's that can be fenced.
+// GuardedTx is a transaction of the application that can be fenced.
 type GuardedTx struct {
 	Fence            func(ctx context.Context, fence driver.Fence) error
 	Exec             func(ctx context.Context, statement string) error
 	Commit, Rollback func(ctx context.Context) error
 }
 
-// Guard describes to the suite a fence that transactions take. Texts are in a table of
-// db, which TextsTable made, apart for each namespace.
+// Guard describes a fence for transactions to the suite. Texts are in a table of db that TextsTable
+// made, separate for each namespace.
 func (d *Database) Guard(name string, begin func(ctx context.Context, b driver.Backend) (*GuardedTx, error)) conformance.Guard {
 	return conformance.Guard{
 		Name:  name,
@@ -57,10 +57,11 @@ func (d *Database) Guard(name string, begin func(ctx context.Context, b driver.B
 	}
 }
 
-// TextsTable makes the table of [Database.Guard].
+// TextsTable creates the table of [Database.Guard].
 const TextsTable = "CREATE TABLE texts (namespace VARCHAR(200), line VARCHAR(64))"
 
-// FenceTx is the guard of that method of a backend. begin is nil for db's own.
+// FenceTx returns the guard by the backend's method FenceTx. If begin is nil, it uses a transaction
+// of db.
 func (d *Database) FenceTx(begin func(ctx context.Context) (*stdsql.Tx, error)) conformance.Guard {
 	if begin == nil {
 		begin = func(ctx context.Context) (*stdsql.Tx, error) { return d.DB.BeginTx(ctx, nil) }
@@ -88,7 +89,7 @@ func (d *Database) FenceTx(begin func(ctx context.Context) (*stdsql.Tx, error)) 
 	})
 }
 
-// RaiseFloor raises a namespace's floor by means of a backend.
+// RaiseFloor returns a function that raises a namespace's floor through a backend.
 func RaiseFloor(open func(context.Context) (driver.Backend, error)) func(ctx context.Context, above driver.Token) error {
 	return func(ctx context.Context, above driver.Token) (err error) {
 		b, err := open(ctx)

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// TamperIdentity returns the ways to overwrite and remove a namespace's identity,
-// which is in the data and in the roster, for outage.Identity.
+// TamperIdentity returns ways to overwrite and remove a namespace's identity, in the data and in
+// the roster, for outage.Identity.
 func TamperIdentity(data, roster *stdsql.DB) map[string]func(namespace string) error {
 	one := func(db *stdsql.DB, statement string) func(string) error {
 		return func(namespace string) error {

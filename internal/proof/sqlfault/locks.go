@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lockClaims returns claims on n locks that nobody claimed before, if begin is new.
+// lockClaims returns claims on n locks that were never claimed, if begin is new.
 func lockClaims(begin string, n int) []driver.Claim {
 	c := Claims(n)
 	for i := range c {
@@ -26,8 +26,8 @@ func fencesOf(granted []driver.AcquireResult) []driver.Fence {
 	return fences
 }
 
-// Locks claims so many locks once each, and releases them; between runs before each
-// release. It returns the fences of the last call.
+// Locks claims that many locks once each, and releases them. between runs before each release. It
+// returns the fences of the last call.
 func Locks(t testing.TB, s driver.Session, begin string, calls int, between func()) []driver.Fence {
 	t.Helper()
 	const perCall = 500
@@ -43,8 +43,8 @@ func Locks(t testing.TB, s driver.Session, begin string, calls int, between func
 	return last
 }
 
-// CheckLocks has 5,000 locks claimed and released once each: few rows stay, those with a
-// head do, and observers miss nothing (R2).
+// CheckLocks claims and releases 5,000 locks once each. Few rows may stay, rows with a head must
+// stay, and observers must miss nothing (R2).
 func CheckLocks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -98,7 +98,7 @@ func CheckLocks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	checkDeadLock(t, s, first[1])
 }
 
-// checkLockClaims claims a lock that is held, one whose row is gone, and one that is free.
+// checkLockClaims claims a held lock, one whose row is gone, and a free one.
 func checkLockClaims(t *testing.T, b driver.Backend, s driver.Session, held, gone, free driver.Fence) {
 	t.Helper()
 	other, newest := Join(t, b, "n2"), free.Token

@@ -16,10 +16,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// BenchmarkMany has one process acquire 10,000 shards, then 100,000, and hand them over
-// to another; open returns two backends of one new namespace. It reports the times, the
-// reads of single heads, and what an owned and an unowned shard costs in memory, without
-// the goroutine of its handler.
+// BenchmarkMany makes one process acquire 10,000 shards, then 100,000, and hand them over to
+// another. open returns two backends of one new namespace. It reports the times, the reads of
+// single heads, and the memory of an owned and an unowned shard, without the goroutine of its
+// handler.
 func BenchmarkMany(b *testing.B, open func(b *testing.B) [2]driver.Backend) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("shards=%d", n), func(b *testing.B) {
@@ -53,8 +53,8 @@ func BenchmarkMany(b *testing.B, open func(b *testing.B) [2]driver.Backend) {
 	}
 }
 
-// reserveGoroutines has the runtime keep what n goroutines have on the heap, so that those
-// of the handlers, which use it again, do not count.
+// reserveGoroutines makes the runtime keep the heap memory of n goroutines, so that the handlers'
+// goroutines, which use it again, do not count.
 func reserveGoroutines(n int) {
 	end := make(chan struct{})
 	var all sync.WaitGroup
@@ -72,9 +72,9 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkMoves moves one shard to and fro between two processes: by a hand-over, by a
-// Withdraw beside the one standby, and by a release of which the successor learns. It
-// reports medians from the order until the successor's handler runs.
+// BenchmarkMoves moves one shard back and forth between two processes: by a hand-over, by a
+// Withdraw beside the one standby, and by a release that the successor observes. It reports medians
+// from the order until the successor's handler runs.
 func BenchmarkMoves(b *testing.B, open func(b *testing.B) [2]driver.Backend) {
 	move := map[string]func(p *pair, from int) error{
 		"handover": func(p *pair, from int) error {
@@ -165,7 +165,7 @@ func startPair(b *testing.B, on [2]driver.Backend) *pair {
 	return p
 }
 
-// grant notes that member i was granted a shard.
+// grant records that member i was granted a shard.
 func (p *pair) grant(i int) {
 	p.since[i].Store(time.Now())
 	p.granted[i].Add(1)

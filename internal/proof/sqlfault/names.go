@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// CheckNames has rows with names and tokens that nobody can have written in order, as
-// those of a compromised member: none comes out, and the other records go on.
+// CheckNames makes rows with names and tokens that cannot have been written in order, as by a
+// compromised member. The backend must return none of them, and the other records must stay usable.
 func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -27,7 +27,7 @@ func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 		}
 	}
 
-	// Where the schema has its own check, this one stays as it was.
+	// If the schema checks this column, the row stays unchanged.
 	_, err := db.ExecContext(t.Context(), "UPDATE tenure_shards SET token = -5 WHERE shard = 'shard-00001'")
 	damaged, sound := []int{0, 1}, []int{3}
 	if err != nil {
@@ -54,7 +54,7 @@ func CheckNames(t *testing.T, b driver.Backend, db *stdsql.DB) {
 		f := granted[i].Fence
 		results, err := s.Commit(t.Context(), []driver.Write{AppendOf(f, 1, nil)})
 		want := driver.ErrDamaged
-		if i == 2 { // the row of its name is gone
+		if i == 2 { // no row has its name
 			want = driver.ErrFenced
 		}
 		if err != nil || !errors.Is(results[0].Err, want) || strings.Contains(results[0].Err.Error(), "\x1b") {

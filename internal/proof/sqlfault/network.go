@@ -15,14 +15,14 @@ import (
 // patience is how long a call of CheckNetwork waits before it counts as lost.
 const patience = 250 * time.Millisecond
 
-// CheckNetwork writes through a proxy that cuts connections, loses requests and
-// replies, delivers requests late after their callers gave up, and lets single
-// bytes through, in the middle of statements as well, until some commits were
-// applied unheard: each entry is in the log once. The framer tells the proxy where
-// the messages of the client end.
+// CheckNetwork writes through a proxy with faults, until some commits were applied without an
+// answer. Each entry must be in the log once. The proxy cuts connections, loses requests and
+// replies, delivers requests after their callers gave up, and lets single bytes through, also in
+// the middle of statements. The framer finds the client's messages.
 //
-// In each round of the faults, requests and replies are lost from another message of an
-// append on, so that each of its messages has its turn, the commit as well; with -short a third.
+// Each round of the faults begins to lose requests and replies at another message of an append, so
+// that each message has its turn, including the commit. With -short there are a third of the
+// rounds.
 func CheckNetwork(
 	t *testing.T, server string, framer faultproxy.Framer, open func(addr string) driver.Backend,
 ) {
@@ -45,9 +45,9 @@ func CheckNetwork(
 	b := open(proxy.Addr())
 	messages := messagesOfAppend(t, b, proxy)
 	rounds := int64(share.Of(t, "messages of an append", int(messages), int(messages+2)/3))
-	round := rand.Int64N(messages) // the first message is chosen
+	round := rand.Int64N(messages) // chooses the first message
 	t.Logf("from message %d on", round)
-	// at has the round's message treated by hit.
+	// at applies hit to the round's message.
 	at := func(ctx context.Context, hit func() faultproxy.Verdict, until func(before, now faultproxy.Stats) bool) error {
 		var sent atomic.Int64
 		return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Decide: func([]byte) faultproxy.Verdict {
@@ -73,7 +73,7 @@ func CheckNetwork(
 				return now.Replies.Swallowed > before.Replies.Swallowed
 			})
 		},
-		func(ctx context.Context) error { // delivered after the caller has connected anew
+		func(ctx context.Context) error { // delivered after the caller has connected again
 			return during(ctx, faultproxy.Faults{Requests: faultproxy.Flow{Hold: true}}, func(
 				before, now faultproxy.Stats,
 			) bool {
@@ -88,7 +88,7 @@ func CheckNetwork(
 				return now.Requests.Forwarded > before.Requests.Forwarded+1000
 			})
 		},
-		func(ctx context.Context) error { // cut, and then nobody answers for two connections
+		func(ctx context.Context) error { // cut, and then no answer on two connections
 			err := during(ctx, faultproxy.Faults{}, func(before, now faultproxy.Stats) bool {
 				return now.Requests.Forwarded > before.Requests.Forwarded+3000
 			})
@@ -106,7 +106,7 @@ func CheckNetwork(
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })
 }
 
-// cut ends all connections. Then nobody answers on two new ones.
+// cut ends all connections. Afterwards two new ones get no answer.
 func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
 	accepted := proxy.Stats().Accepted
 	if err := proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil {
@@ -119,8 +119,8 @@ func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
 	return proxy.Set(faultproxy.Faults{})
 }
 
-// messagesOfAppend is how many messages an append sends, as the least of some tells: others
-// of the backend may be among them.
+// messagesOfAppend returns how many messages an append sends. It takes the least of some appends,
+// because the backend's other messages may be among them.
 func messagesOfAppend(t *testing.T, b driver.Backend, proxy *faultproxy.Proxy) int64 {
 	t.Helper()
 	w, err := NewWriter(t.Context(), b, "counted")
@@ -128,7 +128,7 @@ func messagesOfAppend(t *testing.T, b driver.Backend, proxy *faultproxy.Proxy) i
 		t.Fatal(err)
 	}
 	least := int64(0)
-	for range 5 { // the first has the server prepare its statements
+	for range 5 { // in the first the server prepares its statements
 		before := proxy.Stats().Requests.Frames
 		if err := w.Append(t.Context()); err != nil {
 			t.Fatal(err)

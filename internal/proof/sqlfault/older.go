@@ -18,8 +18,8 @@ type Floored interface {
 	Floor(ctx context.Context) (driver.Token, error)
 }
 
-// CheckOlderTables has the namespace "app" of a release that recorded no incarnation,
-// in tables as their first version made them, go on with its tokens. Open migrates.
+// CheckOlderTables makes the namespace "app" continue with its tokens. It is of a release that
+// recorded no incarnation, in tables of their first version. Open migrates.
 func CheckOlderTables(t *testing.T, db *stdsql.DB, schema, prefix string, open func() Floored) {
 	t.Helper()
 	statements := []string{

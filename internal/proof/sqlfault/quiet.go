@@ -18,14 +18,15 @@ import (
 const (
 	// quietAfter is how long nothing happens before CheckQuiet begins to count.
 	quietAfter = 11 * time.Second
-	// quietBeats is for how many heartbeats of a member it counts.
+	// quietBeats is the number of a member's heartbeats during which it counts.
 	quietBeats = 4
 )
 
-// CheckQuiet has members with a TTL of 10 s share ten shards, one for each backend, and
-// counts, when nothing has happened for a while, what they cost the store: at most so
-// many of what count counts, a second. The members' heartbeats tell the seconds: a busy machine delays
-// both. A time at whose beginning or end hears is false is not judged: who does not hear the others polls.
+// CheckQuiet makes members with a TTL of 10 s share ten shards, one member for each backend. After
+// a quiet time it counts their calls to the store with count, which may be most a second. The
+// members' heartbeats measure the seconds, because a busy machine delays both. It does not judge a
+// time at whose beginning or end hears is false, because a process that does not hear the others
+// polls.
 func CheckQuiet(
 	t *testing.T, most float64, what string, count func() int64, hears func() bool, backends ...driver.Backend,
 ) {
@@ -73,10 +74,12 @@ func CheckQuiet(
 	}
 	ample.Wait(t, "the members do not share the shards", settled)
 	time.Sleep(quietAfter)
-	// Beside a heartbeat that is late come others, so that a machine that is busy for a while
-	// costs more: what is wanted is the rate while it is not.
+	// A late heartbeat brings others, so a busy machine costs more for a while. The rate without
+	// such a while counts.
 	rate := math.Inf(1)
-	for times, judged := 0, 0; judged < 3 && times < 8; times++ {
+	// If a change is seen before its hint came, readers poll for a minute, which is about five of
+	// these times.
+	for times, judged := 0, 0; judged < 7 && times < 12; times++ {
 		ample.Wait(t, "not all hear each other", hears)
 		last, before := beats.Load()+int64(quietBeats*len(members)), count()
 		ample.Wait(t, "the members send no heartbeats", func() bool { return beats.Load() >= last })

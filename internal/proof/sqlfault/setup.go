@@ -35,7 +35,7 @@ func (s *Setup) DB(t testing.TB, dsn servers.DSN) *stdsql.DB {
 	return db
 }
 
-// migrated is a database with the tables.
+// migrated returns a database with the tables.
 func (s *Setup) migrated(t testing.TB, server *servers.Server) servers.DSN {
 	t.Helper()
 	dsn := server.Database(t)
@@ -45,7 +45,7 @@ func (s *Setup) migrated(t testing.TB, server *servers.Server) servers.DSN {
 	return dsn
 }
 
-// System plays the system suite with a server to each of the runs that are parallel.
+// System returns a configuration of the system suite with a server for each parallel run.
 func (s *Setup) System(t *testing.T) system.Config {
 	return outage.SystemConfig(t, s.Opener, system.Parallel(), func() outage.Deployment {
 		server := servers.New(t, s.Kind, nil)
@@ -75,8 +75,8 @@ func (s *Setup) IdentityTampered(t *testing.T) {
 	}, TamperIdentity(db, db))
 }
 
-// LostConnection loses connections in silence. An idle member has conns of them, and looks
-// again where a look has no answer for as long as patience.
+// LostConnection loses connections in silence. An idle member has conns of them, and repeats a look
+// that has no answer for patience.
 func (s *Setup) LostConnection(t *testing.T, conns int, patience time.Duration) {
 	dsn := s.migrated(t, s.Pool.Get(t, s.Kind, nil))
 	outage.Lost{Addr: dsn.Addr(), Conns: conns, Notice: patience, Open: func(t *testing.T, addr, namespace string) driver.Backend {

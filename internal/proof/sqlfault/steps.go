@@ -26,7 +26,7 @@ func Join(t testing.TB, b driver.Backend, node string) driver.Session {
 	return s
 }
 
-// Update changes a member that joined just now.
+// Update changes a member that has just joined.
 func Update(t testing.TB, s driver.Session) {
 	t.Helper()
 	if err := s.Update(t.Context(), driver.MemberState{Draining: true, Update: 1}); err != nil {
@@ -43,8 +43,8 @@ func Claims(n int) []driver.Claim {
 	return c
 }
 
-// Acquire makes claims that must all be granted, and returns their results, and the
-// claims that would follow.
+// Acquire makes claims that must all be granted. It returns their results, and the claims that
+// would follow.
 func Acquire(
 	t testing.TB, s driver.Session, batch []driver.Claim,
 ) (results []driver.AcquireResult, next []driver.Claim) {
@@ -63,7 +63,7 @@ func Acquire(
 	return results, next
 }
 
-// AppendOf is a write that appends the payloads.
+// AppendOf returns a write that appends the payloads.
 func AppendOf(f driver.Fence, number driver.WriteNo, payloads ...[]byte) driver.Write {
 	w := driver.Write{Fence: f, Number: number, Nonce: 7}
 	for _, p := range payloads {
@@ -72,7 +72,7 @@ func AppendOf(f driver.Fence, number driver.WriteNo, payloads ...[]byte) driver.
 	return w
 }
 
-// PutOf is a write of items.
+// PutOf returns a write of items.
 func PutOf(f driver.Fence, number driver.WriteNo, keys ...string) driver.Write {
 	w := driver.Write{Fence: f, Number: number, Nonce: 7}
 	for _, key := range keys {
@@ -81,7 +81,7 @@ func PutOf(f driver.Fence, number driver.WriteNo, keys ...string) driver.Write {
 	return w
 }
 
-// Commit makes one write that must succeed.
+// Commit makes one write, which must succeed.
 func Commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult {
 	t.Helper()
 	res, err := s.Commit(t.Context(), []driver.Write{w})
@@ -91,8 +91,8 @@ func Commit(t testing.TB, s driver.Session, w driver.Write) driver.CommitResult 
 	return res[0]
 }
 
-// CheckChunks reads a log whose commits have several entries each in pieces that
-// are smaller, across a trim in the middle of one, as people would, and damaged.
+// CheckChunks reads a log whose commits have several entries each, in smaller pieces, after a trim
+// in the middle of one, with queries by hand, and damaged.
 func CheckChunks(t *testing.T, b driver.Backend, db *stdsql.DB) {
 	t.Helper()
 	s := Join(t, b, "n1")
@@ -178,8 +178,7 @@ func show(entries []driver.Entry) string {
 	return text.String()
 }
 
-// FaultWhileWriting appends until a number of faults has hit something, and then
-// reads the log.
+// FaultWhileWriting appends until some faults have hit a write, and then reads the log.
 func FaultWhileWriting(
 	t *testing.T, b driver.Backend, faults int64, hit func(ctx context.Context) (hits int, err error),
 ) Outcomes {
@@ -187,10 +186,10 @@ func FaultWhileWriting(
 	return faultWhileWriting(t, b, faults, 0, hit, func(Outcomes) bool { return true })
 }
 
-// writesAgain waits until something is written from now on.
+// writesAgain waits until something more is written.
 func writesAgain(ctx context.Context, wrote <-chan struct{}) {
 	select {
-	case <-wrote: // perhaps from before the fault
+	case <-wrote: // may be from before the fault
 	default:
 	}
 	select {
@@ -199,8 +198,8 @@ func writesAgain(ctx context.Context, wrote <-chan struct{}) {
 	}
 }
 
-// faultWhileWriting does so with a writer that gives each attempt so much time, 0
-// for no bound, and until there was enough.
+// faultWhileWriting does the same with a writer that gives each attempt patience, 0 for no limit,
+// and until enough returns true.
 func faultWhileWriting(
 	t *testing.T, b driver.Backend, faults int64, patience time.Duration,
 	hit func(ctx context.Context) (hits int, err error), enough func(Outcomes) bool,
@@ -218,8 +217,8 @@ func faultWhileWriting(
 	var hits atomic.Int64
 	var last atomic.Bool
 	done := make(chan error, 1)
-	// Between two faults something is written: a server that fails again as soon as
-	// it is back serves nobody.
+	// Something is written between two faults, because a server that fails again as soon as it is
+	// back serves no client.
 	wrote := make(chan struct{}, 1)
 	go func() {
 		for !last.Load() {

@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckUntold has a process, of whose changes no hint reaches the reader, change a record
-// when nothing has happened for a while, heartbeats aside: the reader finds it (O2).
-// It does so once for each function given, which brings the reader to where it starts.
+// CheckUntold changes a record by a process whose hints do not reach the reader, after a quiet time
+// with heartbeats only. The reader must find the change (O2). It does so once for each function in
+// before, which brings the reader to its starting point.
 func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) {
 	t.Helper()
 	s := Join(t, writer, "n1")
@@ -34,7 +34,7 @@ func CheckUntold(t *testing.T, writer, reader driver.Backend, before ...func()) 
 			v, err := reader.Observe(ctx, driver.ObserveQuery{Since: view.Cursor})
 			observed <- seen{v, err}
 		}()
-		time.Sleep(200 * time.Millisecond) // its first look is over
+		time.Sleep(200 * time.Millisecond) // after its first look
 		res, err := s.Transfer(t.Context(), []driver.Transfer{{Fence: fence, To: s.ID()}})
 		if err != nil || res[0].Err != nil {
 			t.Fatal(res, err)

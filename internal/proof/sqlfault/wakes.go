@@ -8,9 +8,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// CheckWakes makes many commits while an Observe waits, and many changes of owner
-// while a TailLog waits: neither polls for the other's changes (O3). The reader
-// polls every 10 s and may be the writer itself; calls are the reader's.
+// CheckWakes makes many commits while an Observe waits, and many changes of owner while a TailLog
+// waits. Neither may poll for the other's changes (O3). The reader polls every 10 s and may be the
+// writer. calls are the reader's.
 func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 	t.Helper()
 	const changes, looks, poll = 200, 10, 10 * time.Second
@@ -50,7 +50,7 @@ func CheckWakes(t *testing.T, writer, reader driver.Backend, calls *Calls) {
 					t.Fatalf("%s: %v", reading, err)
 				}
 				return true
-			case <-time.After(100 * time.Millisecond): // a hint can be lost
+			case <-time.After(100 * time.Millisecond): // a hint may be lost
 				return false
 			}
 		})

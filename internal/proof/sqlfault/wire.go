@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
-// Wire is a network between a backend and its store. The zero value is a good one;
-// safe for concurrent use. Each fault lasts until the function that it returned is
-// called, and one is in force at a time.
+// Calls counts transactions. A read of several rows outside a transaction counts as one. Safe for
+// concurrent use.
+type Calls struct{ Reads, Writes atomic.Int64 }
+
+// Wire is a network between a backend and its store. The zero value has no fault. Safe for
+// concurrent use. Each fault lasts until its returned function is called, and one is in force at a
+// time.
 type Wire struct {
 	mu    sync.Mutex
 	fault fault
-	held  []func() // requests kept back, in order
+	held  []func() // held requests, in order
 }
 
 type fault int
@@ -26,12 +31,13 @@ const (
 	severed
 )
 
-// pass sends a request over the wire and waits for its reply. writes: it may change the store.
-func (w *Wire) pass(ctx context.Context, writes bool, call func(context.Context) error) error {
+// Pass sends a request over the wire and waits for its reply. writes reports whether it may change
+// the store.
+func (w *Wire) Pass(ctx context.Context, writes bool, call func(context.Context) error) error {
 	w.mu.Lock()
 	fault := w.fault
 	if (fault == holding || fault == repliesLost) && !writes {
-		fault = none // so that a call of several steps gets to the one that matters
+		fault = none // so that a call of several steps gets to the decisive one
 	}
 	reply := make(chan error, 1)
 	if fault == holding {
@@ -45,7 +51,7 @@ func (w *Wire) pass(ctx context.Context, writes bool, call func(context.Context)
 	case severed:
 		return errors.New("the connection is cut")
 	case repliesLost:
-		_ = call(context.WithoutCancel(ctx)) // nobody hears it
+		_ = call(context.WithoutCancel(ctx)) // its reply is lost
 	default: // requestsLost, holding: no answer
 	}
 	select {
@@ -62,7 +68,7 @@ func (w *Wire) set(f fault) {
 	w.fault = f
 }
 
-// holds is how many requests are kept back.
+// holds returns the number of held requests.
 func (w *Wire) holds() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,17 +80,17 @@ func (w *Wire) begin(f fault) (end func()) {
 	return func() { w.set(none) }
 }
 
-// DropRequests loses transactions before they begin; nothing is answered.
+// DropRequests loses transactions before they begin. They get no answer.
 func (w *Wire) DropRequests() (end func()) { return w.begin(requestsLost) }
 
-// DropReplies lets transactions run; of those that write nothing is answered.
+// DropReplies runs transactions, and loses the answers of those that write.
 func (w *Wire) DropReplies() (end func()) { return w.begin(repliesLost) }
 
 // Cut fails transactions before they begin.
 func (w *Wire) Cut() (heal func()) { return w.begin(severed) }
 
-// Hold keeps transactions that write back until release runs them, in order, also those
-// whose caller has given up since.
+// Hold keeps writing transactions back until release runs them in order, including those that their
+// caller has given up.
 func (w *Wire) Hold() (release func()) {
 	w.set(holding)
 	return func() {

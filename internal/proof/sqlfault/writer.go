@@ -14,9 +14,9 @@ import (
 // Outcomes counts the outcomes of a Writer's commits.
 type Outcomes struct{ Acknowledged, Refused, Unknown, UnknownApplied int }
 
-// Writer appends 1, 2, 3 ... to one shard's log under one lease, each exactly once,
-// under any fault of the store: it reads the outcome of a commit back where it is
-// unknown, as core does. Used by one goroutine.
+// Writer appends 1, 2, 3 ... to one shard's log under one lease, each exactly once, under any fault
+// of the store. If the outcome of a commit is unknown, it reads it back, as core does. One
+// goroutine uses it.
 type Writer struct {
 	Outcomes
 	b     driver.Backend
@@ -24,7 +24,7 @@ type Writer struct {
 	fence driver.Fence
 	head  driver.Head
 
-	patience time.Duration // with one attempt to write or read; 0: no limit
+	patience time.Duration // for one attempt to write or read; 0: no limit
 }
 
 // NewWriter joins and takes the shard.
@@ -41,8 +41,8 @@ func NewWriter(ctx context.Context, b driver.Backend, shard driver.ShardID) (*Wr
 	return &Writer{b: b, s: s, fence: res[0].Fence, head: res[0].Head}, res[0].Err
 }
 
-// Append writes the next entry, however often it has to try. An error means that
-// a rule was broken, or that the context ended.
+// Append writes the next entry, however often it must try. An error means that a rule was broken,
+// or that the context ended.
 func (w *Writer) Append(ctx context.Context) error {
 	number := w.head.Number + 1
 	write := driver.Write{Fence: w.fence, Number: number, Nonce: driver.Nonce(rand.Uint64() | 1),
@@ -92,9 +92,8 @@ func (w *Writer) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, w.patience)
 }
 
-// Check reads the whole log, which must hold each entry once and in order. Reads
-// that fail are tried again, as long as the context allows: their connections may
-// have had a fault before.
+// Check reads the whole log, which must have each entry once and in order. It repeats failed reads
+// while the context allows, because their connections may have had an earlier fault.
 func (w *Writer) Check(ctx context.Context) error {
 	after := driver.Seq(0)
 	for after < w.head.Seq {

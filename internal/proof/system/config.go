@@ -11,66 +11,62 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Config configures Run. Opener and Store are required; the zero value of
-// everything else is the standard run, which takes 6 to 10 s for each seed.
+// Config configures Run. Opener and Store are required. With the zero value of everything else it
+// is the standard run, which takes 6 to 10 s for each seed.
 type Config struct {
-	// Opener opens the backend, here and in the members. It must be among those
-	// that Main or Member is given.
+	// Opener opens the backend, here and in the members. Main or Member must get it too.
 	Opener driver.Opener
-	// Store makes an empty namespace for one run; t's cleanup takes it away.
+	// Store makes an empty namespace for one run. t's cleanup removes it.
 	Store func(t conformance.T, seed uint64) *Store
 
-	// Members is how many processes take part, 3 to 8; 0 lets the seed decide.
+	// Members is the number of processes, 3 to 8. 0: the seed decides.
 	Members int
-	// Shards is how many shards they share. Default 6.
+	// Shards is the number of shards that they share. Default 6.
 	Shards int
-	// TTL of the members. Default 500 ms, or the backend's MinTTL if that is more.
+	// TTL is the members' TTL. Default 500 ms, or the backend's MinTTL if that is more.
 	TTL time.Duration
-	// Steps is how many faults a schedule has. Default 10, at least 4. More are added,
-	// up to twice as many, while there were fewer takeovers than MinTakeovers, or
-	// fewer than two writes that were held until another member had been granted
-	// their shard.
+	// Steps is the number of faults of a schedule. Default 10, at least 4. More are added, up to
+	// twice as many, while there is too little evidence. Enough are MinTakeovers takeovers, and two
+	// writes that were held until another member had been granted their shard.
 	Steps int
 	// Pace is the least time between two writes to one shard. Default TTL/50.
 	Pace time.Duration
-	// Seeds is how many runs there are: seeds 1 to Seeds. Default 3. The flags
-	// -system.seeds and -system.seed, which runs a single one, take precedence.
+	// Seeds is the number of runs: seeds 1 to Seeds. Default 3. The flags -system.seeds and
+	// -system.seed, which runs a single one, take precedence.
 	Seeds int
 	// First is the first seed. Default 1. The flag -system.first takes precedence.
 	First uint64
 
-	// Parallel is how many seeds are played at a time. Default 1; more need a server
-	// each, because a fault of the store would hit all that share it. Parallel
-	// returns the value of the flag -system.parallel.
+	// Parallel is the number of seeds played at a time. Default 1. More need a server each, because
+	// a fault of the store would hit all that share it. The function Parallel returns the value of
+	// the flag -system.parallel.
 	Parallel int
 
-	// MinWrites and MinTakeovers are how many accepted writes, and changes of a
-	// shard's owner, a run must reach: it goes on until then, within a bound, and
-	// fails below it, because it would prove nothing. Defaults 1000 and 5.
+	// MinWrites and MinTakeovers are the numbers of accepted writes, and of changes of a shard's
+	// owner, that a run must reach. It continues until then, up to a limit, and fails below them,
+	// because it would prove nothing. Defaults 1000 and 5.
 	MinWrites, MinTakeovers int
 
-	// Control takes the fence away, by a decorator of the backend that is not part
-	// of any shipped package. Damage must then be found in all runs but one in
-	// twenty, else Run fails. The flag -system.control sets it.
+	// Control takes the fence away, by a decorator of the backend that no shipped package contains.
+	// If fewer than 19 of 20 runs show damage, Run fails. The flag -system.control sets it.
 	Control bool
 }
 
-// Store is an empty namespace for one run, with the faults of its store. A fault
-// may be nil; the schedules then do without it.
+// Store is an empty namespace for one run, with the faults of its store. A fault may be nil, and
+// the schedules then omit it.
 type Store struct {
-	// Options are the opener's settings, as a value that encoding/json can write
-	// and read back: the backend's own settings, or a map. They say how to reach
-	// the store, so that another process can; they appear in no output.
+	// Options are the opener's settings, as a value that encoding/json can write and read back: the
+	// backend's own settings, or a map. They describe how another process reaches the store. No
+	// output shows them.
 	Options any
 
-	// Restart stops the store and starts it again with its data, and returns when
-	// it answers.
+	// Restart stops the store and starts it again with its data. It returns when the store answers.
 	Restart func(ctx context.Context) error
-	// Pause keeps the store from answering writes until resume is called, which it
-	// is exactly once. Nobody may be evicted for it (C5).
+	// Pause keeps the store from answering writes until resume, which is called exactly once. It
+	// must cause no eviction (C5).
 	Pause func(ctx context.Context) (resume func() error, err error)
-	// Cut takes the members' connections away until heal is called, which it is
-	// exactly once. Nobody may be evicted for it (C5).
+	// Cut takes the members' connections away until heal, which is called exactly once. It must
+	// cause no eviction (C5).
 	Cut func(ctx context.Context) (heal func() error, err error)
 }
 

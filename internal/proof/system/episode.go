@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// injectAll plays the schedule. At least one member is left alone at any time.
+// injectAll plays the schedule. At any time at least one member has no fault.
 func (s *supervisor) injectAll(ctx context.Context) error {
 	defer s.episodes.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,13 +48,12 @@ func (s *supervisor) injectAll(ctx context.Context) error {
 	return s.alone(ctx)
 }
 
-// minLate is the number of writes that a run should hold until another member was
-// granted the shard: the writes that the fence is for. Without any a run proves
-// nothing.
+// minLate is the number of writes that a run should hold until another member was granted the
+// shard. The fence is for such writes, so a run without any proves nothing.
 const minLate = 2
 
-// goesOn reports whether a schedule has a step n. It has more than planned, up to
-// twice as many, while there was too little evidence.
+// goesOn reports whether a schedule has a step n. While there is too little evidence it has more
+// than planned, up to twice as many.
 func (s *supervisor) goesOn(n int) bool {
 	switch {
 	case n < s.config.Steps:
@@ -62,7 +61,7 @@ func (s *supervisor) goesOn(n int) bool {
 	case n >= 2*s.config.Steps:
 		return false
 	}
-	s.episodes.Wait() // each is bounded, and may still show it
+	s.episodes.Wait() // each has a limit, and may still find something
 	return s.watch.seenTakeovers() < s.config.MinTakeovers || s.lateWrites() < minLate
 }
 
@@ -77,13 +76,13 @@ func (s *supervisor) lateWrites() (n int) {
 	return n
 }
 
-// alone waits until no episode is under way and every shard is owned.
+// alone waits until no episode runs and every shard is owned.
 func (s *supervisor) alone(ctx context.Context) error {
-	s.episodes.Wait() // each wait of an episode is bounded
+	s.episodes.Wait() // each wait of an episode has a limit
 	return s.await(ctx, "every shard to have an owner", slack+s.ttls(settleTTLs), s.owned)
 }
 
-// choose picks a member for a step and makes it busy; nil if none is free now.
+// choose chooses a member for a step and makes it busy, or returns nil if none is free.
 func (s *supervisor) choose(st step) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +181,7 @@ func (s *supervisor) restart(ctx context.Context, node *node, supersede bool) er
 	return err
 }
 
-// stop stops a process for the step's time, and until then says so.
+// stop stops a process for the step's time, and longer until until returns true.
 func (s *supervisor) stop(ctx context.Context, st step, p *process, until func() bool) error {
 	k := s.begin(st, p.Name)
 	if err := p.Stop(); err != nil {
@@ -191,7 +190,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	pause(ctx, st.For)
 	late := false
 	if until != nil {
-		// Without a takeover the process goes on as it was.
+		// Without a takeover the process continues as before.
 		err := s.await(ctx, "the takeover", s.ttls(10), until)
 		late = err == nil && st.Fault == faultSend
 		if err := p.Order(order{Do: doSend}); err != nil {
@@ -212,8 +211,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	return err
 }
 
-// stopHolding stops a process in the middle of a write, until somebody else was
-// granted the shard.
+// stopHolding stops a process in the middle of a write until another member was granted the shard.
 func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where harness.Point) error {
 	before, _ := p.holds()
 	held := func() bool { n, _ := p.holds(); return n > before || p.Ended() }
@@ -230,14 +228,14 @@ func (s *supervisor) stopHolding(ctx context.Context, st step, p *process, where
 			})
 		}
 	}
-	// It has no shard that it writes to: a write that it may still hold is sent.
+	// It writes to no shard, so a write that it may still hold is sent.
 	if err := p.Order(order{Do: doSend}); err != nil {
 		return err
 	}
 	return s.stop(ctx, st, p, nil)
 }
 
-// give has a member withdraw a shard, or hand it over, for a while.
+// give makes a member withdraw a shard, or hand it over, for a while.
 func (s *supervisor) give(ctx context.Context, st step, p *process) error {
 	own := rotate(s.watch.owned(p.Name), st.Shard)
 	if len(own) == 0 {
@@ -258,7 +256,7 @@ func (s *supervisor) give(ctx context.Context, st step, p *process) error {
 	return nil
 }
 
-// successor is the session of a member that nothing happens to.
+// successor returns the session of a member without a fault.
 func (s *supervisor) successor(not *process) driver.SessionID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +270,7 @@ func (s *supervisor) successor(not *process) driver.SessionID {
 	return ""
 }
 
-// rotate returns the list from a share of it on.
+// rotate returns the list, starting at a share of its length.
 func rotate[E any](list []E, share float64) []E {
 	i := int(share * float64(len(list)))
 	return slices.Concat(list[i:], list[:i])

@@ -10,7 +10,7 @@ import (
 // Fault injects a fault until undo is called.
 type Fault = func(ctx context.Context) (undo func() error, err error)
 
-// Together injects all of the faults, or none.
+// Together injects all faults, or none.
 func Together(faults []Fault) Fault {
 	return func(ctx context.Context) (func() error, error) {
 		var undos []func() error
@@ -32,8 +32,7 @@ func Together(faults []Fault) Fault {
 	}
 }
 
-// Pausing is a Store.Pause made of a server's stop and continue, such as those of
-// package servers.
+// Pausing returns a Store.Pause that stops and continues a server, such as one of package servers.
 func Pausing(stop func(context.Context) error, cont func() error) func(context.Context) (func() error, error) {
 	return func(ctx context.Context) (func() error, error) {
 		if err := stop(ctx); err != nil {
@@ -43,8 +42,8 @@ func Pausing(stop func(context.Context) error, cont func() error) func(context.C
 	}
 }
 
-// Cutting is a Store.Cut made of the proxy that the members' connections go
-// through: they are reset, and new ones refused.
+// Cutting returns a Store.Cut by the proxy of the members' connections. It resets them, and refuses
+// new ones.
 func Cutting(p *faultproxy.Proxy) func(context.Context) (func() error, error) {
 	return func(context.Context) (func() error, error) {
 		if err := p.Refuse(); err != nil {

@@ -86,7 +86,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// Not parallel: failures go to the directory for temporary files.
+// Not parallel, because failures go to the directory for temporary files.
 func TestFailureSaysHowToReplayIt(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	c := Config{Opener: driver.Opener{Name: "sqlite"}}

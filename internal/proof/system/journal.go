@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// note is one line of a member's journal: its handlers' calls and their answers, as
-// an application sees them. The calls below it are in the history.
+// note is one line of a member's journal: its handlers' calls and their answers, as an application
+// sees them. The calls to the store are in the history.
 type note struct {
 	Is    noteKind        `json:"is"`
 	At    history.Instant `json:"at"`
@@ -21,29 +21,29 @@ type note struct {
 	Token driver.Token    `json:"token"`
 
 	N      int64      `json:"n,omitempty"`      // of a write: its number in this process
-	Digest string     `json:"digest,omitempty"` // of a write: of its payload
-	Out    outcome    `json:"out,omitempty"`    // of wrote
-	Seq    driver.Seq `json:"seq,omitempty"`    // of wrote
-	Why    string     `json:"why,omitempty"`    // of wrote and stopped; of beat: its error
-	Wrong  string     `json:"wrong,omitempty"`  // of wrong
+	Digest string     `json:"digest,omitempty"` // of a write: digest of its payload
+	Out    outcome    `json:"out,omitempty"`    // of noteWrote
+	Seq    driver.Seq `json:"seq,omitempty"`    // of noteWrote
+	Why    string     `json:"why,omitempty"`    // of noteWrote and noteStopped; of noteBeat: its error
+	Wrong  string     `json:"wrong,omitempty"`  // of noteWrong
 
-	Took history.Instant  `json:"took,omitempty"` // of beat, slow, still and heard: until At
-	Peer driver.SessionID `json:"peer,omitempty"` // of evicted and heard
+	Took history.Instant  `json:"took,omitempty"` // of noteBeat, noteSlow, noteStill and noteHeard: duration until At
+	Peer driver.SessionID `json:"peer,omitempty"` // of noteEvicted and noteHeard
 }
 
 type noteKind string
 
 const (
 	noteStarted noteKind = "started" // the handler was called
-	noteStopped noteKind = "stopped" // it returns; Why its context ended
+	noteStopped noteKind = "stopped" // it returns, because of Why
 	noteWrites  noteKind = "writes"  // a write is about to be made
 	noteWrote   noteKind = "wrote"   // and its outcome
-	noteWrong   noteKind = "wrong"   // something was read under a valid lease that cannot be
-	noteBeat    noteKind = "beat"    // a heartbeat ended that the wire did not lose
-	noteSlow    noteKind = "slow"    // a heartbeat, or a ping, ended that took more than TTL/20
-	noteStill   noteKind = "still"   // this process was not run for more than TTL/20
-	noteHeard   noteKind = "heard"   // a heartbeat of Peer was seen, Took before
-	noteEvicted noteKind = "evicted" // it says that it evicted Peer
+	noteWrong   noteKind = "wrong"   // an impossible value was read under a valid lease
+	noteBeat    noteKind = "beat"    // a heartbeat ended that was not lost on the wire
+	noteSlow    noteKind = "slow"    // a heartbeat or a ping ended that took more than TTL/20
+	noteStill   noteKind = "still"   // this process did not run for more than TTL/20
+	noteHeard   noteKind = "heard"   // a heartbeat of Peer was seen, Took before At
+	noteEvicted noteKind = "evicted" // it reports that it evicted Peer
 )
 
 // outcome is core's answer to a write.
@@ -55,12 +55,12 @@ const (
 	wasUnknown  outcome = "unknown"
 )
 
-// journal writes notes into a file, each handed to the system at once, so that a
-// process that is killed loses none. Safe for concurrent use.
+// journal writes notes into a file. Each goes to the system immediately, so that a killed process
+// loses none. Safe for concurrent use.
 type journal struct {
 	mu   sync.Mutex
 	file *os.File
-	err  error // the first failure
+	err  error // first failure
 }
 
 func createJournal(path string) (*journal, error) {
@@ -90,8 +90,7 @@ func (j *journal) close() error {
 	return errors.Join(j.err, j.file.Close())
 }
 
-// loadJournal reads a journal. A last line without an end comes from a killed
-// process.
+// loadJournal reads a journal. It ignores an incomplete last line, which a killed process leaves.
 func loadJournal(path string) ([]note, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -112,8 +111,8 @@ func loadJournal(path string) ([]note, error) {
 	return notes, nil
 }
 
-// payload is an entry of a shard's log, and the value of its item: the writer's
-// process, and its beliefs.
+// payload is an entry of a shard's log, and the value of its item: the writer's process, and its
+// beliefs.
 type payload struct {
 	Process string       `json:"process"`
 	N       int64        `json:"n"`
@@ -124,7 +123,7 @@ type payload struct {
 func (p payload) encode() []byte {
 	b, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // strings and numbers always encode
 	}
 	return b
 }

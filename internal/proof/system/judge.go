@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// The checks of this package, beside those of package history.
+// The checks of this package, besides those of package history.
 const (
 	checkOnce      = "acknowledged-exactly-once"
 	checkBelief    = "nothing-accepted-under-a-superseded-token"
@@ -29,8 +29,8 @@ const (
 	checkEvicted   = "evictions-are-told"
 )
 
-// Judged are the rules that each run judges: by the logs and journals, the histories of calls,
-// the traces, and its end.
+// Judged returns the rules that each run judges: by the logs and journals, the histories of calls,
+// the traces, and the run's end.
 func Judged() []string {
 	return []string{"A1", "A2", "C5", "C9", "E1", "F1", "L1", "L2", "M1", "M2", "M3", "S1", "S2", "S3", "S9", "S11", "S15", "S16", "T1", "T2", "T3",
 		"V1", "V2", "V6", "W1"}
@@ -44,10 +44,10 @@ type evidence struct {
 	logs       map[driver.ShardID][]driver.Entry
 	injections []*injection
 	poll       time.Duration // Limits.PollPeriod
-	rank       time.Duration // between the candidates for one shard or eviction (C9)
+	rank       time.Duration // time between the turns of candidates for one shard or eviction (C9)
 }
 
-// written names a write over processes.
+// written identifies a write across processes.
 type written struct {
 	process string
 	n       int64
@@ -68,8 +68,7 @@ func (e *evidence) judge() []history.Finding {
 	return out
 }
 
-// logsInOrder finds gaps and decreasing tokens in the logs as they were at the end
-// (L1, T1, T2).
+// logsInOrder finds gaps and decreasing tokens in the final logs (L1, T1, T2).
 func (e *evidence) logsInOrder() []history.Finding {
 	var out []history.Finding
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
@@ -88,8 +87,8 @@ func (e *evidence) logsInOrder() []history.Finding {
 	return out
 }
 
-// belief finds entries that were accepted under another token than their writer
-// believed in: damage, as a former owner does it where there is no fence (S3).
+// belief finds entries that were accepted under another token than their writer believed in (S3). A
+// former owner does such damage if there is no fence.
 func (e *evidence) belief() []history.Finding {
 	var out []history.Finding
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
@@ -113,8 +112,8 @@ func (e *evidence) belief() []history.Finding {
 	return out
 }
 
-// once finds acknowledged writes that are not in the log exactly once, in their
-// place, refused ones that are, and any that are there twice (S15, S16).
+// once finds acknowledged writes that are not in the log exactly once and in their place. It finds
+// refused writes in the log, and writes that are there twice (S15, S16).
 func (e *evidence) once() []history.Finding {
 	at := map[written][]driver.Entry{}
 	for _, entries := range e.logs {
@@ -151,8 +150,8 @@ func (e *evidence) once() []history.Finding {
 	return out
 }
 
-// handlers finds handlers of one shard in one process that overlap, or whose
-// tokens do not increase (S11).
+// handlers finds handlers of one shard in one process that overlap, or whose tokens do not increase
+// (S11).
 func (e *evidence) handlers() []history.Finding {
 	var out []history.Finding
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
@@ -176,14 +175,14 @@ func (e *evidence) handlers() []history.Finding {
 						"%s stopped token %d, which had not been started", process, n.Token))
 				}
 				delete(running, n.Shard)
-			default: // not of a handler
+			default: // not about a handler
 			}
 		}
 	}
 	return out
 }
 
-// reads passes on mistakes that handlers found (F1).
+// reads returns the mistakes that handlers found (F1).
 func (e *evidence) reads() []history.Finding {
 	var out []history.Finding
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
@@ -197,8 +196,8 @@ func (e *evidence) reads() []history.Finding {
 	return out
 }
 
-// shortStops finds leases that lapsed although their process was stopped for
-// less time than it was trusted for when it was stopped (S9).
+// shortStops finds leases that lapsed although their process was stopped for less time than its
+// remaining trust (S9).
 func (e *evidence) shortStops() []history.Finding {
 	type lease struct {
 		process string
@@ -234,10 +233,10 @@ func (e *evidence) shortStops() []history.Finding {
 	return out
 }
 
-// outages finds members that were evicted for an outage of the store, although
-// nothing had happened to them (C5). A process may end a session of its own: the
-// reply to a join was lost, and it joined again. Of several servers some may serve long
-// before the last one runs again: then the outage was over a TTL after the first answer.
+// outages finds members that were evicted because of an outage of the store, although they had no
+// fault (C5). A process may end its own session: the reply to a join was lost, and it joined again.
+// Some of several servers may serve long before the last one runs again. In that case the outage
+// was over a TTL after the first answer.
 func (e *evidence) outages() []history.Finding {
 	process := map[driver.SessionID]string{}
 	exited := map[string]bool{}
@@ -258,7 +257,7 @@ func (e *evidence) outages() []history.Finding {
 			continue
 		}
 		until := k.over + ttl/2
-		for _, d := range absences { // in their order
+		for _, d := range absences { // in order
 			if d.from < k.over && d.to > k.at {
 				until = min(k.over+ttl/2, d.to+ttl)
 			}
@@ -284,8 +283,8 @@ func (e *evidence) outages() []history.Finding {
 	return out
 }
 
-// evictions finds sessions of which not exactly the process that ended them says so, once
-// (C9). One that was killed within a TTL of the answer may not have come to it.
+// evictions finds ended sessions whose end was not reported exactly once, by the process that ended
+// them (C9). A process killed within a TTL of the answer may not have reported it.
 func (e *evidence) evictions() []history.Finding {
 	told := map[driver.SessionID][]string{}
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {
@@ -308,7 +307,7 @@ func (e *evidence) evictions() []history.Finding {
 	return out
 }
 
-// evicted are the evictions of which a process knows that it made them.
+// evicted returns the evictions that a process knows it made.
 func (e *evidence) evicted() (out []*history.Operation) {
 	for i := range e.history.Operations {
 		if op := &e.history.Operations[i]; op.Kind == history.Evict && op.Outcome == history.OK {
@@ -318,8 +317,8 @@ func (e *evidence) evicted() (out []*history.Operation) {
 	return out
 }
 
-// crashEvictions counts the sessions of killed processes that a member evicted, and those
-// of which it says so.
+// crashEvictions returns the number of sessions of killed processes that a member evicted, and how
+// many of these the member reported.
 func (e *evidence) crashEvictions() (all, told int) {
 	process := map[driver.SessionID]string{}
 	for i := range e.history.Operations {

@@ -66,8 +66,8 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	entry := func(e *evidence, i int) *driver.Entry { return &e.logs["s"][i] }
 	const ttl = history.Instant(testTTL)
-	// taken has b, a member from the beginning or since an instant after the kill of a, take
-	// over so many TTLs after it; other delays it by what it does at the instant of the kill.
+	// taken makes b, a member from the beginning or since an instant after the kill of a, take over
+	// after so many TTLs. other delays it by its events at the instant of the kill.
 	taken := func(after float64, since history.Instant, other func(e *evidence, at history.Instant)) func(*evidence) {
 		return func(e *evidence) {
 			at := lastNote(e, "a").At - 1
@@ -101,8 +101,8 @@ func TestJudge(t *testing.T) {
 			e.injections = append(e.injections, &injection{step: step{Fault: f}, process: process, at: at + from, over: at + to})
 		}
 	}
-	// beats has b send heartbeats every TTL/4, which take TTL/20, from the kill on; those that
-	// are sent from one instant after it to another fail.
+	// beats makes b send heartbeats every TTL/4 from the kill on, which take TTL/20. Those sent
+	// between two instants after it fail.
 	beats := func(from, to, until history.Instant) func(*evidence, history.Instant) {
 		return func(e *evidence, at history.Instant) {
 			for sent := history.Instant(0); sent < until; sent += ttl / 4 {
@@ -114,7 +114,7 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
-	// heard has b evict a after two TTLs, and a member see the last heartbeat of a after one.
+	// heard makes b evict a after two TTLs, and a member see the last heartbeat of a after one.
 	heard := func(process string) func(*evidence, history.Instant) {
 		return func(e *evidence, at history.Instant) {
 			beats(0, 0, 3*ttl)(e, at)
@@ -124,7 +124,7 @@ func TestJudge(t *testing.T) {
 				Target: "sa", Call: at + 2*ttl, Return: at + 2*ttl + 1, Outcome: history.OK})
 		}
 	}
-	// both does one after the other.
+	// both applies all of them in order.
 	both := func(all ...func(*evidence, history.Instant)) func(*evidence, history.Instant) {
 		return func(e *evidence, at history.Instant) {
 			for _, f := range all {
@@ -139,8 +139,8 @@ func TestJudge(t *testing.T) {
 			then(e, at)
 		}
 	}
-	// watches has b send heartbeats for two TTLs before an instant, but for those between two
-	// others, and evict a then.
+	// watches makes b send heartbeats for two TTLs before an instant, except between two others,
+	// and then evict a.
 	watches := func(e *evidence, at, from, to history.Instant) {
 		for sent := at - 2*ttl; sent < at; sent += ttl / 4 {
 			if sent < from || sent >= to {
@@ -159,7 +159,8 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
-	// reboots has the store away for half a TTL, and one of its servers for ten; b evicts a then.
+	// reboots makes the store absent for half a TTL, and one of its servers for ten. b then evicts
+	// a.
 	reboots := func(after history.Instant) func(*evidence) {
 		return func(e *evidence) {
 			away := late - after - ttl
@@ -293,7 +294,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// evictedInOutage has one member evict another at 5 after an outage began, which took until took.
+// evictedInOutage makes one member evict another at 5 after an outage began, which took effect at
+// took.
 func evictedInOutage(took history.Instant) func(*evidence) {
 	return func(e *evidence) {
 		k := e.injections[1]
@@ -303,7 +305,8 @@ func evictedInOutage(took history.Instant) func(*evidence) {
 	}
 }
 
-// TestOutageTakes: an eviction while the fault waits for the store's lock is not the outage's.
+// TestOutageTakes: the outage is no reason for an eviction while the fault still waits for the
+// store's lock.
 func TestOutageTakes(t *testing.T) {
 	t.Parallel()
 	e := good()

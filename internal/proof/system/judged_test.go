@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestJudged: the list of judged rules has each that a finding of a run can name.
+// TestJudged: the list of judged rules has every rule that a run's finding can name.
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile(`(?:[fF]inding|find|report)\("([A-Z][0-9]+)"`)
@@ -31,7 +31,7 @@ func TestJudged(t *testing.T) {
 		}
 	}
 	slices.Sort(rules)
-	const followers = "T4" // which a run has none of
+	const followers = "T4" // a run has no followers
 	for _, rule := range slices.Compact(rules) {
 		if rule != followers && !slices.Contains(Judged(), rule) {
 			t.Errorf("Judged lacks %s", rule)

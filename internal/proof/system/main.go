@@ -9,12 +9,11 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// memberEnv makes a process a member.
+// memberEnv is the environment variable that makes a process a member.
 const memberEnv = "TENURE_SYSTEM_MEMBER"
 
-// Main is for TestMain: it makes this test binary a member when Run started it as
-// one, and otherwise adds the flags and runs the tests. The result is the status
-// to exit with.
+// Main is for TestMain. If Run started this test binary as a member, Main makes it one. Otherwise
+// it adds the flags and runs the tests. The result is the exit status.
 //
 //	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 func Main(m *testing.M, openers ...driver.Opener) int {
@@ -25,9 +24,9 @@ func Main(m *testing.M, openers ...driver.Opener) int {
 	return m.Run()
 }
 
-// Member is a part of Main, for a TestMain that does more: it reports whether
-// Run started this process as a member, and if so returns, with the status to
-// exit with, when the member has ended. Call it first.
+// Member is a part of Main, for a TestMain that does more. It reports whether Run started this
+// process as a member. If so, it returns when the member has ended, with the exit status. Call it
+// first.
 func Member(openers ...driver.Opener) (code int, is bool) {
 	if os.Getenv(memberEnv) == "" {
 		return 0, false
@@ -45,8 +44,7 @@ const (
 	ttlFlag      = "system.ttl"
 )
 
-// AddFlags is a part of Main, for a TestMain that does more. Call it before the
-// flags are parsed.
+// AddFlags is a part of Main, for a TestMain that does more. Call it before the flags are parsed.
 func AddFlags(fs *flag.FlagSet) {
 	fs.Int(seedsFlag, 0, "how many seeds the system suite runs; 0: as the test says")
 	fs.Uint64(firstFlag, 1, "the first of the seeds that the system suite runs")
@@ -57,11 +55,11 @@ func AddFlags(fs *flag.FlagSet) {
 	fs.Bool(controlFlag, false, "run the system suite without the fence, which must do damage")
 }
 
-// Parallel is the value of the flag -system.parallel, at least 1: for a
-// Config.Parallel, and as many servers.
+// Parallel returns the value of the flag -system.parallel, at least 1, for Config.Parallel and the
+// number of servers.
 func Parallel() int { return max(1, flagged[int](flag.CommandLine, parallelFlag)) }
 
-// TTL is the value of the flag -system.ttl, or standard.
+// TTL returns the value of the flag -system.ttl, or standard.
 func TTL(standard time.Duration) time.Duration {
 	if ttl := flagged[time.Duration](flag.CommandLine, ttlFlag); ttl > 0 {
 		return ttl
@@ -69,7 +67,7 @@ func TTL(standard time.Duration) time.Duration {
 	return standard
 }
 
-// flagged returns a flag's value, the zero value if AddFlags was not called.
+// flagged returns a flag's value. It returns the zero value if AddFlags was not called.
 func flagged[T any](fs *flag.FlagSet, name string) T {
 	var none T
 	f := fs.Lookup(name)

@@ -17,11 +17,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// openLimit bounds the opening of the store.
+// openLimit limits the opening of the store.
 const openLimit = time.Minute
 
-// runMember is a member process: it reads orders from in until that ends, and
-// writes events to out. The result is its exit status.
+// runMember is a member process. It reads orders from in until its end, and writes events to out.
+// The result is its exit status.
 func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
 	m := &member{out: harness.NewWriter(out)}
 	if err := m.run(in, openers); err != nil {
@@ -94,8 +94,7 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 	return m.obey(harness.All[order](orders))
 }
 
-// called notes every heartbeat, and which heartbeats and pings show how slow the store is
-// just now.
+// called records every heartbeat, and each heartbeat or ping that shows that the store is slow.
 func (m *member) called(c core.Call) {
 	if c.Kind == "beat" && !errors.Is(c.Err, errLost) {
 		n := note{Is: noteBeat, Took: history.Instant(c.Took)}
@@ -109,16 +108,16 @@ func (m *member) called(c core.Call) {
 	}
 }
 
-// evicted notes what the member says of its evictions.
+// evicted records the member's report of an eviction.
 func (m *member) evicted(e core.PeerEvent) {
 	if e.Kind == core.PeerEvicted {
 		m.journal.add(note{Is: noteEvicted, Peer: e.Peer.Session})
 	}
 }
 
-// still notes until ctx ends when this process was not run: by a clock that ticks every
-// TTL/100, and that nothing in the process holds up but for a moment. It also notes when
-// heartbeats of others were seen.
+// still records until ctx ends when this process did not run. Its clock ticks every TTL/100, and
+// nothing in the process delays it for more than a moment. It also records when other members'
+// heartbeats were seen.
 func (m *member) still(ctx context.Context) {
 	tick := history.Instant(m.config.TTL / 100)
 	heard := map[driver.SessionID]history.Instant{}
@@ -138,7 +137,7 @@ func (m *member) still(ctx context.Context) {
 	}
 }
 
-// metaProcess is where a member's metadata has its process.
+// metaProcess is the key of the process in a member's metadata.
 const metaProcess = "process"
 
 func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
@@ -152,12 +151,11 @@ func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
 	return nil, fmt.Errorf("tenure: system: this binary's TestMain gives Main no opener %q", m.config.Opener)
 }
 
-// report writes an event. If nobody reads any more the process ends soon: its input
-// has ended, too.
+// report writes an event. If the reader has gone, the process ends soon, because its input has
+// ended too.
 func (m *member) report(e event) { _ = m.out.Write(e) }
 
-// obey runs the elector and follows orders until one says to leave, or there are
-// no more.
+// obey runs the elector and follows orders until one to leave, or until there are no more.
 func (m *member) obey(orders <-chan order) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -166,7 +164,7 @@ func (m *member) obey(orders <-chan order) error {
 	var moves sync.WaitGroup
 	defer moves.Wait()
 	moves.Go(func() { m.still(ctx) })
-	defer stop() // before the moves are waited for
+	defer stop() // before the wait for the moves
 	m.report(event{Is: isUp})
 	for {
 		select {
@@ -177,7 +175,7 @@ func (m *member) obey(orders <-chan order) error {
 			case !more:
 				stop()
 				m.gate.Send()
-				<-ended // within the drain budget; the supervisor may kill it sooner
+				<-ended // within the drain budget; the supervisor may kill it earlier
 				return errors.New("tenure: system: the supervisor has gone")
 			case o.Do == doHold:
 				m.gate.Hold(o.Shard, o.Where)
@@ -204,7 +202,7 @@ func (m *member) obey(orders <-chan order) error {
 func (m *member) move(ctx context.Context, o order) {
 	wait, cancel := context.WithTimeout(ctx, 8*m.config.TTL)
 	defer cancel()
-	// Whatever comes of it, the shard is no longer contended for here.
+	// Whatever the result, this member no longer contends for the shard.
 	if o.Do == doHandOver {
 		_ = m.elector.HandOver(wait, o.To, string(o.Shard))
 	} else {
@@ -217,6 +215,6 @@ func (m *member) move(ctx context.Context, o order) {
 	case <-ctx.Done():
 		return
 	}
-	// Refused while another move of the shard has put it back, or at the end.
+	// It is refused if another move of the shard has put it back, or at the end.
 	_ = m.elector.Contend(m.work.serve, string(o.Shard))
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// process is one incarnation of a member, as the supervisor sees it. Safe for
-// concurrent use.
+// process is one incarnation of a member, in the supervisor. Safe for concurrent use.
 type process struct {
 	*harness.Process
 
@@ -18,12 +17,12 @@ type process struct {
 	up   bool
 	left bool
 	held int          // writes held so far
-	sent int          // of those held before they were sent: came to an end
-	at   driver.Token // the last of them had
+	sent int          // held writes that have ended
+	at   driver.Token // token of the last of them
 }
 
-// launcher starts processes, all from one thread: Linux kills a child when the
-// thread that started it ends, and this one ends after the last of them.
+// launcher starts processes, all from one thread. Linux kills a child when the thread that started
+// it ends, and this thread ends after the last child.
 type launcher struct {
 	requests chan func()
 	ended    sync.WaitGroup
@@ -38,8 +37,8 @@ func newLauncher() *launcher {
 func (l *launcher) run() {
 	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if onMainThread() {
-		// But for the main thread, which the runtime keeps: another goroutine gets
-		// another thread while this one has it.
+		// Except for the main thread, which the runtime keeps. While this goroutine has it, another
+		// one gets another thread.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {
@@ -54,7 +53,7 @@ func (l *launcher) run() {
 	}
 }
 
-// close ends the thread, and on Linux with it the processes that it started.
+// close ends the thread, and so on Linux the processes that it started.
 func (l *launcher) close() {
 	close(l.requests)
 	l.ended.Wait()
@@ -105,15 +104,14 @@ func (p *process) hasLeft() bool {
 	return p.left
 }
 
-// holds returns how many of its writes were held so far, and the token of the
-// last.
+// holds returns the number of held writes so far, and the last one's token.
 func (p *process) holds() (int, driver.Token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held, p.at
 }
 
-// sends returns how many writes that were held have come to an end.
+// sends returns the number of held writes that have ended.
 func (p *process) sends() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,7 +23,7 @@ func startMember(t *testing.T, l *launcher) *process {
 		t.Fatal(err)
 	}
 	p, err := l.start(memberConfig{
-		Opener: sqlite.Name, Options: options, Node: "m1", Process: "m1.1", Shards: []string{"s1"},
+		Opener: sqlite.Opener().Name, Options: options, Node: "m1", Process: "m1.1", Shards: []string{"s1"},
 		TTL: testTTL, Pace: time.Millisecond, Seed: 1,
 		History: filepath.Join(dir, "history"), Journal: filepath.Join(dir, "journal"),
 	})
@@ -53,7 +53,7 @@ func TestMemberEndsWithItsInput(t *testing.T) {
 	}
 }
 
-// A stopped process does not see its input end: the kernel kills it.
+// A stopped process does not see its input end, so the kernel kills it.
 func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
 	t.Parallel()
 	l := newLauncher()
@@ -65,11 +65,11 @@ func TestStoppedMemberEndsWithItsSupervisor(t *testing.T) {
 	ample.Wait(t, "the member does not end", p.Ended)
 }
 
-// The runtime never ends the main thread, so that its processes would not die with
-// a launcher that runs on it.
+// The runtime never ends the main thread, so the processes of a launcher on it would not die with
+// it.
 func TestLauncherLeavesTheMainThread(t *testing.T) {
-	// One of these goroutines is on the main thread, or becomes so, more often than
-	// not: they are more than the threads that there are.
+	// Usually one of these goroutines is on the main thread, or gets there, because they are more
+	// than the existing threads.
 	for range 200 {
 		l := newLauncher()
 		on := make(chan bool)

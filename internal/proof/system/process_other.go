@@ -2,7 +2,7 @@
 
 package system
 
-// supported: the standard library reads no clock here that processes share.
+// supported is false, because the standard library offers no clock here that processes share.
 const supported = false
 
 func onMainThread() bool { return false }

@@ -28,26 +28,26 @@ type memberConfig struct {
 type order struct {
 	Do    orderKind        `json:"do"`
 	Shard driver.ShardID   `json:"shard,omitempty"`
-	Where harness.Point    `json:"where,omitempty"` // of doHold
-	To    driver.SessionID `json:"to,omitempty"`    // of doHandOver
-	For   time.Duration    `json:"for,omitempty"`   // until it contends again
+	Where harness.Point    `json:"where,omitempty"` // for doHold
+	To    driver.SessionID `json:"to,omitempty"`    // for doHandOver
+	For   time.Duration    `json:"for,omitempty"`   // time until it contends again
 }
 
 type orderKind string
 
 const (
-	doHold     orderKind = "hold"     // the shard's next write, at a point
-	doSend     orderKind = "send"     // the held write, and hold nothing any more
-	doWithdraw orderKind = "withdraw" // the shard
-	doHandOver orderKind = "handover" // the shard
-	doCalm     orderKind = "calm"     // no more faults of the wire
+	doHold     orderKind = "hold"     // hold the shard's next write, at a point
+	doSend     orderKind = "send"     // send the held write, and stop holding
+	doWithdraw orderKind = "withdraw" // withdraw the shard
+	doHandOver orderKind = "handover" // hand the shard over
+	doCalm     orderKind = "calm"     // end the wire's faults
 	doLeave    orderKind = "leave"
 )
 
 // event is a line that a member writes.
 type event struct {
 	Is    eventKind    `json:"is"`
-	Token driver.Token `json:"token,omitempty"` // of isHeld
+	Token driver.Token `json:"token,omitempty"` // for isHeld
 }
 
 type eventKind string
@@ -56,5 +56,5 @@ const (
 	isUp   eventKind = "up"   // the store is open, and the elector runs
 	isHeld eventKind = "held" // a write waits
 	isSent eventKind = "sent" // it went to the store, and was answered or given up
-	isLeft eventKind = "left" // all was handed back
+	isLeft eventKind = "left" // all shards were handed back
 )

@@ -11,42 +11,42 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// Report has the figures of one run, or of several together. It is a plain value.
+// Report has the figures of one run, or of several. It is a plain value.
 type Report struct {
 	Backend string
 	TTL     time.Duration
 	Control bool
-	Runs    int // seeds that were run
-	Failed  int // runs with findings; for a control those with damage
+	Runs    int // number of seeds
+	Failed  int // runs with findings; for a control, runs with damage
 
-	Members    int // processes that were started
+	Members    int // started processes
 	Accepted   int // fenced writes that core acknowledged
 	Refused    int // writes that core reported as certainly not applied
-	Fenced     int // requests that the store refused for their fence
-	Ambiguous  int // writes with an attempt of unknown outcome, or under way when their process was killed
-	Resolved   int // of those: settled by core, as accepted or refused
+	Fenced     int // requests that the store refused because of their fence
+	Ambiguous  int // writes with an attempt of unknown outcome, or in flight when their process was killed
+	Resolved   int // ambiguous writes that core settled as accepted or refused
 	Unresolved int // writes that core reported as unknown
-	Late       int // writes that were held, and sent when another member had been granted the shard
+	Late       int // writes that were held, and sent after another member had been granted the shard
 	Damage     int // entries accepted under a superseded token
 
-	Overlap   time.Duration             // the longest overlap of trust
+	Overlap   time.Duration             // longest overlap of trust
 	Takeovers int                       // changes of a shard's owner between processes
-	Took      []time.Duration           // of those by force: from the fault to the new grant, sorted
+	Took      []time.Duration           // takeovers by force: from the fault to the new grant, sorted
 	Apart     map[cause][]time.Duration // the same by cause
-	Alone     []time.Duration           // of those without another fault beside: what has no reason
-	Long      map[reason]int            // of those above 1.5 TTL: why
+	Alone     []time.Duration           // takeovers without another fault: their time without a reason
+	Long      map[reason]int            // takeovers above 1.5 TTL, by reason
 	Evicted   int                       // sessions of killed processes that a member evicted
-	Told      int                       // of those: said by the member that did it
+	Told      int                       // evictions of those that the evicting member reported
 	Faults    map[string]int            // faults, by name
-	Steps     int64                     // of the members' machines, in their traces
-	Compared  int64                     // of those: compared with the rules
-	Findings  []history.Finding         // of the failed runs; of a control none
+	Steps     int64                     // steps of the members' machines, in their traces
+	Compared  int64                     // steps that were compared with the rules
+	Findings  []history.Finding         // of failed runs; none for a control
 }
 
-// Suffices reports whether a control did enough damage: in all runs but one in twenty.
+// Suffices reports whether a control did enough damage: in 19 of 20 runs.
 func (r *Report) Suffices() bool { return r.Failed*20 >= r.Runs*19 }
 
-// measure takes the figures of one run.
+// measure returns the figures of one run.
 func (e *evidence) measure(found []history.Finding) *Report {
 	r := &Report{Backend: e.config.Opener.Name, TTL: e.config.TTL, Control: e.config.Control, Runs: 1,
 		Members: len(e.journals), Faults: map[string]int{}, Apart: map[cause][]time.Duration{}, Long: map[reason]int{}}
@@ -159,7 +159,7 @@ func (r *Report) add(o *Report) {
 	}
 }
 
-// quantile of the takeovers by force, in TTLs; 0 without any.
+// quantile returns a quantile of the takeovers by force, in TTLs; 0 without any.
 func (r *Report) quantile(q float64) float64 { return r.quantileOf(r.Took, q) }
 
 func (r *Report) quantileOf(took []time.Duration, q float64) float64 {
@@ -170,14 +170,14 @@ func (r *Report) quantileOf(took []time.Duration, q float64) float64 {
 	return float64(took[i]) / float64(r.TTL)
 }
 
-// apart has the quantiles of some takeovers.
+// apart returns the quantiles of some takeovers.
 func (r *Report) apart(some []time.Duration) figures.Times {
 	took := slices.Sorted(slices.Values(some))
 	return figures.Times{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99),
 		Most: r.quantileOf(took, 1)}
 }
 
-// Figures is the report as it is saved.
+// Figures returns the report in its saved form.
 func (r *Report) Figures() *figures.Runs {
 	return &figures.Runs{
 		Control: r.Control, TTL: r.TTL, Runs: r.Runs, Failed: r.Failed, Processes: r.Members,
@@ -196,10 +196,10 @@ func (r *Report) long() figures.Long {
 		Slow: r.Long[reasonSlow], None: r.Long[reasonNone]}
 }
 
-// overlap of trust in microseconds, rounded up.
+// overlap returns the longest overlap of trust in microseconds, rounded up.
 func (r *Report) overlap() int { return int((r.Overlap + time.Microsecond - 1).Microseconds()) }
 
-// String is the report for people, in a few lines.
+// String returns the report for people, in a few lines.
 func (r *Report) String() string {
 	var b strings.Builder
 	name, failed := r.Backend, "violations"

@@ -18,11 +18,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history/linearizable"
 )
 
-// seedLimit bounds one run, in all.
+// seedLimit limits one run.
 const seedLimit = 5 * time.Minute
 
-// Run is Play for a test, which it skips with -short. With conformance.ReportDir in the environment the figures are
-// saved there.
+// Run is Play for a test, which it skips with -short. With conformance.ReportDir in the environment
+// it saves the figures there.
 func Run(t *testing.T, c Config) *Report {
 	t.Helper()
 	if testing.Short() {
@@ -42,15 +42,15 @@ func Run(t *testing.T, c Config) *Report {
 	return total
 }
 
-// A Caller of Play says what failures are explained with.
+// A Caller of Play has the parts of its failures' explanations that depend on the caller.
 type Caller struct {
-	// Again is the command that plays a seed again.
+	// Again returns the command that plays a seed again.
 	Again func(seed uint64) string
-	// Keep is the folder that histories of failures are saved in. Empty: they are not.
+	// Keep is the folder for histories of failures. Empty: they are not saved.
 	Keep string
 }
 
-// Supported says why the suite cannot run on this platform; empty if it can.
+// Supported returns why the suite cannot run on this platform, "" if it can.
 func Supported() string {
 	if supported {
 		return ""
@@ -58,13 +58,13 @@ func Supported() string {
 	return "the system suite needs Linux: it stops processes, and compares their clocks"
 }
 
-// Play plays one seed after another as subtests, named for their seeds, and logs
-// and returns the figures. Each violation fails its seed, with the rule that it
-// broke, an explanation, the folder with the history, and the command that plays
-// the seed again. With Config.Control it fails if too few runs do damage instead.
+// Play plays one seed after another as subtests, named for their seeds, and logs and returns the
+// figures. Each violation fails its seed, with the broken rule, an explanation, the folder with the
+// history, and the command that plays the seed again. With Config.Control, Play instead fails if
+// too few runs do damage.
 //
-// It needs Linux, where processes share a clock, and skips elsewhere. It is not for
-// parallel tests: it measures time.
+// It needs Linux, where processes share a clock, and otherwise skips. It must not run in parallel
+// with other tests, because it measures time.
 func Play(t conformance.T, c Config, by *Caller) *Report {
 	t.Helper()
 	if why := Supported(); why != "" {
@@ -105,7 +105,7 @@ func Play(t conformance.T, c Config, by *Caller) *Report {
 	return total
 }
 
-// seeds are those to run, by the flags or by the configuration.
+// seeds returns the seeds to run, from the flags or the configuration.
 func (c *Config) seeds() []uint64 {
 	if one := flagged[uint64](flag.CommandLine, seedFlag); one != 0 {
 		return []uint64{one}
@@ -125,7 +125,7 @@ func (c *Config) seeds() []uint64 {
 	return out
 }
 
-// run plays and judges one seed; nil if nothing was played.
+// run plays and judges one seed. It returns nil if nothing was played.
 func (c *Config) run(t conformance.T, seed uint64, by *Caller) *Report {
 	began := time.Now()
 	s, err := c.play(t, seed)
@@ -152,7 +152,7 @@ func (c *Config) run(t conformance.T, seed uint64, by *Caller) *Report {
 		found = append(found, linearizable.Check(e.history, time.Minute)...)
 	}
 	traced, breaches := s.traced(t.Context())
-	if !c.Control { // stale writes are accepted there
+	if !c.Control { // a control accepts stale writes
 		found = append(found, breaches...)
 	}
 	r := e.measure(found)
@@ -211,7 +211,7 @@ func (c *Config) play(t conformance.T, seed uint64) (*supervisor, error) {
 // evidence reads the processes' files.
 func (s *supervisor) evidence() (*evidence, error) {
 	e := &evidence{config: s.config, journals: map[string][]note{}, logs: s.logs, injections: s.injections,
-		poll: s.poll, rank: max(10*time.Millisecond, s.poll*3/2)} // as core has it
+		poll: s.poll, rank: max(10*time.Millisecond, s.poll*3/2)} // the same as core's
 	var err error
 	if e.history, err = history.Load(s.written()...); err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (s *supervisor) evidence() (*evidence, error) {
 	return e, nil
 }
 
-// written are the histories that were begun: a process may be killed before.
+// written returns the existing histories. A process may be killed before it begins one.
 func (s *supervisor) written() []string {
 	return slices.DeleteFunc(slices.Clone(s.paths), func(path string) bool {
 		info, err := os.Stat(path)
@@ -232,7 +232,7 @@ func (s *supervisor) written() []string {
 	})
 }
 
-// story lists the faults, one line each.
+// story returns the faults, one line each.
 func (s *supervisor) story() string {
 	var b strings.Builder
 	for _, k := range s.injections {
@@ -241,10 +241,10 @@ func (s *supervisor) story() string {
 	return b.String()
 }
 
-// maxShown bounds the findings that are printed; all are saved.
+// maxShown limits the printed findings; all are saved.
 const maxShown = 5
 
-// explain is the text of a failure.
+// explain returns the text of a failure.
 func (c *Config) explain(s *supervisor, by *Caller, h *history.History, found []history.Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d violations\n", len(found))
@@ -269,7 +269,7 @@ func (c *Config) explain(s *supervisor, by *Caller, h *history.History, found []
 	return b.String()
 }
 
-// rootName is the name of the test that has called Run.
+// rootName returns the name of the test that called Run.
 func rootName(name string) string {
 	root, _, _ := strings.Cut(name, "/")
 	return root

@@ -25,7 +25,7 @@ const (
 	faultCut       fault = "the store is cut off"
 )
 
-// ofStore reports whether the fault is of the store and not of a member.
+// ofStore reports whether the fault is of the store, not of a member.
 func (f fault) ofStore() bool { return f == faultReboot || f == faultPause || f == faultCut }
 
 // takesOver reports whether others may take over the member's shards.
@@ -49,16 +49,16 @@ func (f fault) stops() bool {
 // step is one fault of a schedule.
 type step struct {
 	Fault  fault
-	After  time.Duration // since the step before it began
-	For    time.Duration // until it is over
-	Victim float64       // which member, as a share of the free ones
-	Owner  bool          // the member with the most shards instead
-	Shard  float64       // which of its shards, as a share
+	After  time.Duration // after the step before it began
+	For    time.Duration // duration
+	Victim float64       // choice of the member, as a share of the free ones
+	Owner  bool          // or instead the member with the most shards
+	Shard  float64       // choice of its shard, as a share
 }
 
-// schedule draws the steps of one seed. Some of the first are the same for every
-// seed, so that no run is without a takeover by force and a write that comes late;
-// the rest come from a shuffled deck of all faults.
+// schedule draws the steps of one seed. Some of the first are the same for every seed, so that no
+// run lacks a takeover by force and a late write. The others come from a shuffled deck of all
+// faults.
 type schedule struct {
 	rand   *rand.Rand
 	ttl    time.Duration
@@ -90,7 +90,7 @@ func newSchedule(seed uint64, ttl time.Duration, steps int, store *Store) *sched
 	return s
 }
 
-// members is how many processes the seed asks for: more often few.
+// members returns the number of processes of the seed, more often few.
 func (s *schedule) members() int {
 	n := maxMembers - minMembers + 1
 	return minMembers + min(s.rand.IntN(n), s.rand.IntN(n))
@@ -107,10 +107,10 @@ func (s *schedule) draw() fault {
 	return f
 }
 
-// insert makes a fault the next step's.
+// insert makes a fault the next step.
 func (s *schedule) insert(f fault) { s.first = slices.Insert(s.first, 0, f) }
 
-// next draws a step; there is no last one.
+// next draws a step. There is no last one.
 func (s *schedule) next() step {
 	st := step{After: s.ttls(0.5, 1.2), Victim: s.rand.Float64(), Owner: s.rand.IntN(10) < 7, Shard: s.rand.Float64()}
 	if len(s.first) > 0 {
@@ -124,7 +124,7 @@ func (s *schedule) next() step {
 	case faultRestart, faultSupersede:
 		st.For = s.ttls(0.05, 0.6)
 	case faultSend, faultReply:
-		st.Owner = true // one that writes
+		st.Owner = true // a member that writes
 		st.For = s.ttls(1.2, 2)
 	case faultStop:
 		st.For = s.ttls(1.2, 2)
@@ -134,7 +134,7 @@ func (s *schedule) next() step {
 		st.For = s.ttls(1.2, 1.8)
 	case faultLeave, faultWithdraw, faultHandOver:
 		st.For = s.ttls(0.1, 0.6)
-	default: // faultReboot takes as long as the server does
+	default: // faultReboot takes as long as the server needs
 	}
 	return st
 }
@@ -143,5 +143,5 @@ func (s *schedule) ttls(least, most float64) time.Duration {
 	return time.Duration((least + (most-least)*s.rand.Float64()) * float64(s.ttl))
 }
 
-// marginOf is the members' margin.
+// marginOf returns the members' margin.
 func marginOf(ttl time.Duration) time.Duration { return ttl / 5 }

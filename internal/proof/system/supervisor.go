@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// supervisor plays one seed: it starts the members, injects faults into them and
-// the store by a schedule, and leaves their histories in dir. One goroutine uses
-// it, but for the fields that its mutex guards and an episode's own node.
+// supervisor plays one seed. It starts the members, injects faults into them and the store by a
+// schedule, and leaves their histories in dir. One goroutine uses it, except for the fields that
+// its mutex guards and an episode's node.
 type supervisor struct {
 	config   Config
 	seed     uint64
@@ -35,29 +35,29 @@ type supervisor struct {
 
 	episodes   sync.WaitGroup
 	mu         sync.Mutex
-	err        error        // the first of the episodes'
-	injections []*injection // in the order of their beginning
+	err        error        // of the first failed episode
+	injections []*injection // in the order of their beginnings
 	findings   []history.Finding
 	paths      []string // of all histories
 	journals   map[string]string
-	logs       map[driver.ShardID][]driver.Entry // as read at the end
+	logs       map[driver.ShardID][]driver.Entry // read at the end
 }
 
-// node is a member: its label, and the process that has it now.
+// node is a member: its label, and its current process.
 type node struct {
 	label string
 	count int      // processes so far
 	proc  *process // nil before the first
-	busy  bool     // an episode has it; under supervisor.mu
+	busy  bool     // an episode uses it; guarded by supervisor.mu
 }
 
-// injection is a fault as it happened.
+// injection is a fault that happened.
 type injection struct {
 	step    step
-	process string // empty: the store
+	process string // empty for the store
 	at      history.Instant
-	took    history.Instant // when a fault of the store was there: a lock is waited for; 0: at once
-	over    history.Instant // when the process was resumed or the store healed; 0 if it was not
+	took    history.Instant // when a fault of the store took effect, as it may wait for a lock; 0: immediately
+	over    history.Instant // when the process was resumed or the store healed; 0 if never
 	late    bool            // it held a write until another member was granted the shard, and then sent it
 }
 
@@ -69,9 +69,9 @@ func (s *injection) String() string {
 	return fmt.Sprintf("%d %s: %s", s.at, name, s.step.Fault)
 }
 
-// Bounds of waits, in TTLs, on top of slack.
+// Limits of waits, in TTLs, in addition to slack.
 const (
-	slack       = 15 * time.Second // for a machine that is busy with other things
+	slack       = 15 * time.Second // for a busy machine
 	settleTTLs  = 20
 	trafficTTLs = 40
 )
@@ -80,8 +80,8 @@ func (s *supervisor) ttls(n float64) time.Duration {
 	return time.Duration(n * float64(s.config.TTL))
 }
 
-// play runs the seed. The error is the reason for which it could not go on; the
-// members' mistakes are in the histories and in findings.
+// play runs the seed. An error is why it could not continue. The members' mistakes are in the
+// histories and in findings.
 func (s *supervisor) play(ctx context.Context) (err error) {
 	if s.options, err = json.Marshal(s.store.Options); err != nil {
 		return fmt.Errorf("tenure: system: Store.Options: %w", err)
@@ -174,7 +174,7 @@ func (s *supervisor) start(node *node, supersede bool) error {
 	return nil
 }
 
-// seedOf is a process's own seed, not 0.
+// seedOf returns a process's own seed, which is not 0.
 func seedOf(seed uint64, process string) uint64 {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s", seed, process)
@@ -196,7 +196,7 @@ func (s *supervisor) await(ctx context.Context, what string, limit time.Duration
 	return nil
 }
 
-// ended reports a member that ended by itself.
+// ended returns an error if a member ended unasked.
 func (s *supervisor) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,8 +249,8 @@ func (s *supervisor) find(rule, check string, shard driver.ShardID, format strin
 	s.findings = append(s.findings, newFinding(rule, check, shard, format, args...))
 }
 
-// quiet lets all members contend without faults: each shard must come to be
-// written to (W1), and the traffic to suffice. Then everybody leaves.
+// quiet lets all members contend without faults. Each shard must be written to (W1), and there must
+// be enough traffic. Then all members leave.
 func (s *supervisor) quiet(ctx context.Context) error {
 	for _, node := range s.nodes {
 		if err := node.proc.Order(order{Do: doCalm}); err != nil {
@@ -259,7 +259,7 @@ func (s *supervisor) quiet(ctx context.Context) error {
 	}
 	var before, now map[driver.ShardID]driver.Head
 	var err error
-	reached := func() bool { // the store may have come back only now
+	reached := func() bool { // the store may have just come back
 		before, err = s.heads(ctx)
 		return err == nil
 	}
@@ -301,7 +301,7 @@ func (s *supervisor) quiet(ctx context.Context) error {
 		}
 		return err == nil && total >= s.config.MinWrites+s.config.MinWrites/20
 	}
-	// Too little traffic is for the judge to find.
+	// The judge finds out if there is too little traffic.
 	if err := s.await(ctx, "enough traffic", slack+s.ttls(trafficTTLs), enough); err != nil && s.ended() != nil {
 		return err
 	}
@@ -311,10 +311,10 @@ func (s *supervisor) quiet(ctx context.Context) error {
 	return s.readLogs(ctx)
 }
 
-// pageSize is how many entries of a log are asked for at once.
+// pageSize is the number of entries in one read of a log.
 const pageSize = 500
 
-// readLogs reads every log from its first entry on.
+// readLogs reads every log from its first entry.
 func (s *supervisor) readLogs(ctx context.Context) error {
 	s.logs = map[driver.ShardID][]driver.Entry{}
 	for _, shard := range s.shards {
@@ -345,7 +345,7 @@ func (s *supervisor) heads(ctx context.Context) (map[driver.ShardID]driver.Head,
 	return out, nil
 }
 
-// leaveAll has every member hand back its shards and end.
+// leaveAll makes every member hand back its shards and end.
 func (s *supervisor) leaveAll(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, len(s.nodes))
@@ -359,7 +359,7 @@ func (s *supervisor) leaveAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leave has a member hand back its shards and end.
+// leave makes a member hand back its shards and end.
 func (s *supervisor) leave(ctx context.Context, node *node) error {
 	p := node.proc
 	if err := p.Order(order{Do: doLeave}); err != nil {

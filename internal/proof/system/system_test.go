@@ -18,8 +18,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 
 // sqliteStore makes a new database in the test's folder for each seed. Each of its files has one
-// writer at a time, so that a transaction on both pauses the store, and one on the
-// members' file alone cuts off heartbeats, but no commits.
+// writer at a time. So a transaction on both pauses the store, and one on the members' file alone
+// blocks heartbeats, but no commits.
 func sqliteStore(t *testing.T) func(conformance.T, uint64) *system.Store {
 	return func(conformance.T, uint64) *system.Store { return sqliteIn(t.TempDir()) }
 }

@@ -16,25 +16,25 @@ import (
 type takeover struct {
 	shard    driver.ShardID
 	from, to string // processes
-	forced   bool   // the former owner had a fault; the rest is said of these only
+	forced   bool   // the former owner had a fault; the fields below need it
 	cause    cause
-	at, end  history.Instant // of the fault, and of the new grant
-	took     time.Duration   // from the fault, or from the return of the store
-	alone    bool            // there was no other fault meanwhile, and somebody who could take over
+	at, end  history.Instant // instants of the fault and of the new grant
+	took     time.Duration   // time from the fault, or from the return of the store
+	alone    bool            // no other fault during it, and a live candidate
 	delays   []delay
-	turns    time.Duration // that candidates which were struck as well had before the successor
+	turns    time.Duration // turns that other candidates with faults had before the successor
 }
 
-// cause says why an owner was taken over from.
+// cause is the reason for the end of the former owner.
 type cause string
 
 const (
 	causeCrash  cause = "crash"  // its process was killed
 	causeStop   cause = "stop"   // its process was stopped
-	causeOutage cause = "outage" // and the store was away as well: counted from its return
+	causeOutage cause = "outage" // the store was away too; counted from its return
 )
 
-// reason says why a takeover lasted, besides the TTL.
+// reason is why a takeover took longer than the TTL.
 type reason string
 
 const (
@@ -47,32 +47,32 @@ const (
 
 var reasons = []reason{reasonAway, reasonStruck, reasonStill, reasonSlow}
 
-// delay is a time within a takeover that has a reason.
+// delay is a time with a reason within a takeover.
 type delay struct {
 	why      reason
 	from, to history.Instant
 }
 
-// The bounds of what has no reason (V1). The TTL is the former owner's. The twentieth of it
-// and the 50 ms are for the proof that the store serves, the eviction and the claim; where
-// the store is polled, its last heartbeat and its eviction are each seen as late as that.
-// Half of it is for the turns of several candidates, after faults that overlap.
+// aloneLimit and longLimit limit the time without a reason (V1). The TTL is the former owner's. The
+// twentieth of it and the 50 ms are for the proof that the store serves, the eviction and the
+// claim. If the store is polled, the last heartbeat and the eviction are each seen late by up to
+// poll. Half a TTL is for the turns of several candidates, after faults that overlap.
 func aloneLimit(ttl, poll time.Duration) time.Duration {
 	return ttl*105/100 + 50*time.Millisecond + 2*poll
 }
 func longLimit(ttl time.Duration) time.Duration { return ttl * 3 / 2 }
 
-// unexplained is how much of a takeover has no reason.
+// unexplained returns the time of a takeover without a reason.
 func (t *takeover) unexplained() time.Duration {
 	return time.Duration(t.end-t.at) - t.explained(reasons...) - t.turns
 }
 
-// explained is how long at least one of the reasons lasted.
+// explained returns how long at least one of the reasons lasted.
 func (t *takeover) explained(why ...reason) time.Duration {
 	return lasted(t.delays, t.at, t.end, why...)
 }
 
-// lasted is for how much of a time there was a delay of one of the reasons.
+// lasted returns how much of a time had a delay with one of the reasons.
 func lasted(delays []delay, from, to history.Instant, why ...reason) (all time.Duration) {
 	sorted := slices.SortedFunc(slices.Values(delays), func(a, b delay) int { return cmp.Compare(a.from, b.from) })
 	for _, d := range sorted {
@@ -84,7 +84,7 @@ func lasted(delays []delay, from, to history.Instant, why ...reason) (all time.D
 	return all
 }
 
-// reason is what explains most of a takeover, if that is enough.
+// reason returns the reason that explains most of a takeover, if that is enough.
 func (t *takeover) reason(ttl time.Duration) reason {
 	if t.unexplained() > longLimit(ttl) {
 		return reasonNone
@@ -114,8 +114,8 @@ func (t *takeover) String() string {
 	return b.String()
 }
 
-// inTime finds takeovers that took too long without a reason, which may explain no more
-// than it lasted (V1).
+// inTime finds takeovers that took too long without a reason. A reason explains only as much as it
+// lasted (V1).
 func (e *evidence) inTime() []history.Finding {
 	var out []history.Finding
 	for _, t := range e.takeovers() {
@@ -130,7 +130,7 @@ func (e *evidence) inTime() []history.Finding {
 	return out
 }
 
-// waits says of each process how long it was not run, and waited for the store.
+// waits describes, for each process, how long it did not run, and how long it waited for the store.
 func (e *evidence) waits(t *takeover) string {
 	var b strings.Builder
 	b.WriteString("delayed")
@@ -147,15 +147,15 @@ func (e *evidence) waits(t *takeover) string {
 	return b.String()
 }
 
-// granted is a lease, and when it was known to its owner at the latest.
+// granted is a lease, with the latest instant at which its owner knew of it.
 type granted struct {
 	process   string
 	fence     driver.Fence
 	call, end history.Instant
 }
 
-// grants are the leases of each shard in the order of their tokens. A claim whose answer
-// was lost is one too, if its process trusted the lease.
+// grants returns the leases of each shard in the order of their tokens. They include a claim whose
+// answer was lost, if its process trusted the lease.
 func (e *evidence) grants() map[driver.ShardID][]granted {
 	first := map[driver.Fence]granted{}
 	for i := range e.history.Operations {
@@ -184,8 +184,8 @@ func (e *evidence) grants() map[driver.ShardID][]granted {
 	return out
 }
 
-// takeovers returns every change of owner between processes, and the time that it
-// took after a fault that the former owner did not survive as an owner.
+// takeovers returns every change of owner between processes, and its time after a fault by which
+// the former owner lost the shard.
 func (e *evidence) takeovers() []takeover {
 	process := map[driver.SessionID]string{}
 	for i := range e.history.Operations {
@@ -214,7 +214,7 @@ func (e *evidence) takeovers() []takeover {
 	return out
 }
 
-// force notes that t was the consequence of fault k, and what else delayed it.
+// force records that t was the consequence of fault k, and its other delays.
 func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end history.Instant) {
 	*t = takeover{shard: t.shard, from: t.from, to: t.to, forced: true, cause: causeStop, alone: true,
 		at: k.at, end: end, took: time.Duration(end - k.at)}
@@ -237,9 +237,9 @@ func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end
 			if o.over > k.at {
 				t.took = min(t.took, max(0, time.Duration(end-o.over)))
 			}
-			t.delays = append(t.delays, delay{reasonAway, k.at, o.over}) // silence counts anew: C5
+			t.delays = append(t.delays, delay{reasonAway, k.at, o.over}) // silence counts from the beginning again: C5
 		case o.process != t.to:
-			t.turns = min(t.turns+3*e.rank, 9*e.rank) // to evict, and to claim, each with its jitter: C9
+			t.turns = min(t.turns+3*e.rank, 9*e.rank) // for the eviction and the claim, each with jitter: C9
 		case o.step.Fault.stops():
 			t.delays = append(t.delays, delay{reasonStruck, o.at, o.over})
 		}
@@ -250,9 +250,9 @@ func (e *evidence) force(t *takeover, k *injection, former driver.SessionID, end
 	t.delays = append(t.delays, e.waited(t, former)...)
 }
 
-// away are the times of a takeover in which the store took nobody's writes. Until it took
-// them again no member could prove anybody's silence, so that silence counts anew (C5),
-// unless the former owner had been evicted before.
+// away returns the times of a takeover in which the store accepted no member's writes. Until it
+// accepts them again, no member can prove another one's silence. So silence counts from the
+// beginning again (C5), unless the former owner had been evicted before.
 func (e *evidence) away(t *takeover, former driver.SessionID) []delay {
 	evicted := never
 	for _, op := range e.evicted() {
@@ -273,15 +273,15 @@ func (e *evidence) away(t *takeover, former driver.SessionID) []delay {
 	return out
 }
 
-// absences are the times above half a TTL in which writes and heartbeats were sent, and
-// none of any member was answered: as C5 has it, from the sending of the newest answered
-// one to the arrival of the next answer. A time in which nobody sent anything is none.
+// absences returns the times above half a TTL in which members sent writes and heartbeats, and none
+// was answered. As in C5, a time goes from the sending of the newest answered call to the next
+// answer. A time in which no member sent anything does not count.
 func (e *evidence) absences() []delay {
 	ttl := history.Instant(e.config.TTL)
 	var out []delay
 	begin, last, sent := never, history.Instant(0), history.Instant(0)
 	for _, c := range e.calls() {
-		if c.from > last+ttl/3 { // meanwhile nobody asked the store
+		if c.from > last+ttl/3 { // no member called the store in between
 			begin = never
 		}
 		begin, last = min(begin, c.from), c.to
@@ -296,13 +296,13 @@ func (e *evidence) absences() []delay {
 	return out
 }
 
-// called is a write or a heartbeat that ended, but for those that the wire lost.
+// called is a write or a heartbeat that ended, and that was not lost on the wire.
 type called struct {
 	from, to history.Instant
-	answered bool // the store took it, or refused it for what it holds
+	answered bool // the store accepted it, or refused it because of its records
 }
 
-// calls are those of all members in the order of their ends.
+// calls returns the calls of all members in the order of their ends.
 func (e *evidence) calls() []called {
 	var out []called
 	for _, notes := range e.journals {
@@ -317,7 +317,7 @@ func (e *evidence) calls() []called {
 		op := &e.history.Operations[i]
 		switch op.Kind {
 		case history.Join, history.Acquire, history.Transfer, history.Release, history.Commit, history.Evict:
-		default: // a read may be answered by a server that can take no write
+		default: // a server that accepts no writes may answer a read
 			continue
 		}
 		if op.Return != 0 && !strings.Contains(op.Reason, errLost.Error()) {
@@ -331,10 +331,10 @@ func (e *evidence) calls() []called {
 	return out
 }
 
-// waited are the delays of those who could take over. A member that was there all the time,
-// and had no fault, counts the silence from the beginning, so that as much has a reason as
-// for the one that was delayed least. Without one, it counts from when the successor came,
-// or had been stopped for so long that it counts anew (C5).
+// waited returns the delays of the candidates. A member that was there all the time without a fault
+// counts the silence from the beginning. So only the delays of the least delayed such member are a
+// reason. Without such a member, silence counts from the successor's beginning, or from the end of
+// a stop after which it counts from the beginning again (C5).
 func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	var least []delay
 	any := false
@@ -351,7 +351,7 @@ func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	}
 	own := e.delays(t.to)
 	if any {
-		// It has its turns after those who did it: C9.
+		// Its turn comes after the turns of the members that evicted: C9.
 		path := own
 		for _, op := range e.evicted() {
 			if op.Target == former && op.Process != t.to {
@@ -368,14 +368,14 @@ func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 			begin = max(begin, k.over)
 		}
 	}
-	if begin > t.at { // the others were struck before, some so long before that force does not count them
+	if begin > t.at { // the others had faults before, some so early that force does not count them
 		t.alone = false
 	}
 	return append(own, delay{reasonStruck, t.at, begin})
 }
 
-// life is a session of a process, from the answer to its join until it was ended, as far as
-// the history knows; else never.
+// life is a session of a process, from the answer to its join until it was ended, or never if the
+// history does not show its end.
 type life struct {
 	session    driver.SessionID
 	begin, end history.Instant
@@ -383,7 +383,7 @@ type life struct {
 
 const never = history.Instant(1<<63 - 1)
 
-// lives are the sessions of each process, in their order.
+// lives returns the sessions of each process, in order.
 func (e *evidence) lives() map[string][]life {
 	ended := map[driver.SessionID]history.Instant{}
 	for _, op := range e.evicted() {
@@ -407,7 +407,8 @@ func (e *evidence) lives() map[string][]life {
 	return out
 }
 
-// since is when the session began that a process had at an instant, or its last one before.
+// since returns the beginning of the session that a process had at an instant, or of its last one
+// before.
 func since(all []life, at history.Instant) (begin history.Instant) {
 	for _, l := range all {
 		if l.begin <= at {
@@ -431,7 +432,7 @@ func (e *evidence) struck(process string, from, to history.Instant) bool {
 	})
 }
 
-// delays are the times in which a process waited for the store, or was not run.
+// delays returns the times in which a process waited for the store, or did not run.
 func (e *evidence) delays(process string) []delay {
 	var out []delay
 	for _, n := range e.journals[process] {
@@ -453,8 +454,8 @@ func (e *evidence) delays(process string) []delay {
 	return out
 }
 
-// told is the time until the member that evicted the former owner saw the last heartbeat of it,
-// which was sent before the fault: the store told of it late, and silence counts from then on.
+// told returns the time until the evicting member saw the former owner's last heartbeat, if that
+// was sent before the fault. The store delivered it late, and silence counts from then on.
 func (e *evidence) told(t *takeover, former driver.SessionID) []delay {
 	for _, op := range e.evicted() {
 		if op.Target != former {
@@ -471,8 +472,8 @@ func (e *evidence) told(t *takeover, former driver.SessionID) []delay {
 	return nil
 }
 
-// lost are the evictions and claims of a takeover that were lost on the wire, until they were
-// made again, or whose process was struck before it knew.
+// lost returns the evictions and claims of a takeover that were lost on the wire, until they were
+// repeated, or until their process had a fault.
 func (e *evidence) lost(t *takeover, former driver.SessionID) []delay {
 	ttl := history.Instant(e.config.TTL)
 	again := ttl/3 + history.Instant(2*e.rank)

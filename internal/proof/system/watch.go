@@ -10,15 +10,14 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// watcher is the supervisor's picture of the namespace. The supervisor chooses
-// victims by it and waits for it; the histories are the judges' evidence. Safe for
-// concurrent use.
+// watcher is the supervisor's view of the namespace. By it the supervisor chooses victims and
+// waits; the judges' evidence is in the histories. Safe for concurrent use.
 type watcher struct {
 	mu        sync.Mutex
 	owners    map[driver.ShardID]driver.Owner
 	last      map[driver.ShardID]driver.SessionID // the last session that owned it
 	members   map[driver.SessionID]driver.Member
-	takeovers int // changes of a shard's owner, as far as they were seen
+	takeovers int // observed changes of a shard's owner
 }
 
 // run follows the namespace until ctx ends.
@@ -71,8 +70,7 @@ func (w *watcher) take(v *driver.View) {
 	}
 }
 
-// owner returns the shard's record, and the process of its owner, "" if it has
-// none that lives.
+// owner returns the shard's record, and the process of its owner, "" without a live owner.
 func (w *watcher) owner(s driver.ShardID) (o driver.Owner, process string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +91,7 @@ func (w *watcher) owned(process string) []driver.ShardID {
 	return out
 }
 
-// session returns the living session of a process, "" if it has none.
+// session returns the live session of a process, "" without one.
 func (w *watcher) session(process string) driver.SessionID {
 	w.mu.Lock()
 	defer w.mu.Unlock()

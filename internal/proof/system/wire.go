@@ -11,15 +11,14 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// errLost is the error of a call whose request or reply was lost: the outcome is
-// unknown (E1).
+// errLost is the error of a call whose request or reply was lost. The outcome is unknown (E1).
 var errLost = errors.New("tenure: system: lost on the wire")
 
 // wire loses requests and replies, and delivers requests late. It is safe for
 // concurrent use.
 type wire struct {
 	ttl  time.Duration
-	ctx  context.Context // of late deliveries
+	ctx  context.Context // for late deliveries
 	stop context.CancelFunc
 	late sync.WaitGroup
 
@@ -43,7 +42,7 @@ const (
 	deliverLate
 )
 
-// How many calls in a thousand meet each.
+// Numbers of calls in a thousand with each mishap.
 const (
 	requestsLost  = 8
 	repliesLost   = 12
@@ -51,21 +50,21 @@ const (
 	outOfThousand = 1000
 )
 
-// draw decides the fate of a call, and its delay.
+// draw chooses the mishap of a call, and its delay.
 func (w *wire) draw(op intercept.Op) (mishap, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.rand.IntN(outOfThousand)
 	late := time.Duration(w.rand.Int64N(int64(w.ttl * 3 / 2)))
 	switch {
-	case w.calm || op == intercept.Close: // a process that leaves must be able to
+	case w.calm || op == intercept.Close: // so that a process can leave
 		return none, 0
 	case n < requestsLost:
 		return loseRequest, 0
 	case n < requestsLost+repliesLost:
 		return loseReply, 0
 	case n < requestsLost+repliesLost+requestsLate && op != intercept.Join:
-		// A join asks the store first: as a whole it is not one request.
+		// A join first reads the store, so as a whole it is not one request.
 		return deliverLate, late
 	}
 	return none, 0
@@ -77,7 +76,7 @@ func (w *wire) settle() {
 	w.calm = true
 }
 
-// around is the wire's part in a call. It is an intercept.Around.
+// around applies the wire to a call. It is an intercept.Around.
 func (w *wire) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	if !c.Op.Writes() {
 		return proceed(ctx)
@@ -87,7 +86,7 @@ func (w *wire) around(ctx context.Context, c *intercept.Call, proceed func(conte
 	case loseRequest:
 		return errLost
 	case loseReply:
-		_ = proceed(ctx) // nobody learns it
+		_ = proceed(ctx) // the result is lost
 		return errLost
 	case deliverLate:
 		w.late.Go(func() {
@@ -108,7 +107,7 @@ func (w *wire) around(ctx context.Context, c *intercept.Call, proceed func(conte
 	}
 }
 
-// close drops undelivered calls, and waits for those under way.
+// close drops undelivered calls, and waits for calls in flight.
 func (w *wire) close() {
 	w.stop()
 	w.late.Wait()

@@ -11,10 +11,9 @@ import (
 	"github.com/tenure-go/tenure/internal/changelog"
 )
 
-// New makes a store one of those that cannot say what changed, as Consul and ZooKeeper
-// are: a batch with a piggybacked transaction is one transaction, all or nothing, and
-// Follow answers with whole prefixes. With a store behind a kvfault.Link, each of its
-// requests passes the link.
+// New makes a store without an incremental watch, like Consul and ZooKeeper. A batch with a
+// piggybacked transaction is one transaction, all or nothing. Follow answers with whole prefixes.
+// If the store is behind a kvfault.Link, each request passes the link.
 func New(s kv.Store) changelog.Store { return &store{s} }
 
 type store struct{ below kv.Store }
@@ -29,7 +28,7 @@ func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 
 func (s *store) Close() error { return s.below.Close() }
 
-// maxSplits is how often a batch is sent again without what was refused of it.
+// maxSplits is how often a batch is sent again without its refused transactions.
 const maxSplits = 4
 
 func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outcome, error) {
@@ -88,7 +87,7 @@ func (s *store) Apply(ctx context.Context, b *changelog.Batch) (*changelog.Outco
 	return nil, fmt.Errorf("watchless: %w: what refused it passed again and again", driver.ErrRetry)
 }
 
-// applied takes over the result of one transaction that had some of the batch's in it.
+// applied takes the result of one transaction that contained some of the batch's.
 func applied(out *changelog.Outcome, b *changelog.Batch, send []int, r kv.Result) {
 	for _, i := range send {
 		n := len(b.Txns[i].Then)
@@ -98,8 +97,8 @@ func applied(out *changelog.Outcome, b *changelog.Batch, send []int, r kv.Result
 	out.Piggyback = kv.Result{OK: true, Rev: r.Rev}
 }
 
-// together is a batch of one transaction that has the piggybacked one and some of the
-// others in it.
+// together returns a batch of one transaction that contains the piggybacked one and some of the
+// others.
 func together(b *changelog.Batch, send []int) *kv.Batch {
 	t := kv.Txn{}
 	add := func(part *kv.Txn) {

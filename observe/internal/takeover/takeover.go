@@ -1,5 +1,5 @@
-// Package takeover measures, from hooks alone, how long shards of a member that ended
-// were without an owner.
+// Package takeover uses only hooks to measure how long shards had no owner after their member
+// ended.
 package takeover
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxEnded bounds the members whose end is remembered.
+// maxEnded limits the members whose end is remembered.
 const maxEnded = 1024
 
-// Times are the last signs of life of members that are silent or gone. The zero value
-// works. Safe for concurrent use.
+// Times are the last signs of life of members that are silent or gone. The zero value is ready for
+// use. Times is safe for concurrent use.
 type Times struct {
 	mu    sync.Mutex
 	ended map[core.SessionID]time.Time
@@ -31,7 +31,7 @@ func (t *Times) Peer(e core.PeerEvent) {
 		delete(t.ended, id)
 		return
 	case core.PeerSilent:
-		at, known = at.Add(-e.Peer.TTL), false // it may have been silent before, and come back
+		at, known = at.Add(-e.Peer.TTL), false // it may have been silent before and returned
 	case core.PeerDead, core.PeerEvicted, core.PeerGone:
 	default:
 		return
@@ -51,8 +51,8 @@ func (t *Times) Peer(e core.PeerEvent) {
 	t.ended[id] = at
 }
 
-// Took is, for an event of Hooks.OnGrant, the time since the former owner's last sign of
-// life; ok is false if the shard was not taken over.
+// Took returns, for an event of Hooks.OnGrant, the time since the previous owner's last sign of
+// life. ok is false if the shard was not taken over.
 func (t *Times) Took(e core.LeaseEvent) (took time.Duration, ok bool) {
 	if e.Former == "" {
 		return 0, false

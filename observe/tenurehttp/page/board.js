@@ -1,8 +1,7 @@
 // The board of Tenure: draws what the stream "events" says. It changes nothing.
 "use strict";
 
-// Colours that people with any colour vision tell apart (Okabe and Ito). Members beyond
-// the eighth repeat them with another pattern, and each has its own letters.
+// Colours that people with any colour vision tell apart (Okabe and Ito), in some patterns. Each member has letters as well.
 const colours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8c8c8c"];
 const patterns = ["plain", "stripes", "dots", "bars", "cross", "lines"];
 const tablePage = 100; // rows
@@ -37,6 +36,7 @@ let range = -1; // selected, index in ranges
 let elsewhere = new Map(); // shard -> the zone that it prefers, and is not in
 let effects = null; // {in_doubt, unresolved, oldest, shards, more} that wait; null if they are not shown
 let firstRow = 0; // of the table
+let hottest = 0; // the most load of a shard
 
 function el(tag, className, text) {
   const e = document.createElement(tag);
@@ -53,24 +53,36 @@ const reserved = (name) => name.startsWith("_");
 const served = (s) => { const m = members.get(s.owner); return m !== undefined && !m.silent; };
 const nodeOf = (session) => nodes.get(session) || "a former member";
 
-function letters(slot) {
-  let text = "";
-  for (let n = slot; n >= 0; n = Math.floor(n / 26) - 1) text = String.fromCharCode(65 + n % 26) + text;
-  return text;
+const collator = new Intl.Collator("en", { numeric: true });
+const natural = (a, b) => collator.compare(a, b) || (a < b ? -1 : a > b ? 1 : 0); // a-2 before a-10
+const byNode = (a, b) => natural(nodeOf(a), nodeOf(b)) || natural(a, b);
+
+// shardsOf counts those that people know, without Tenure's own unless there are no others.
+function shardsOf(names) {
+  const known = names.filter((name) => !reserved(name)).length;
+  return known ? count(known, "shard") : count(names.length, "shard") + " of Tenure's own";
 }
 
-// slotOf gives a session its number: that of a former session of the same node, if that
-// one has ended, else the lowest that no living member has.
+// some lists at most n.
+const some = (list, n) => list.slice(0, n).join(", ") + (list.length > n ? " and " + (list.length - n) + " more" : "");
+
+// sentence has the names of nodes instead of their sessions.
+const sentence = (text) => text.replace(/\b[0-9a-f]{32}\b/g, (id) => nodes.get(id) || id);
+
+const heat = (x) => hottest > 0 && x !== undefined ? 0.4 + 0.6 * Math.sqrt(Math.min(1, x / hottest)) : 1; // how strongly it is drawn
+
+const codes = 26 * 26; // of two letters
+const letters = (slot) => String.fromCharCode(65 + Math.floor(slot / 26), 65 + slot % 26);
+
+// slotOf gives a session its number, by a hash of its node's label, so that each board shows the same. Of members with the
+// same number one has the next.
 function slotOf(session) {
   if (slots.has(session)) return slots.get(session);
-  const taken = new Set();
-  for (const s of members.keys()) if (slots.has(s)) taken.add(slots.get(s));
-  for (const [s, n] of slots) {
-    if (nodes.get(s) === nodes.get(session) && !taken.has(n)) { slots.set(session, n); return n; }
-  }
-  for (const [s, n] of slots) if (gone.has(s) || counts.get(s)) taken.add(n);
-  let n = 0;
-  while (taken.has(n)) n++;
+  const taken = new Set([...members.keys()].map((s) => slots.get(s)));
+  let n = 0x811c9dc5;
+  for (const c of nodes.get(session) || session) n = Math.imul(n ^ c.codePointAt(0), 0x01000193);
+  n = ((n ^ n >>> 15) >>> 0) % codes;
+  for (let i = 0; i < codes && taken.has(n); i++) n = (n + 1) % codes;
   slots.set(session, n);
   return n;
 }
@@ -96,7 +108,7 @@ function take(u) {
       if (!now.has(session)) { gone.set(session, { node: m.node, at: Date.now() }); left.push(session); }
     }
     members = now;
-    for (const session of now.keys()) {
+    for (const session of [...now.keys()].sort(byNode)) {
       slotOf(session);
       if (began && !began.has(session)) told.push([u.at, nodeOf(session) + " joined", "", [], false]);
     }
@@ -104,7 +116,7 @@ function take(u) {
   }
   for (const session of left) {
     const n = counts.get(session) || 0;
-    told.push([u.at, nodeOf(session) + " is gone", n ? count(n, "shard") + " had it as owner" : "", [], n > 0]);
+    told.push([u.at, nodeOf(session) + " is gone", n ? "it had " + count(n, "shard") : "", [], n > 0]);
   }
   for (const n of u.notes || []) {
     const shown = n.kind === "member" && !u.full && / (joined|gone)$/.test(n.text); // the list of members has it
@@ -124,7 +136,12 @@ function take(u) {
   heardAt = performance.now();
   beats = new Map(Object.entries(u.beats));
   counts = new Map();
-  for (const s of order) counts.set(s.owner, (counts.get(s.owner) || 0) + 1);
+  hottest = 0;
+  for (const s of order) {
+    if (!reserved(s.name)) counts.set(s.owner, (counts.get(s.owner) || 0) + 1);
+    hottest = Math.max(hottest, s.load || 0);
+  }
+  if (u.loads) grid.all = true;
   show();
 }
 
@@ -171,7 +188,7 @@ function rows(u) {
   for (const name of u.removed || []) { shards.delete(name); another = true; }
   if (another) {
     const name = selected < 0 ? "" : order[selected].name;
-    order = [...shards.values()].sort((a, b) => a.name < b.name ? -1 : 1);
+    order = [...shards.values()].sort((a, b) => natural(a.name, b.name));
     order.forEach((s, i) => { s.at = i; });
     selected = name && shards.has(name) ? shards.get(name).at : -1;
     grid.fit = map.all = true;
@@ -179,8 +196,10 @@ function rows(u) {
   if (groups.size <= maxGroups) {
     for (const g of groups.values()) note(u.at, ...moved(g));
   } else {
-    const names = [...groups.values()].flatMap((g) => g.names);
-    note(u.at, count(names.length, "shard") + " moved", "between " + groups.size + " pairs of members", names);
+    const names = [...groups.values()].flatMap((g) => g.names), to = new Map();
+    for (const g of groups.values()) to.set(g.to, (to.get(g.to) || []).concat(g.names));
+    const where = [...to.keys()].sort(byNode).map((s) => (s ? nodeOf(s) : "nobody") + " (" + to.get(s).length.toLocaleString("en") + ")");
+    note(u.at, shardsOf(names) + " moved", "to " + some(where, maxGroups), names);
   }
   quarantined(u.at, held, freed);
 }
@@ -193,7 +212,7 @@ function quarantined(at, held, freed) {
 
 // moved says what a change of owner was, and why.
 function moved(g) {
-  const n = count(g.names.length, "shard");
+  const n = shardsOf(g.names);
   const from = nodeOf(g.from), to = nodeOf(g.to);
   const former = members.get(g.from);
   if (g.from === g.to) return [n + " of " + to + " under a new token", "the same owner was granted it again", g.names];
@@ -214,12 +233,9 @@ function note(at, text, why, names, bad) {
   const li = el("li", bad ? "bad" : "");
   const time = el("time", "", clock.format(at));
   time.dateTime = new Date(at).toISOString();
-  li.append(time, el("p", "", text));
-  if (why) li.append(el("p", "why", why));
-  if (names.length) {
-    const few = names.slice(0, 6).join(", ");
-    li.append(el("p", "names", names.length > 6 ? few + " and " + (names.length - 6) + " more" : few));
-  }
+  li.append(time, el("p", "", sentence(text)));
+  if (why) li.append(el("p", "why", sentence(why)));
+  if (names.length) li.append(el("p", "names", some(names.sort(natural), 6)));
   const log = byId("log");
   log.prepend(li);
   while (log.children.length > logLength) log.lastChild.remove();
@@ -240,7 +256,8 @@ function show() {
   byId("seen-by").textContent = "as " + u.node + " sees it" + (u.leaving ? ", which is leaving" : "");
   byId("halted").hidden = !u.halted;
   byId("halted").textContent = u.halted ? "Halted, nothing is granted: " + u.halted : "";
-  number("n-shards", u.total.toLocaleString("en"));
+  number("n-shards", u.known.toLocaleString("en"));
+  byId("heat-help").hidden = hottest === 0;
   number("n-unowned", u.unowned.toLocaleString("en"));
   byId("tile-unowned").className = u.unowned ? "bad" : "";
   byId("tile-quarantined").hidden = !u.quarantined;
@@ -282,7 +299,7 @@ const swatch = 28; // CSS pixels
 function showMembers() {
   for (const [s, g] of gone) if (Date.now() - g.at > goneFor && !counts.get(s)) gone.delete(s);
   const list = byId("members");
-  const all = [...members.keys(), ...gone.keys()].sort((a, b) => slotOf(a) - slotOf(b) || (a < b ? -1 : 1));
+  const all = [...members.keys(), ...gone.keys()].sort((a, b) => (b === last.session) - (a === last.session) || byNode(a, b));
   if ([...list.children].map((li) => li.dataset.session).join() !== all.join()) {
     const have = new Map([...list.children].map((li) => [li.dataset.session, li]));
     list.replaceChildren(...all.map((s) => have.get(s) || memberItem(s)));
@@ -351,6 +368,7 @@ function showRanges() {
   ranges.forEach((r, i) => {
     const e = bar.children[i], text = rangeText(r), slot = String(rangeSlot(r));
     e.style.flexGrow = 1000 * r.part;
+    e.style.opacity = heat(r.load === undefined ? undefined : r.load / r.shards);
     if (e.title !== text) e.title = text;
     if (e.dataset.slot !== slot) { e.dataset.slot = slot; e.style.backgroundImage = "url(" + sprite(Number(slot), tile, false).toDataURL() + ")"; }
   });
@@ -504,9 +522,9 @@ function sprite(slot, size, round) {
     g.fillStyle = colour;
     g.fill();
     pattern(g, size, patterns[(slot + Math.floor(slot / colours.length)) % patterns.length], light);
-    if (size >= 13 * (devicePixelRatio || 1)) {
+    if (size >= 15 * (devicePixelRatio || 1)) {
       const text = letters(slot);
-      g.font = "600 " + Math.round(size * (text.length > 1 ? 0.42 : 0.56)) + "px system-ui, sans-serif";
+      g.font = "600 " + Math.round(size * 0.46) + "px system-ui, sans-serif";
       g.textAlign = "center";
       g.textBaseline = "alphabetic";
       const box = g.measureText(text);
@@ -620,7 +638,9 @@ class Grid extends Picture {
 
   paint(s, now) {
     const x = this.x(s.at), y = this.y(s.at);
+    this.g.globalAlpha = served(s) ? heat(s.load) : 1;
     this.g.drawImage(sprite(slotToDraw(s), this.side, false), x, y);
+    this.g.globalAlpha = 1;
     const a = this.strength(s, now);
     s.drawn.set(this, a);
     if (a > 0) {

@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// ClientOptions of UnaryClient and StreamClient. Nil works.
+// ClientOptions are the options of UnaryClient and StreamClient. Nil means the defaults.
 type ClientOptions struct {
-	// Attempts is how often a call is made at most. Default 5; at least 1 is made.
+	// Attempts is the largest number of attempts to make a call. Default 5; there is at least
+	// 1.
 	Attempts int
-	// Wait is the wait before the next attempt where nobody owns the shard. Default
-	// 500 ms.
+	// Wait is the wait before the next attempt if the shard has no owner. Default 500 ms.
 	Wait time.Duration
 
 	refused func() // nil, or called when a server refused a call or did not answer it
@@ -38,10 +38,10 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 	return c
 }
 
-// UnaryClient returns an interceptor that makes a call again, at the owner that a Server
-// has answered with, or a little later where the shard had none. Only answers are followed
-// by which nothing was done. After the last attempt the error is the caller's: see Error.
-// The Peers are the caller's, and say to which addresses calls may go.
+// UnaryClient returns an interceptor that makes a call again if a Server refused it. It makes the
+// call at the owner in the answer or, if the shard had none, a little later. It follows only
+// answers that say that nothing was done. It returns the error of the last attempt: see Error. The
+// Peers limit the addresses that calls may go to, and stay the caller's.
 func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	c := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -53,9 +53,9 @@ func UnaryClient(peers *Peers, o *ClientOptions) grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamClient is UnaryClient for streams. It waits until a server has begun a stream, so
-// that no message is sent twice: one round trip more for each stream. Use it only for
-// servers that have Server.Stream; with another one a stream that begins with the client's
+// StreamClient is like UnaryClient, but for streams. It waits until a server has begun a stream, so
+// that no message is sent twice. This takes one more round trip for each stream. Use it only for
+// servers that use Server.Stream. With other servers, a stream that begins with the client's
 // message waits until its context ends.
 func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	c := o.withDefaults()
@@ -67,14 +67,15 @@ func StreamClient(peers *Peers, o *ClientOptions) grpc.StreamClientInterceptor {
 	}
 }
 
-// first returns the connection of the first attempt, and of one after a wait. done gives it back.
+// first returns the connection of the first attempt, and of an attempt after a wait. done gives it
+// back.
 type first func() (conn *grpc.ClientConn, done func(), err error)
 
 func always(cc *grpc.ClientConn) first {
 	return func() (*grpc.ClientConn, func(), error) { return cc, func() {}, nil }
 }
 
-// stream opens a stream, again where nothing was done.
+// stream opens a stream, and again if nothing was done.
 func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 	open func(ctx context.Context, conn *grpc.ClientConn) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
 	ctx = metadata.AppendToOutgoingContext(ctx, BegunKey, "1")
@@ -88,7 +89,7 @@ func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 			done()
 			return err
 		}
-		context.AfterFunc(begun.Context(), done) // it ends with the stream
+		context.AfterFunc(begun.Context(), done) // done runs when the stream ends
 		return nil
 	})
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 	return begun, nil
 }
 
-// begin waits until the server has begun a stream. One that was refused has ended.
+// begin waits until the server has begun a stream. A refused stream has ended.
 func begin(s grpc.ClientStream) error {
 	header, err := s.Header()
 	if err != nil || header != nil {
@@ -109,7 +110,7 @@ func begin(s grpc.ClientStream) error {
 	return status.Error(codes.Internal, "the stream ended before it began")
 }
 
-// follow makes a call again where nothing was done. The call gives its connection back.
+// follow makes a call again if nothing was done. The call gives its connection back.
 func (c *ClientOptions) follow(ctx context.Context, peers *Peers, first first, call func(conn *grpc.ClientConn, done func()) error) error {
 	begin := func() error {
 		conn, done, err := first()
@@ -141,7 +142,7 @@ func (c *ClientOptions) follow(ctx context.Context, peers *Peers, first first, c
 		case owner.Address == "":
 			return err
 		default:
-			conn, done, derr := peers.take(owner.Address)
+			conn, done, derr := peers.take("", owner.Address)
 			if derr != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// keyed is what NewConn returns.
+// keyed is the connection that NewConn returns.
 type keyed struct {
 	c     *route.Client
 	peers *Peers
@@ -20,13 +20,16 @@ type keyed struct {
 
 var _ grpc.ClientConnInterface = (*keyed)(nil)
 
-// NewConn returns a connection, for the clients that protoc generates, that makes each call at the
-// owner of its key in one hop, by the map that a route.Client keeps: its AddressKey has no effect,
-// DefaultAddressKey is used. What a Server refuses is followed as by UnaryClient and StreamClient,
-// whose options o are. key names the key of a call by its full method and message, and of a stream
-// with a nil message, by what its context has; its error is the caller's. A call whose owner cannot
-// be connected to fails with Unavailable, and is not made again. The Client and the Peers, which
-// say to which addresses calls may go, are the caller's. The error matches core.ErrInvalid.
+// NewConn returns a connection for the clients that protoc generates. It makes each call at the
+// owner of its key in one hop, according to the map of a route.Client. The Client's AddressKey has
+// no effect: DefaultAddressKey is used. The connection follows refusals as UnaryClient and
+// StreamClient do, with the same options o.
+//
+// key returns the key of a call from its full method and message. For a stream, the message is
+// nil, and the context must hold the key. If key returns an error, the caller gets it. If the
+// connection to the owner fails, the call fails with Unavailable, and is not made again. The
+// Peers limit the addresses. The Client and the Peers stay the caller's. The error matches
+// core.ErrInvalid.
 func NewConn(c *route.Client, peers *Peers, key func(ctx context.Context, method string, req any) (string, error), o *ClientOptions,
 ) (grpc.ClientConnInterface, error) {
 	if c == nil || peers == nil || key == nil {
@@ -67,6 +70,6 @@ func (k *keyed) owner(key string) first {
 		if err != nil {
 			return nil, nil, &OwnerError{Shard: at.Shard}
 		}
-		return k.peers.take(at.Meta[DefaultAddressKey])
+		return k.peers.take("", at.Meta[DefaultAddressKey])
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,8 +27,8 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// mapping returns the URL of a map that says that all keys are a member's, in shard s-0000, once it is
-// open. Nil stands for open.
+// mapping returns the URL of a map in which all keys belong to a member, in shard s-0000, once it
+// is open. Nil stands for open.
 func mapping(t *testing.T, open *atomic.Bool, node, address string, token core.Token) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +41,8 @@ func mapping(t *testing.T, open *atomic.Bool, node, address string, token core.T
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"version":"%[1]s.1","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},"members":{%[1]q:{"grpc":%[2]q}},
+		_, _ = fmt.Fprintf(w, `{"version":"%[1]s.1","full":true,"keyspace":{"name":"s","hash":"fnv1a-mixed","digits":4},
+			"members":{%[1]q:{"grpc":%[2]q}},
 			"shards":[{"shard":"s-0000","range":["0x0000000000000000","0x10000000000000000"],"node":%[1]q,"token":%[3]d}]}`, node, address, token)
 	}))
 	t.Cleanup(s.Close)
@@ -55,7 +57,7 @@ func mapped(t *testing.T, node, address string, token core.Token) *route.Client 
 // reading returns a route.Client that has a map of one of these.
 func reading(t *testing.T, members ...string) *route.Client {
 	t.Helper()
-	c, err := route.NewClient(&route.ClientOptions{Members: members, OnError: func(error) {}})
+	c, err := route.NewClient(&route.ClientOptions{Members: members, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +77,8 @@ func reading(t *testing.T, members ...string) *route.Client {
 	return c
 }
 
-// TestConn: a call goes to the owner of its key in one hop; where the map is out of date, what the
-// member answers is followed; and none goes to an address that is not allowed.
+// TestConn: a call goes to the owner of its key in one hop. If the map is out of date, the client
+// follows the member's answer. No call goes to an address that is not allowed.
 func TestConn(t *testing.T) {
 	store := memory.New()
 	a, b := start(t, store, "a", nil), start(t, store, "b", nil)
@@ -145,8 +147,8 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// TestConnLeavesAStaleMember: where a member's map names an owner that cannot be connected to, or that
-// refuses, another member is asked for the map.
+// TestConnLeavesAStaleMember: if a member's map names an owner that cannot be connected to, or that
+// refuses, the client asks another member for the map.
 func TestConnLeavesAStaleMember(t *testing.T) {
 	store := memory.New()
 	a, other := start(t, store, "a", nil), start(t, memory.New(), "b", nil)

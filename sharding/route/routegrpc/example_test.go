@@ -33,8 +33,8 @@ func (orders) Check(ctx context.Context, r *grpc_health_v1.HealthCheckRequest) (
 	return &grpc_health_v1.HealthCheckResponse{}, err
 }
 
-// A member serves the calls for the shards that it owns. It answers others with their owner, or passes them on with
-// Options.Peers.
+// A member serves the calls for the shards that it owns. It answers others with their owner, or
+// forwards them with Options.Peers.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

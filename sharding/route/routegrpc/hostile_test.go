@@ -38,8 +38,8 @@ func counted(t *testing.T, network, address string) (l net.Listener, connected *
 	return l, connected
 }
 
-// TestForwardsToNoLocalAddress: a member that advertises an address of the forwarding host, or
-// a name of one, does not get a call's metadata sent there, and nothing is connected to.
+// TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
+// one. A call's metadata is not sent there, and no connection is made.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	l, connected := counted(t, "tcp", ":0")
 	_, port, err := net.SplitHostPort(l.Addr().String())
@@ -52,10 +52,21 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 	defer guarded.Close()
 	store := memory.New()
+	hosts := []string{"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST."}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if ip := a.(*net.IPNet).IP; !ip.IsLinkLocalUnicast() {
+			host, _, _ := strings.Cut(net.JoinHostPort(ip.String(), "\x00"), ":\x00")
+			hosts = append(hosts, host)
+		}
+	}
 	for name, peers := range map[string]*routegrpc.Peers{"guarded": guarded, "open": newPeers(t)} {
 		a, b := start(t, store, name+"-a", nil), start(t, store, name+"-b", peers)
 		a.own(name, b)
-		for _, host := range []string{"127.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]", "localhost", "LOCALHOST."} {
+		for _, host := range hosts {
 			if name == "open" && !strings.HasPrefix(strings.ToLower(host), "localhost") {
 				continue
 			}
@@ -74,8 +85,8 @@ func TestForwardsToNoLocalAddress(t *testing.T) {
 	}
 }
 
-// TestSchemes: what gRPC would take for a scheme, and so for a file or an address of another
-// kind, is no address, and a connection is made to a host and a port in any case.
+// TestSchemes: a text that gRPC would take for a scheme, and so for a file or an address of another
+// kind, is no address. A connection is always made to a host and a port.
 func TestSchemes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, connected := counted(t, "unix", "443") // as unix:443 names it

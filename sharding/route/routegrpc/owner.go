@@ -13,19 +13,20 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Domain and reasons of the ErrorInfo in the status of a call that was not served.
+// These are the domain and the reasons of the ErrorInfo in the status of a call that was not
+// served.
 const (
 	Domain        = "tenure.route"
 	ReasonOwner   = "NOT_OWNER" // another member owns the shard
-	ReasonUnowned = "NO_OWNER"  // nobody serves it at present
+	ReasonUnowned = "NO_OWNER"  // the shard has no owner now
 )
 
-// OwnerError is a call that was not served: nothing was done. Where nobody serves the
-// shard, Node is empty, and it matches sharding.ErrNoOwner.
+// OwnerError is the error of a call that was not served. Nothing was done. If the shard has no
+// owner, Node is empty, and the error matches sharding.ErrNoOwner.
 type OwnerError struct {
 	Shard   string
 	Node    string     // of the owner
-	Address string     // of the owner; empty if it tells none
+	Address string     // of the owner; empty if it publishes none
 	Token   core.Token // of its lease
 }
 
@@ -36,8 +37,11 @@ func (e *OwnerError) Error() string {
 	return fmt.Sprintf("tenure: shard %q belongs to %q, with token %d: ask it at %q", e.Shard, e.Node, e.Token, e.Address)
 }
 
-// Is makes one without an owner match sharding.ErrNoOwner.
+// Is reports whether target is sharding.ErrNoOwner and there is no owner.
 func (e *OwnerError) Is(target error) bool { return target == sharding.ErrNoOwner && e.Node == "" }
+
+// NotApplied returns true: see core.NotApplied.
+func (e *OwnerError) NotApplied() bool { return true }
 
 func (e *OwnerError) status() error {
 	code, reason := codes.FailedPrecondition, ReasonOwner
@@ -53,8 +57,8 @@ func (e *OwnerError) status() error {
 	return st.Err()
 }
 
-// Error returns the *OwnerError that a call's error carries, or else err. What it names is
-// checked.
+// Error returns the *OwnerError that a call's error carries, or err itself if it carries none.
+// Error checks the names and the address in it.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

@@ -18,11 +18,11 @@ import (
 	"github.com/tenure-go/tenure/internal/peerdial"
 )
 
-// maxPeers is how many connections to owners are kept.
+// maxPeers is the largest number of connections to owners.
 const maxPeers = 256
 
-// Peers are connections to members, made when they are needed and kept. Safe for
-// concurrent use.
+// Peers are connections to members. A connection is made on first use and kept. Peers are safe
+// for concurrent use.
 type Peers struct {
 	allow   func(address string) bool
 	options []grpc.DialOption
@@ -30,24 +30,23 @@ type Peers struct {
 	mu     sync.Mutex
 	closed bool
 	uses   uint64
-	conns  map[string]*peer
+	conns  map[string]*peer // by use and address
 }
 
 type peer struct {
 	conn *grpc.ClientConn
-	busy int    // calls under way
-	used uint64 // when it was, in calls
+	busy int    // calls in progress
+	used uint64 // value of uses at the last call
 }
 
-// NewPeers returns Peers. Addresses come from members' metadata, or from a server's answer:
-// allow has to allow one before calls, with their credentials, go to it. Nil allows those that
-// are not loopback, link-local, multicast or unspecified. A name that resolves to one of these
-// is refused in any case, and the environment's proxy is not asked. The options are those of
-// grpc.NewClient, with the application's credentials; an error of it is returned.
+// NewPeers returns Peers. Addresses come from members' metadata, or from a server's answer. allow
+// reports whether calls, with their credentials, may go to an address. A nil allow allows every
+// address that is not loopback, link-local, multicast or unspecified; a forwarding Server also
+// refuses addresses of its own machine. A name that resolves to such an address is refused in any
+// case. The environment's proxy is not used. The options are those of grpc.NewClient, and include
+// the application's credentials. The error is that of grpc.NewClient.
 func NewPeers(allow func(address string) bool, options ...grpc.DialOption) (*Peers, error) {
-	dial := peerdial.Dial(allow != nil)
-	p := &Peers{allow: allow, conns: make(map[string]*peer), options: append(slices.Clone(options), grpc.WithNoProxy(),
-		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))}
+	p := &Peers{allow: allow, conns: make(map[string]*peer), options: append(slices.Clone(options), grpc.WithNoProxy())}
 	probe, err := p.dial("tenure.invalid:1") // it does not connect
 	if err != nil {
 		return nil, fmt.Errorf("tenure: %w: connections to peers: %w", core.ErrInvalid, err)
@@ -55,16 +54,22 @@ func NewPeers(allow func(address string) bool, options ...grpc.DialOption) (*Pee
 	return p, probe.Close()
 }
 
-// dial makes a connection to exactly this address, whatever gRPC's schemes would make of it.
-func (p *Peers) dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+url.PathEscape(address), p.options...)
+// forwarding begins the key of a connection for forwarded calls of a Server.
+const forwarding = "forward "
+
+// dial makes a connection to exactly this address, without gRPC's interpretation of schemes.
+func (p *Peers) dial(key string) (*grpc.ClientConn, error) {
+	address, forwards := strings.CutPrefix(key, forwarding)
+	dial := peerdial.Dial(p.allow != nil, forwards)
+	return grpc.NewClient("passthrough:///"+url.PathEscape(address), append(slices.Clone(p.options),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))...)
 }
 
-// errBusy: 256 owners have calls under way.
+// errBusy: all maxPeers connections have calls in progress.
 var errBusy = fmt.Errorf("tenure: calls to %d owners are under way: %w", maxPeers, core.ErrRetry)
 
-// take returns a connection; done gives it back.
-func (p *Peers) take(address string) (conn *grpc.ClientConn, done func(), err error) {
+// take returns a connection, for use "" or forwarding. done gives it back.
+func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), err error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +78,7 @@ func (p *Peers) take(address string) (conn *grpc.ClientConn, done func(), err er
 	if p.closed {
 		return nil, nil, fmt.Errorf("tenure: %w: the Peers", core.ErrClosed)
 	}
-	c := p.conns[address]
+	c := p.conns[use+address]
 	if c == nil {
 		switch {
 		case p.allow == nil && peerdial.Local(address):
@@ -83,12 +88,12 @@ func (p *Peers) take(address string) (conn *grpc.ClientConn, done func(), err er
 		case len(p.conns) >= maxPeers && !p.evict():
 			return nil, nil, errBusy
 		}
-		conn, err := p.dial(address)
+		conn, err := p.dial(use + address)
 		if err != nil {
 			return nil, nil, err
 		}
 		c = &peer{conn: conn}
-		p.conns[address] = c
+		p.conns[use+address] = c
 	}
 	p.uses++
 	c.used = p.uses
@@ -100,7 +105,8 @@ func (p *Peers) take(address string) (conn *grpc.ClientConn, done func(), err er
 	}, nil
 }
 
-// evict closes the connection that was used the longest ago and has no call under way.
+// evict closes the least recently used connection without a call in progress. It returns false if
+// every one has such a call.
 func (p *Peers) evict() bool {
 	oldest := ""
 	for a, c := range p.conns {
@@ -111,12 +117,12 @@ func (p *Peers) evict() bool {
 	if oldest == "" {
 		return false
 	}
-	_ = p.conns[oldest].conn.Close() // nobody uses it
+	_ = p.conns[oldest].conn.Close() // no call uses it
 	delete(p.conns, oldest)
 	return true
 }
 
-// Close closes all connections. Calls under way end.
+// Close closes all connections. Calls in progress end.
 func (p *Peers) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,9 +138,9 @@ func (p *Peers) Close() error {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress checks the address of a member: a host and a port, and nothing else. A host
-// that is a scheme of gRPC, such as "unix" or "dns", is refused, as gRPC would not take it for
-// a host. The error matches core.ErrInvalid.
+// CheckAddress checks a member's address, which consists of a host and a port. It refuses a host
+// that is a scheme of gRPC, such as "unix" or "dns", because gRPC would not treat it as a host.
+// The error matches core.ErrInvalid.
 func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	n, perr := strconv.ParseUint(port, 10, 16)

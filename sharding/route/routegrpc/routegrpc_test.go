@@ -201,7 +201,7 @@ func TestServeForwardAnswer(t *testing.T) {
 	}
 }
 
-// Members whose metadata names each other's address pass a call on once.
+// Members whose metadata name each other's address forward a call once.
 func TestOneHop(t *testing.T) {
 	store := memory.New()
 	a, b := start(t, store, "a", newPeers(t)), start(t, store, "b", newPeers(t))
@@ -248,8 +248,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// No more than 256 connections are kept, those that are used least go first, and none
-// that is in use.
+// At most 256 connections are kept. The least recently used is closed first, and none that is in
+// use.
 func TestPeersAreBounded(t *testing.T) {
 	dialled := map[string]int{}
 	p, err := routegrpc.NewPeers(func(a string) bool {

@@ -25,40 +25,41 @@ const DefaultAddressKey = "grpc"
 // ForwardedKey is the metadata of a call that a member has forwarded.
 const ForwardedKey = "tenure-forwarded"
 
-// BegunKey is the metadata of a stream whose client waits until it has begun: Stream then
-// sends the header before the handler, which cannot add to it.
+// BegunKey is the metadata of a stream whose client waits until it has begun. Stream then sends the
+// header before the handler runs, and the handler cannot add to it.
 const BegunKey = "tenure-begun"
 
-// Options of a Server.
+// Options are the options of a Server.
 type Options struct {
-	// Shard names the shard of a call, by its full method and message. Its error is
-	// answered with InvalidArgument, and its text. Required.
+	// Shard returns the shard of a call from its full method and message. If it returns an
+	// error, the answer is InvalidArgument with the error's text, or Unavailable if the error
+	// matches sharding.ErrNoOwner. Required.
 	Shard func(ctx context.Context, method string, req any) (string, error)
-	// StreamShard names the shard of a stream, by its full method and what its context has,
-	// such as metadata: no message was read yet. Its error is answered as that of Shard.
-	// Required for Stream.
+	// StreamShard returns the shard of a stream before any message is read, from its full
+	// method and its context, such as its metadata. An error has the same effect as an error of
+	// Shard. Required for Stream.
 	StreamShard func(ctx context.Context, method string) (string, error)
-	// Unrouted, if not nil, has a call served here to whose full method it answers true,
-	// such as a health check. Default: all are routed.
+	// Unrouted reports whether this process serves a full method in any case, such as a health
+	// check. Nil, the default, routes all calls.
 	Unrouted func(method string) bool
-	// Peers forwards a call for another member's shard, of a method of Protocol Buffers
-	// whose generated code is part of this program. Default: the owner is answered. They
-	// stay the caller's.
+	// Peers forwards a call for another member's shard, if it is of a Protocol Buffers method whose
+	// generated code is part of this program. By default, the Server answers with the owner. The
+	// Peers stay the caller's.
 	Peers *Peers
 	// AddressKey is the key of a member's metadata that holds its address. Default
 	// DefaultAddressKey.
 	AddressKey string
 }
 
-// Server has the interceptors of a server. Safe for concurrent use.
+// Server provides the interceptors of a gRPC server. It is safe for concurrent use.
 type Server struct {
 	e *core.Elector
 	r *sharding.Router
 	o Options
 }
 
-// NewServer returns a Server. The Elector and the Router, which is on that Elector, are
-// the caller's. The error matches core.ErrInvalid.
+// NewServer returns a Server. The Router must be on the same Elector. Both stay the caller's.
+// The error matches core.ErrInvalid.
 func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error) {
 	if e == nil || r == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router and Options.Shard", core.ErrInvalid)
@@ -70,8 +71,8 @@ func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error)
 	return s, nil
 }
 
-// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here ends
-// with the lease, too, with the same cause.
+// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here also ends with
+// the lease, with the same cause.
 func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(ctx, req)
@@ -96,9 +97,9 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return s.forward(ctx, req, info.FullMethod, md, e)
 }
 
-// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, by
-// Options.StreamShard, and never forwards it: the owner is answered. The context of a
-// stream that is served here ends with the lease, too, with the same cause.
+// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, as
+// Options.StreamShard says. It never forwards a stream, but answers with the owner. The context
+// of a stream that is served here also ends with the lease, with the same cause.
 func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(srv, stream)
@@ -132,13 +133,13 @@ type served struct {
 
 func (s *served) Context() context.Context { return s.ctx }
 
-// named is the answer to a call that names no shard; nil if it names one.
+// named returns the answer to a call that names no shard, or nil if it names one.
 func named(shard string, err error) error {
 	if err == nil {
 		err = core.CheckShard(shard)
 	}
 	switch {
-	case errors.Is(err, sharding.ErrNoOwner): // a router that does not know the map of ranges yet
+	case errors.Is(err, sharding.ErrNoOwner): // the router does not know the map of ranges yet
 		return status.Error(codes.Unavailable, err.Error())
 	case err != nil:
 		return status.Error(codes.InvalidArgument, err.Error())
@@ -146,13 +147,13 @@ func named(shard string, err error) error {
 	return nil
 }
 
-// owner is the lease of a shard that is served here, or who else serves it.
+// owner returns the lease of a shard that is served here, or the other owner as an error.
 func (s *Server) owner(shard string) (*core.Lease, *OwnerError) {
 	if lease := s.e.Lease(shard); lease != nil {
 		return lease, nil
 	}
 	owner, err := s.r.Owner(shard)
-	if err != nil || owner.Self { // mine, and not served: it is on its way in or out
+	if err != nil || owner.Self { // this process owns it and does not serve it: it is starting or stopping
 		return nil, &OwnerError{Shard: shard}
 	}
 	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
@@ -162,13 +163,13 @@ func (s *Server) owner(shard string) (*core.Lease, *OwnerError) {
 	return nil, e
 }
 
-// forward makes the call at the owner, and says that it is the last.
+// forward makes the call at the owner, marked as forwarded.
 func (s *Server) forward(ctx context.Context, req any, method string, md metadata.MD, e *OwnerError) (any, error) {
 	reply, err := replyOf(method)
 	if err != nil {
 		return nil, e.status() // the caller may ask the owner itself
 	}
-	conn, done, err := s.o.Peers.take(e.Address)
+	conn, done, err := s.o.Peers.take(forwarding, e.Address)
 	if err != nil {
 		return nil, e.status()
 	}
@@ -186,7 +187,7 @@ func (s *Server) forward(ctx context.Context, req any, method string, md metadat
 	return reply, nil
 }
 
-// replyOf is a new message of the type that the method returns.
+// replyOf returns a new message of the method's result type.
 func replyOf(method string) (proto.Message, error) {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", "."))
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)

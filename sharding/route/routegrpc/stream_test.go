@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/sharding/route/routegrpc"
 )
 
-// streams are one of each kind. Each answers what it was sent, with the member that served
-// it; one that is sent "wait" waits until its context ends, and says why it did.
+// streams has one stream of each kind. Each answers a message with the member that served it. On
+// "wait" it waits until its context ends, and reports the reason.
 func streams(m *member) []grpc.StreamDesc {
 	echo := func(_ any, s grpc.ServerStream) error {
 		if route.FromContext(s.Context()) == nil {
@@ -52,7 +52,7 @@ func streams(m *member) []grpc.StreamDesc {
 	}
 }
 
-// open begins a stream at a member; the metadata name the shard.
+// open begins a stream at a member. The metadata name the shard.
 func (m *member) open(d *grpc.StreamDesc, shard string, client grpc.StreamClientInterceptor) (grpc.ClientStream, error) {
 	m.t.Helper()
 	o := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
@@ -72,7 +72,7 @@ func (m *member) open(d *grpc.StreamDesc, shard string, client grpc.StreamClient
 // echo sends a message and returns the answer to it.
 func echo(s grpc.ClientStream, text string) (string, error) {
 	var reply wrapperspb.StringValue
-	// What the server ended meanwhile is told by RecvMsg.
+	// If the server ended the stream, RecvMsg returns the error.
 	if err := s.SendMsg(wrapperspb.String(text)); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
@@ -125,7 +125,7 @@ func TestStreams(t *testing.T) {
 		}
 	}
 
-	// A stream that has begun ends with its lease, and is the caller's to begin again.
+	// A stream that has begun ends with its lease, and the caller may begin it again.
 	both := &kinds[2]
 	s, err := b.open(both, "s", client)
 	if err != nil {

@@ -6,72 +6,72 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
 const (
-	// tellPause is the least time between two hints of one process: they cost
-	// everybody.
+	// tellPause is the least time between two hints of one process, because each hint wakes every
+	// process.
 	tellPause = time.Millisecond
-	// listenPause is how long the listener waits before it listens again, twice as long
-	// after each time that nothing was heard, up to listenMost.
+	// listenPause is how long the listener waits before it listens again. It doubles each time
+	// the listener hears nothing, up to listenMost.
 	listenPause = 500 * time.Millisecond
 	listenMost  = 30 * time.Second
-	// hintedBeats is how many heartbeats a second processes hint at, all together. Each hint
-	// wakes every process, so that in a large cluster they look for heartbeats instead.
+	// hintedBeats is the number of heartbeats a second at which all processes together send hints.
+	// Each hint wakes every process, so in a large cluster processes look for heartbeats instead.
 	hintedBeats = 20
 )
 
-// Link is how hints travel between processes. Its methods are called by one goroutine
-// each, but Send by two.
+// Link carries hints between processes. A single goroutine calls each method, except Send,
+// which two goroutines call.
 type Link interface {
-	// Send hints to the readers given in the other processes, and has this one hear it:
-	// with no reader, only that.
-	Send(ctx context.Context, to sql.Readers) error
+	// Send sends a hint to the given readers in the other processes. This process hears it too.
+	// Without readers, only this process hears it.
+	Send(ctx context.Context, to engine.Readers) error
 
-	// Listen calls ready when it hears whatever is sent from then on, and heard for each
-	// hint with those it is for, until the context ends or it fails.
-	Listen(ctx context.Context, ready func(), heard func(sql.Readers)) error
+	// Listen calls ready once it hears later hints, and heard for each hint with its readers. It
+	// returns when the context ends or it fails.
+	Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error
 }
 
-// Hints tells other processes that something changed, after the commit and many changes
-// at once, and hears of theirs. Safe for concurrent use.
+// Hints sends hints to other processes after commits, one hint for many changes, and receives
+// theirs. It is safe for concurrent use.
 type Hints struct {
 	ctx   context.Context
 	wake  *Wake
 	link  Link
 	limit time.Duration
 
-	pending atomic.Uint32 // the readers to hint to
+	pending atomic.Uint32 // readers that get the next hint
 	due     chan struct{}
 	hears   atomic.Bool
-	heard   chan struct{} // since it was last emptied
+	heard   chan struct{} // has a token if a hint was heard since the last read
 	beats   beats
 	done    sync.WaitGroup
 }
 
-// NewHints returns hints that travel over a link until life ends. What is heard wakes
-// readers. A link that goes deaf is noticed within the limit.
+// NewHints returns hints over a link until life ends. A hint wakes readers. Hints notices
+// within limit that a link hears nothing.
 func NewHints(life context.Context, wake *Wake, link Link, limit time.Duration) *Hints {
 	return &Hints{ctx: life, wake: wake, link: link, limit: limit, due: make(chan struct{}, 1),
 		heard: make(chan struct{}, 1)}
 }
 
-// Start begins to tell and to listen.
+// Start starts sending and listening.
 func (h *Hints) Start() {
 	h.done.Go(h.teller)
 	h.done.Go(h.listener)
 }
 
-// Close waits for the goroutines, which end with the store's life.
+// Close waits for the goroutines, which end with life.
 func (h *Hints) Close() { h.done.Wait() }
 
-// Hears reports whether hints arrive: the last one did within the limit.
+// Hears reports whether hints arrive, that is, whether one did within the limit.
 func (h *Hints) Hears() bool { return h.hears.Load() }
 
-// Tell hints, soon, to those readers in the other processes that wait for what changed.
-func (h *Hints) Tell(readers sql.Readers) {
-	if readers == sql.Watchers && !h.beats.few(time.Now()) {
+// Tell soon sends a hint to the readers in other processes that wait for the change.
+func (h *Hints) Tell(readers engine.Readers) {
+	if readers == engine.Watchers && !h.beats.few(time.Now()) {
 		return
 	}
 	if readers == 0 {
@@ -91,8 +91,8 @@ func (h *Hints) teller() {
 		case <-h.ctx.Done():
 			return
 		}
-		readers, wait := sql.Readers(h.pending.Swap(0)), tellPause
-		if err := h.send(h.ctx, readers, h.limit); err != nil { // the others rely on it
+		readers, wait := engine.Readers(h.pending.Swap(0)), tellPause
+		if err := h.send(h.ctx, readers, h.limit); err != nil { // other processes rely on it
 			h.Tell(readers)
 			wait, failed = failed, min(2*failed, listenMost)
 		} else {
@@ -104,7 +104,7 @@ func (h *Hints) teller() {
 	}
 }
 
-func (h *Hints) send(ctx context.Context, to sql.Readers, limit time.Duration) error {
+func (h *Hints) send(ctx context.Context, to engine.Readers, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return h.link.Send(ctx, to)
@@ -121,7 +121,7 @@ func (h *Hints) listener() {
 	}
 }
 
-// listen hears until it fails or goes deaf, and reports whether it heard anything.
+// listen hears until it fails or hears nothing, and reports whether it ever heard anything.
 func (h *Hints) listen() (ever bool) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	var proving sync.WaitGroup
@@ -130,12 +130,12 @@ func (h *Hints) listen() (ever bool) {
 			defer cancel()
 			ever = h.prove(ctx)
 		})
-	}, func(to sql.Readers) {
+	}, func(to engine.Readers) {
 		select {
 		case h.heard <- struct{}{}:
 		default:
 		}
-		if to == sql.Watchers {
+		if to == engine.Watchers {
 			h.beats.count(time.Now())
 		}
 		h.wake.Broadcast(to)
@@ -145,12 +145,12 @@ func (h *Hints) listen() (ever bool) {
 	return ever
 }
 
-// prove sends a hint to itself whenever nothing was heard for a while, until such a one
-// is not heard either, and reports whether any was.
+// prove sends this process a hint whenever it has heard nothing for a while. It returns once
+// such a hint is not heard either, and reports whether any was heard.
 func (h *Hints) prove(ctx context.Context) (ever bool) {
 	defer func() {
 		if h.hears.Swap(false) {
-			h.wake.Broadcast(sql.Everybody) // who poll from now on
+			h.wake.Broadcast(engine.Everybody) // readers poll from now on
 		}
 	}()
 	h.empty()
@@ -159,7 +159,7 @@ func (h *Hints) prove(ctx context.Context) (ever bool) {
 			return ever
 		}
 		if ever = true; !h.hears.Swap(true) {
-			h.wake.Broadcast(sql.Everybody) // what changed before may have been missed
+			h.wake.Broadcast(engine.Everybody) // earlier changes may have been missed
 		}
 		for h.hear(ctx, h.limit*4/5) {
 		}
@@ -169,7 +169,7 @@ func (h *Hints) prove(ctx context.Context) (ever bool) {
 	}
 }
 
-// proven reports whether a hint to itself, or another one, is heard.
+// proven sends this process a hint, and reports whether it hears any.
 func (h *Hints) proven(ctx context.Context) bool {
 	start, limit := time.Now(), h.limit/5
 	err := h.send(ctx, 0, limit)
@@ -183,7 +183,7 @@ func (h *Hints) empty() {
 	}
 }
 
-// hear reports whether anything is heard within d.
+// hear reports whether it hears a hint within d.
 func (h *Hints) hear(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -196,7 +196,7 @@ func (h *Hints) hear(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// pause reports whether the store still lives after d.
+// pause waits d, and reports whether the store is still open.
 func (h *Hints) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -208,7 +208,7 @@ func (h *Hints) pause(d time.Duration) bool {
 	}
 }
 
-// beats counts heartbeats that some process hinted at.
+// beats counts heartbeats that led to a hint by any process.
 type beats struct {
 	mu    sync.Mutex
 	n     int
@@ -222,7 +222,7 @@ func (b *beats) count(now time.Time) {
 	b.n++
 }
 
-// few reports whether there may be a hint at another one.
+// few reports whether another heartbeat may lead to a hint.
 func (b *beats) few(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,19 +8,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// bus is a link whose messages go in a circle, as long as it is up and hears.
+// bus is a link whose messages come back, while it is up and hears.
 type bus struct {
 	deaf, down atomic.Bool
 	sent       atomic.Int64
-	messages   chan sql.Readers
+	messages   chan engine.Readers
 }
 
 var errDown = errors.New("down")
 
-func (b *bus) Send(ctx context.Context, to sql.Readers) error {
+func (b *bus) Send(ctx context.Context, to engine.Readers) error {
 	if b.down.Load() {
 		return errDown
 	}
@@ -31,7 +31,7 @@ func (b *bus) Send(ctx context.Context, to sql.Readers) error {
 	return nil
 }
 
-func (b *bus) Listen(ctx context.Context, ready func(), heard func(sql.Readers)) error {
+func (b *bus) Listen(ctx context.Context, ready func(), heard func(engine.Readers)) error {
 	if b.down.Load() {
 		return errDown
 	}
@@ -46,15 +46,14 @@ func (b *bus) Listen(ctx context.Context, ready func(), heard func(sql.Readers))
 	}
 }
 
-// TestHears: a link proves itself with one message when nothing else is heard; when it
-// goes deaf, or ends, that is noticed within the limit, and readers are woken then and
-// when it hears again.
+// TestHears: a link proves itself with one message when it hears no other. When it goes deaf or
+// ends, this is noticed within the limit. Readers are woken then, and when it hears again.
 func TestHears(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 4 * time.Second
 		var wake Wake
-		link := &bus{messages: make(chan sql.Readers, 100)}
+		link := &bus{messages: make(chan engine.Readers, 100)}
 		life, end := context.WithCancel(t.Context())
 		h := NewHints(life, &wake, link, limit)
 		woken := func(what string, hears bool, within time.Duration) {
@@ -62,7 +61,7 @@ func TestHears(t *testing.T) {
 			start := time.Now()
 			for h.Hears() != hears {
 				select {
-				case <-wake.C(sql.Observers):
+				case <-wake.C(engine.Observers):
 				case <-time.After(within):
 					t.Fatalf("%s: hears is %v after %v", what, h.Hears(), within)
 				}
@@ -71,7 +70,7 @@ func TestHears(t *testing.T) {
 				t.Errorf("%s was noticed after %v, want %v", what, late, within)
 			}
 		}
-		tailers, watchers := wake.C(sql.Tailers), wake.C(sql.Watchers)
+		tailers, watchers := wake.C(engine.Tailers), wake.C(engine.Watchers)
 		h.Start()
 		woken("the first message", true, time.Second)
 		<-tailers
@@ -82,7 +81,7 @@ func TestHears(t *testing.T) {
 			t.Errorf("a minute of silence took %d messages, want at most 20", n)
 		}
 		before = link.sent.Load()
-		for range 60 { // others are heard
+		for range 60 { // other messages are heard
 			time.Sleep(time.Second)
 			link.messages <- 0
 		}
@@ -95,8 +94,8 @@ func TestHears(t *testing.T) {
 		woken("its end", true, 2*limit)
 		link.down.Store(true)
 		woken("an outage", false, limit+time.Millisecond)
-		changed := wake.C(sql.Observers)
-		h.Tell(sql.Observers) // which is kept until the link is up
+		changed := wake.C(engine.Observers)
+		h.Tell(engine.Observers) // kept until the link is up
 		time.Sleep(2 * limit)
 		link.down.Store(false)
 		woken("its end", true, listenMost+limit)
@@ -109,20 +108,20 @@ func TestHears(t *testing.T) {
 	})
 }
 
-// TestTell: what could not be sent is sent when that is possible, and heartbeats are
-// told of while they are few.
+// TestTell: a hint that could not be sent is sent later, and there are hints for heartbeats while
+// they are few.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var wake Wake
-		link := &bus{messages: make(chan sql.Readers, 1000)}
+		link := &bus{messages: make(chan engine.Readers, 1000)}
 		life, end := context.WithCancel(t.Context())
 		h := NewHints(life, &wake, link, time.Hour)
 		h.Start()
 		time.Sleep(time.Second)
 		link.down.Store(true)
-		tailers := wake.C(sql.Tailers)
-		h.Tell(sql.Tailers)
+		tailers := wake.C(engine.Tailers)
+		h.Tell(engine.Tailers)
 		time.Sleep(time.Minute)
 		link.down.Store(false)
 		select {
@@ -132,15 +131,15 @@ func TestTell(t *testing.T) {
 		}
 		before := link.sent.Load()
 		for range 100 {
-			h.Tell(sql.Watchers)
+			h.Tell(engine.Watchers)
 			time.Sleep(5 * time.Millisecond)
 		}
 		if n := link.sent.Load() - before; n < 1 || n > hintedBeats {
 			t.Errorf("100 heartbeats in half a second were told of %d times, want at most %d", n, hintedBeats)
 		}
 		time.Sleep(time.Second)
-		watchers := wake.C(sql.Watchers)
-		h.Tell(sql.Watchers)
+		watchers := wake.C(engine.Watchers)
+		h.Tell(engine.Watchers)
 		select {
 		case <-watchers:
 		case <-time.After(time.Second):

@@ -1,4 +1,4 @@
-// Package dialect is what the stores of the dialects beside it share.
+// Package dialect contains the parts that the dialects' stores share.
 package dialect
 
 import (
@@ -10,8 +10,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Life is the time between the opening and the closing of a store. Safe for
-// concurrent use.
+// Life is the time from the opening of a store to its closing. It is safe for concurrent use.
 type Life struct {
 	ctx context.Context
 	end context.CancelCauseFunc
@@ -21,18 +20,17 @@ type Life struct {
 	calls  sync.WaitGroup
 }
 
-// NewLife begins one.
 func NewLife() *Life {
 	l := new(Life)
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	return l
 }
 
-// Context is done when the life ends.
+// Context returns a context that ends with the life.
 func (l *Life) Context() context.Context { return l.ctx }
 
-// Enter begins a call: the context that it returns also ends with the life. The
-// function that it returns ends the call, and must be called.
+// Enter begins a call. The returned context also ends with the life. The returned function ends the
+// call, and must be called.
 func (l *Life) Enter(ctx context.Context) (context.Context, func(), error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,8 +47,7 @@ func (l *Life) Enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// End ends the life, waits for its calls, and reports whether it was the first
-// to do so.
+// End ends the life and waits for its calls. It reports whether it was the first to do so.
 func (l *Life) End() bool {
 	l.mu.Lock()
 	first := !l.closed
@@ -61,9 +58,8 @@ func (l *Life) End() bool {
 	return first
 }
 
-// Cause adds to the error of a call why its context ended, which client libraries
-// do not always say. A call that was under way when the store closed is not
-// ErrClosed.
+// Cause adds to a call's error why its context ended, because client libraries may omit that. A
+// call that was pending when the store closed does not get ErrClosed.
 func Cause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(context.Cause(ctx), errClosed) {
 		return err

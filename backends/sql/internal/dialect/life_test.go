@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestCause: why a caller gave up can be matched, but for what would say that the
-// call was not applied (E1).
+// TestCause: errors.Is finds the reason why a caller gave up, except a reason that would claim that
+// the call was not applied (E1).
 func TestCause(t *testing.T) {
 	t.Parallel()
 	lost, reason := errors.New("connection lost"), errors.New("a reason")

@@ -3,34 +3,34 @@ package dialect
 import (
 	"sync"
 
-	"github.com/tenure-go/tenure/backends/sql"
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
 )
 
-// Wake is a broadcast to readers who wait. The zero value is ready; safe for
+// Wake is a broadcast to waiting readers. The zero value is ready for use. A Wake is safe for
 // concurrent use.
 type Wake struct{ observers, tailers, watchers signal }
 
-// C returns a channel that the next Broadcast to readers of one kind closes.
-func (w *Wake) C(of sql.Readers) <-chan struct{} {
+// C returns a channel that the next Broadcast to the given readers closes.
+func (w *Wake) C(of engine.Readers) <-chan struct{} {
 	switch of {
-	case sql.Tailers:
+	case engine.Tailers:
 		return w.tailers.c()
-	case sql.Watchers:
+	case engine.Watchers:
 		return w.watchers.c()
 	default:
 		return w.observers.c()
 	}
 }
 
-// Broadcast wakes all who wait, of the kinds given.
-func (w *Wake) Broadcast(to sql.Readers) {
-	if to&sql.Observers != 0 {
+// Broadcast wakes all waiting readers of the given kinds.
+func (w *Wake) Broadcast(to engine.Readers) {
+	if to&engine.Observers != 0 {
 		w.observers.broadcast()
 	}
-	if to&sql.Tailers != 0 {
+	if to&engine.Tailers != 0 {
 		w.tailers.broadcast()
 	}
-	if to&sql.Watchers != 0 {
+	if to&engine.Watchers != 0 {
 		w.watchers.broadcast()
 	}
 }

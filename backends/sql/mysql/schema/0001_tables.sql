@@ -42,12 +42,13 @@ CREATE TABLE IF NOT EXISTS tenure_shards (
     oldest       BIGINT NOT NULL DEFAULT 0, -- first entry that is left
     nonce        BIGINT NOT NULL DEFAULT 0, -- of the last commit
     commit_token BIGINT NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    grants       VARCHAR(200) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '', -- the last changes of owner, for people
     touched      BIGINT NOT NULL DEFAULT 0, -- raised by each fenced transaction, where the server certifies writes
     PRIMARY KEY (namespace, shard),
     INDEX revision (namespace, revision),
     CHECK (
         octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(session) <= 64 AND
-        token > 0 AND granted_from >= 0 AND revision >= 0)
+        octet_length(grants) <= 200 AND token > 0 AND granted_from >= 0 AND revision >= 0)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC STATS_PERSISTENT = 0;
 
 -- Keys and values written under leases. version is the number of the shard's

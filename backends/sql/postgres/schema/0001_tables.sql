@@ -36,10 +36,11 @@ CREATE TABLE tenure_shards (
     oldest       bigint NOT NULL DEFAULT 0, -- first entry that is left
     nonce        bigint NOT NULL DEFAULT 0, -- of the last commit
     commit_token bigint NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    grants       text   COLLATE "C" NOT NULL DEFAULT '', -- the last changes of owner, for people
     PRIMARY KEY (namespace, shard),
     CONSTRAINT shards_bounds CHECK (
         octet_length(namespace) <= 1040 AND octet_length(shard) <= 128 AND octet_length(session) <= 64 AND
-        token > 0 AND granted_from >= 0 AND revision >= 0)
+        octet_length(grants) <= 200 AND token > 0 AND granted_from >= 0 AND revision >= 0)
 ) WITH (fillfactor = 70);
 CREATE INDEX ON tenure_shards (namespace, revision);
 

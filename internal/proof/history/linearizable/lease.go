@@ -8,16 +8,16 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// record is a shard's record in the models: its owner, the owner it was granted
-// from (rule A3), and the highest token granted. Where the grant was of unknown
-// outcome, nobody knows its token: then it is open, and above the floor.
+// record is a shard's record in the models: its owner, the former owner (rule A3), and the highest
+// token granted. After a grant of unknown outcome the token is unknown: then open is set, and the
+// token is above the floor.
 type record struct {
 	owner, from driver.Owner
 	open        bool
 	floor       driver.Token
 }
 
-// holds reports whether the record can be o, and returns it with the token known if so.
+// holds reports whether the record can be o. If so, it returns the record with the token known.
 func (r record) holds(o driver.Owner) (record, bool) {
 	if !r.open {
 		return r, r.owner == o
@@ -34,8 +34,8 @@ func (r record) current(f driver.Fence) (record, bool) {
 	return r.holds(driver.Owner{Session: f.Session, Token: f.Token})
 }
 
-// grant makes session the owner; token 0 is one that nobody knows. It returns false
-// if the token is not greater than all before it (rule A2).
+// grant makes session the owner. Token 0 means an unknown token. It returns false if the token is
+// not greater than all before it (rule A2).
 func (r record) grant(session driver.SessionID, token driver.Token) (record, bool) {
 	floor := r.floor
 	if r.open {
@@ -49,9 +49,8 @@ func (r record) grant(session driver.SessionID, token driver.Token) (record, boo
 	return next, token > floor
 }
 
-// take is an acquire or a transfer: it takes the record from one owner to
-// another, with the token of the reply, 0 if there was none. repeated is true if
-// it found its own earlier success.
+// take is an acquire or a transfer: it gives the record another owner, with the reply's token, or 0
+// without a reply. repeated is true if it found its own earlier success.
 func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 	receiver, from := op.Session, op.Seen
 	if op.Kind == history.Transfer {
@@ -73,11 +72,11 @@ func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 	return next, false, ok
 }
 
-// step is the fenced lease: an operation's effect on the record, and whether its
-// outcome was possible.
+// step is the fenced lease. It returns an operation's effect on the record, and whether its outcome
+// was possible.
 //
-// An operation of unknown outcome takes effect if it can. That it never did is
-// covered too: it did not return, so it may come last.
+// An operation of unknown outcome takes effect if it can. That also covers the case that it never
+// did, because it did not return and so may come last.
 func (r record) step(op *history.Operation) (record, bool) {
 	switch {
 	case open(op):
@@ -115,8 +114,8 @@ func (r record) succeed(op *history.Operation) (record, bool) {
 	}
 }
 
-// refuse judges the reasons that depend on the record: fenced only if the fence
-// is dead, conflict only if it is not (rule F2), held only if it does not match.
+// refuse judges the reasons that depend on the record. fenced is possible only if the fence is
+// dead, conflict only if it is not (rule F2), and held only if the record does not match.
 func (r record) refuse(op *history.Operation) (record, bool) {
 	switch op.Reason {
 	case history.ReasonHeld:
@@ -136,7 +135,7 @@ func (r record) refuse(op *history.Operation) (record, bool) {
 	return r, true
 }
 
-// release frees exactly the lease named; the token stays (rule R1).
+// release frees exactly the named lease. The token stays (rule R1).
 func (r record) release(f driver.Fence) record {
 	if n, ok := r.current(f); ok {
 		n.owner.Session = ""
@@ -146,7 +145,7 @@ func (r record) release(f driver.Fence) record {
 	return r
 }
 
-// String describes the record, for the picture.
+// String returns the record for the picture.
 func (r record) String() string {
 	if r.open {
 		return fmt.Sprintf("%s: above %d", r.owner.Session, r.floor)

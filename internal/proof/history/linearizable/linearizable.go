@@ -1,12 +1,10 @@
-// Package linearizable judges histories of package history by porcupine: whether
-// some order of a shard's operations gives the outcomes that the clients saw. There
-// are two models, the fenced lease and the fenced log, and each shard is judged by
-// itself. An operation of unknown outcome may have taken effect at any instant after
-// its call, or never.
+// Package linearizable judges histories of package history by porcupine: whether some order of a
+// shard's operations gives the outcomes that the clients saw. It has two models, the fenced lease
+// and the fenced log, and judges each shard alone. An operation of unknown outcome may have taken
+// effect at any instant after its call, or never.
 //
-// It stands beside the validators of package history, which name the broken rule,
-// where a model can only say that one broke. A program that only validates does not
-// import this package, and so not porcupine.
+// The validators of package history name the broken rule, while a model only shows that some rule
+// is broken. A program that only validates does not import this package, and so not porcupine.
 package linearizable
 
 import (
@@ -23,7 +21,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// The models, as the Check of a finding.
+// The names of the models in Finding.Check.
 const (
 	Lease = "lease-linearizable"
 	Log   = "log-linearizable"
@@ -32,20 +30,20 @@ const (
 // RuleUndecided is the Rule of a finding that porcupine could not decide in time.
 const RuleUndecided = "undecided"
 
-// defaultTimeout bounds porcupine where the caller does not.
+// defaultTimeout limits porcupine if the caller does not.
 const defaultTimeout = 30 * time.Second
 
 // model is one of the two sequential specifications.
 type model struct {
 	check, rule, what string
 	spec              porcupine.Model
-	// uses reports whether the operation bears on the model.
+	// uses reports whether the operation matters to the model.
 	uses func(*history.Operation) bool
 }
 
-// models returns the fenced lease and the fenced log. The log's is the stricter
-// one, for it holds the record too; the lease's says whether the leases alone were
-// broken, and is decided sooner.
+// models returns the fenced lease and the fenced log. The log's model is stricter, because it has
+// the record too. The lease's model shows whether the leases alone were broken, and is decided
+// sooner.
 func models() []model {
 	return []model{
 		{
@@ -63,7 +61,7 @@ func models() []model {
 	}
 }
 
-// spec makes a porcupine model of a step function over comparable states.
+// spec returns a porcupine model of a step function over comparable states.
 func spec[S comparable](step func(S, *history.Operation) (S, bool)) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { var s S; return s },
@@ -76,7 +74,7 @@ func spec[S comparable](step func(S, *history.Operation) (S, bool)) porcupine.Mo
 	}
 }
 
-// open reports whether the outcome is not known.
+// open reports whether the outcome is unknown.
 func open(o *history.Operation) bool { return o.Outcome != history.OK && o.Outcome != history.Refused }
 
 // bears reports whether the operation changed its shard, or shows its state.
@@ -98,10 +96,10 @@ func bears(o *history.Operation) bool {
 	}
 }
 
-// Check judges each shard of a history by the models, and returns one finding for
-// each that no order of its operations explains, and one with RuleUndecided for each
-// that was not decided in time. The timeout is for all models and shards together; 0
-// is 30 s. It runs porcupine on all processors.
+// Check judges each shard of a history by the models. It returns one finding for each shard whose
+// operations no order explains, and one with RuleUndecided for each shard that was not decided in
+// time. The timeout is for all models and shards together; 0 is 30 s. It runs porcupine on all
+// processors.
 func Check(h *history.History, timeout time.Duration) []history.Finding {
 	if timeout <= 0 {
 		timeout = defaultTimeout
@@ -147,16 +145,15 @@ func byShard(h *history.History) map[driver.ShardID][]*history.Operation {
 	return of
 }
 
-// operations returns a shard's operations as porcupine takes them: sorted by call,
-// of unknown outcome open-ended, each under a client that does nothing else at that
-// time.
+// operations returns a shard's operations in porcupine's form: sorted by call, and those of unknown
+// outcome without an end. The operations of one client do not overlap.
 func operations(m model, ops []*history.Operation) []porcupine.Operation {
 	var last history.Instant
 	for _, op := range ops {
 		last = max(last, op.Call, op.Return)
 	}
 	var out []porcupine.Operation
-	var clients []history.Instant // the end of the last operation of each
+	var clients []history.Instant // end of each client's last operation
 	for _, op := range ops {
 		if !m.uses(op) {
 			continue
@@ -179,8 +176,8 @@ func operations(m model, ops []*history.Operation) []porcupine.Operation {
 }
 
 // Draw writes porcupine's page for each finding of a model into dir, such as
-// log-linearizable-orders.html, which shows the longest orders that it found. Other
-// findings have none.
+// log-linearizable-orders.html. The page shows the longest orders that porcupine found. Other
+// findings have no page.
 func Draw(dir string, h *history.History, found []history.Finding) error {
 	var errs []error
 	for _, f := range found {

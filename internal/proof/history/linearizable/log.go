@@ -7,16 +7,15 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// fencedLog is a shard's record and head in the model of the log. It does not
-// keep the entries: log-is-a-prefix compares those, and number and nonce name the
-// commit that made each.
+// fencedLog is a shard's record and head in the model of the log. It does not keep the entries,
+// because log-is-a-prefix compares them, and number and nonce identify the commit of each.
 type fencedLog struct {
 	record
-	head driver.Head // without Oldest, which has its own cases of rule L3
+	head driver.Head // without Oldest, which has its own cases (rule L3)
 }
 
-// step is the fenced log: a commit takes effect if and only if its fence is current
-// and its number the next (rule F1); a grant and a read show the head.
+// step is the fenced log. A commit takes effect if and only if its fence is current and its number
+// the next (rule F1). A grant and a read show the head.
 func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	before := l.record
 	r, ok := l.record.step(op)
@@ -26,7 +25,7 @@ func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 	l.record = r
 	switch op.Kind {
 	case history.Acquire, history.Transfer:
-		// A repeated claim may read the head apart, when the next owner has moved it.
+		// A repeated claim may read the head separately, after the next owner has moved it.
 		known := op.Outcome == history.OK && op.Head.Token <= op.Granted.Token
 		return l, !known || l.at(op.Head)
 	case history.Read:
@@ -44,7 +43,7 @@ func (l fencedLog) step(op *history.Operation) (fencedLog, bool) {
 		case op.Reason == history.ReasonNumber:
 			return l, !next
 		}
-	default: // the others bear on no log
+	default: // the others do not affect the log
 	}
 	return l, true
 }
@@ -60,7 +59,7 @@ func (l fencedLog) after(op *history.Operation) driver.Head {
 		Token: op.Fence.Token}
 }
 
-// String describes the log, for the picture.
+// String returns the log for the picture.
 func (l fencedLog) String() string {
 	return fmt.Sprintf("%v, number %d, seq %d", l.record, l.head.Number, l.head.Seq)
 }

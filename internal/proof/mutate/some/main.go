@@ -1,6 +1,6 @@
-// Command some tries as many mutants as there is time for: first those that a change concerns,
-// then others, in an order that the commit chooses. It fails if a mutant survives, or if a killer
-// fails without one.
+// Command some tries as many mutants as time allows: first the mutants that a change concerns, then
+// others, in an order that the commit decides. It fails if a mutant survives, or if a killer fails
+// without one.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const (
 	workers = 2
-	share   = 40 * time.Second // what a package has at least, when its mutants are built
-	grace   = 30 * time.Second // what is still running then ends, and counts as not tried
+	share   = 40 * time.Second // least time of a package after its mutants are built
+	grace   = 30 * time.Second // for running mutants; after it they end, and count as not tried
 )
 
 func main() {
@@ -65,7 +65,7 @@ func some(end time.Time) error {
 	return nil
 }
 
-// summary is the last line.
+// summary returns the last line.
 func summary(changed, allChanged, others, allOthers int) string {
 	left := fmt.Sprint(allChanged+allOthers-changed-others, " left for make check")
 	if changed < allChanged {
@@ -85,8 +85,8 @@ type run struct {
 	failed []string // packages
 }
 
-// all tries the mutants of units, and returns how many died. Each unit has an equal share of the
-// time that is left.
+// all tries the mutants of units, and returns the number that died. Each unit gets an equal share
+// of the remaining time.
 func (r *run) all(units []unit) (died int) {
 	next := 0
 	work := func() {
@@ -117,7 +117,7 @@ func (r *run) all(units []unit) (died int) {
 
 var result = regexp.MustCompile(`(\d+) mutants died, of \d+ chosen`)
 
-// try tries the mutants of a unit for a time, and returns how many died.
+// try tries the mutants of a unit for a time, and returns the number that died.
 func (r *run) try(u unit, has time.Duration) int {
 	start := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), r.end.Add(grace))
@@ -145,11 +145,12 @@ func (r *run) try(u unit, has time.Duration) int {
 	return died
 }
 
-// verdict returns how many mutants died by the output of go test, and whether nothing is wrong.
-// What was cut off for want of time proves nothing, unless something had failed before.
+// verdict returns the number of mutants that died, by the output of go test, and whether all is
+// well. A test that was cut off for lack of time proves nothing, unless something had failed
+// before.
 func verdict(out string, err error, cut bool) (died int, ok bool) {
 	if cut {
-		return 0, !strings.Contains(out, ": failed: ") // of Each, which is printed at once
+		return 0, !strings.Contains(out, ": failed: ") // Each prints it immediately
 	}
 	m := result.FindStringSubmatch(out)
 	if err != nil || m == nil {

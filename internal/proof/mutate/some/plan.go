@@ -19,13 +19,13 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// pkg is a package that has mutants; its path starts at the root of the repository.
+// pkg is a package with mutants. Its path starts at the root of the repository.
 type pkg struct {
 	path    string
 	mutants []mutate.Found
 }
 
-// packages returns those that have mutants.
+// packages returns the packages with mutants.
 func packages(root string) (all []pkg, err error) {
 	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		switch {
@@ -50,7 +50,7 @@ func packages(root string) (all []pkg, err error) {
 	return all, err
 }
 
-// unit is what one process tries: mutants of a package, by their places in its list.
+// unit is the work of one process: mutants of a package, by their places in its list.
 type unit struct {
 	pkg     string
 	numbers []int
@@ -63,8 +63,8 @@ func count(units []unit) (n int) {
 	return n
 }
 
-// plan returns the mutants that a change concerns, and the others. The commit chooses the order
-// of packages, and of mutants in each: over some commits all have their turn.
+// plan returns the mutants that a change concerns, and the others. The commit decides the order of
+// packages, and of mutants in each, so that over some commits all have their turn.
 func plan(commit string, pkgs []pkg, concerns func(pkg, mutate.Found) bool) (first, then []unit) {
 	rank := func(texts ...string) string {
 		sum := sha256.Sum256([]byte(commit + "\n" + strings.Join(texts, "\n")))
@@ -100,12 +100,12 @@ func plan(commit string, pkgs []pkg, concerns func(pkg, mutate.Found) bool) (fir
 type repository struct {
 	root    string
 	changed map[string]bool
-	before  map[string][]mutate.Found // of each changed file of mutants: those at that commit
+	before  map[string][]mutate.Found // by changed file of mutants: its mutants at that commit
 }
 
-// base returns the commit to compare with: the one that CI_BASE names; or the last one here whose
-// mutants all died, as make mutants noted it; or where a branch left origin/main; or the one
-// before. A commit that is no ancestor of head does not count.
+// base returns the commit to compare with. It is the commit in CI_BASE. Without it, it is the last
+// local one whose mutants all died, as make mutants noted it, or the one where a branch left
+// origin/main, or the previous one. A commit that is no ancestor of head does not count.
 func (r *repository) base(head string) (commit, why string) {
 	if c := r.ancestor(os.Getenv("CI_BASE")); c != "" {
 		return c, "which CI_BASE names"
@@ -123,7 +123,7 @@ func (r *repository) base(head string) (commit, why string) {
 	return r.ancestor("HEAD~1"), "the commit before"
 }
 
-// ancestor returns the name of a commit if it is an ancestor of HEAD, else nothing.
+// ancestor returns the name of a commit if it is an ancestor of HEAD, otherwise "".
 func (r *repository) ancestor(commit string) string {
 	if commit == "" {
 		return ""
@@ -138,7 +138,7 @@ func (r *repository) ancestor(commit string) string {
 	return name
 }
 
-// compare finds what has changed since a commit.
+// compare finds the changes since a commit.
 func (r *repository) compare(commit string) error {
 	names, err := git(r.root, "diff", "--name-only", "-z", "--end-of-options", commit)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *repository) compare(commit string) error {
 		if path.Base(name) != "mutants_test.go" {
 			continue
 		}
-		// A file that was not there, or that cannot be read, had no mutant that is known.
+		// A missing or unreadable file had no known mutants.
 		if src, err := git(r.root, "show", commit+":"+name); err == nil {
 			r.before[name], _ = mutate.ReadSource(name, []byte(src))
 		}
@@ -158,8 +158,8 @@ func (r *repository) compare(commit string) error {
 	return nil
 }
 
-// concerns reports whether the change concerns a mutant: it is new or another one, or a file that
-// it edits has changed, or the file of its killer, or the suite if that kills it.
+// concerns reports whether the change concerns a mutant: it is new or changed, or a file that it
+// edits has changed, or the file of its killer, or the suite if that kills it.
 func (r *repository) concerns(p pkg, m mutate.Found) bool {
 	same := func(was mutate.Found) bool {
 		return was.Name == m.Name && was.Killer == m.Killer && slices.Equal(was.Edits, m.Edits)
@@ -174,7 +174,7 @@ func (r *repository) concerns(p pkg, m mutate.Found) bool {
 	}
 	killer, _, _ := strings.Cut(m.Killer, "/")
 	if !strings.HasPrefix(killer, "Test") {
-		killer = "TestSimulation" // which names what it breaks
+		killer = "TestSimulation" // which names the rule that it breaks
 	}
 	for file := range r.changed {
 		dir, name := path.Dir(file), path.Base(file)

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/mutate"
 )
 
-// numbered are packages of so many mutants.
+// numbered returns packages with these numbers of mutants.
 func numbered(sizes map[string]int) (all []pkg) {
 	for path, size := range sizes {
 		p := pkg{path: path}
@@ -26,8 +26,8 @@ func numbered(sizes map[string]int) (all []pkg) {
 	return all
 }
 
-// Each mutant is planned once; those of the change come first; the rest is in an order that is the
-// same each time at a commit, and over some commits each package and each mutant is early in it.
+// Each mutant is planned once, and those of the change come first. The order of the others is the
+// same each time at a commit. Over some commits each package and each mutant is early in it.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	sizes := map[string]int{"a": 30, "b": 10, "c": 2, "d": 1, "e": 1}
@@ -133,8 +133,8 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// CI_BASE comes first if it is an ancestor, then the commit that make mutants noted, then where
-// the branch began, then the commit before.
+// CI_BASE comes first if it is an ancestor, then the commit that make mutants noted, then the
+// beginning of the branch, then the previous commit.
 func TestBase(t *testing.T) {
 	r, git, write := newRepository(t)
 	var commits []string
@@ -196,7 +196,7 @@ func newRepository(t *testing.T) (r *repository, git func(args ...string) string
 	return r, git, write
 }
 
-// A failure shows, whatever else is in the output, and what was cut off counts for nothing.
+// A failure counts, whatever the rest of the output is. A test that was cut off does not count.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	const died = "    run.go:1: 12 mutants died, of 40 chosen and 50 in all\n--- PASS: TestMutants\n"
@@ -236,7 +236,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Nothing is begun when the time is over.
+// No mutant begins when the time is over.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	r := &run{root: t.TempDir(), end: time.Now().Add(-time.Second)}

@@ -34,10 +34,12 @@ CREATE TABLE tenure_shards (
     oldest       INTEGER NOT NULL DEFAULT 0, -- first entry that is left
     nonce        INTEGER NOT NULL DEFAULT 0, -- of the last commit
     commit_token INTEGER NOT NULL DEFAULT 0, -- of the lease that made the last commit
+    grants       TEXT    NOT NULL DEFAULT '', -- the last changes of owner, for people
     PRIMARY KEY (namespace, shard),
     CONSTRAINT shards_bounds CHECK (
         length(CAST(namespace AS BLOB)) <= 1040 AND length(CAST(shard AS BLOB)) <= 128 AND
-        length(CAST(session AS BLOB)) <= 64 AND token > 0 AND granted_from >= 0 AND revision >= 0)
+        length(CAST(session AS BLOB)) <= 64 AND token > 0 AND granted_from >= 0 AND revision >= 0 AND
+        length(CAST(grants AS BLOB)) <= 200)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tenure_shards_revision ON tenure_shards (namespace, revision);
 

@@ -5,3 +5,5 @@ import _ "example.com/synthetic/backends/etcd"
 var state int
 
 func init() { state++ }
+
+func TestBombs() { _, _ = decodeTried(nil) }

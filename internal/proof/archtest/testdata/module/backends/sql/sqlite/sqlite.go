@@ -6,7 +6,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	_ "example.com/synthetic/backends/sql"
+	_ "example.com/synthetic/backends/sql/internal/engine"
 	_ "github.com/jackc/pgx/v5" // want `backends/sql/sqlite may not import github.com/jackc/pgx/v5`
 )
 

@@ -1,0 +1,69 @@
+// Package enginetest puts the faulty network of internal/proof/sqlfault before an engine.Store. It
+// is for tests.
+package enginetest
+
+import (
+	"context"
+
+	"github.com/tenure-go/tenure/backends/sql/internal/engine"
+	"github.com/tenure-go/tenure/internal/proof/sqlfault"
+)
+
+// Store is a store behind a wire. It counts its calls, and is safe for concurrent use.
+type Store struct {
+	engine.Store
+	Calls *sqlfault.Calls
+	Wire  *sqlfault.Wire
+}
+
+var _ engine.Store = (*Store)(nil)
+
+// WriteData counts and passes on.
+func (s *Store) WriteData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
+	s.Calls.Writes.Add(1)
+	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteData(ctx, fn) })
+}
+
+// WriteRoster counts and passes on.
+func (s *Store) WriteRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
+	s.Calls.Writes.Add(1)
+	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteRoster(ctx, fn) })
+}
+
+// WriteBeat counts and passes on.
+func (s *Store) WriteBeat(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
+	s.Calls.Writes.Add(1)
+	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteBeat(ctx, fn) })
+}
+
+// WriteOwners counts and passes on.
+func (s *Store) WriteOwners(
+	ctx context.Context, fn func(context.Context, *engine.Tx, func() (*engine.Tx, error)) error,
+) error {
+	s.Calls.Writes.Add(1)
+	return s.Wire.Pass(ctx, true, func(ctx context.Context) error { return s.Store.WriteOwners(ctx, fn) })
+}
+
+// ReadData counts and passes on.
+func (s *Store) ReadData(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
+	s.Calls.Reads.Add(1)
+	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.ReadData(ctx, fn) })
+}
+
+// ReadRoster counts and passes on.
+func (s *Store) ReadRoster(ctx context.Context, fn func(context.Context, *engine.Tx) error) error {
+	s.Calls.Reads.Add(1)
+	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.ReadRoster(ctx, fn) })
+}
+
+// Read counts and passes on.
+func (s *Store) Read(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	s.Calls.Reads.Add(1)
+	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.Read(ctx, fn) })
+}
+
+// Ping counts and passes on.
+func (s *Store) Ping(ctx context.Context, fn func(ctx context.Context, data, roster *engine.Tx) error) error {
+	s.Calls.Reads.Add(1)
+	return s.Wire.Pass(ctx, false, func(ctx context.Context) error { return s.Store.Ping(ctx, fn) })
+}

@@ -1,0 +1,176 @@
+package garbage
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-go/tenure/conformance"
+	"github.com/tenure-go/tenure/core"
+	"github.com/tenure-go/tenure/core/control"
+	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/effect"
+	"github.com/tenure-go/tenure/internal/keyspace"
+	"github.com/tenure-go/tenure/internal/operator"
+	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/seam"
+	"github.com/tenure-go/tenure/sharding"
+)
+
+const (
+	ofEach   = 32 << 20 // bytes of records below each prefix
+	readable = 64 << 20 // bytes by which the heap may grow while they are read
+)
+
+// writeLargest makes a member commit the largest records that the store accepts: rules, places of
+// nodes that may stop, ends of quarantines, open effects, plans, a report of load and a note of a
+// range. One of the plans is valid, and puts as many shards into quarantine as it can. Then it reads
+// them, while the other members read them too. The heap must stay limited.
+func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
+	t.Helper()
+	b, err := store.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }() // garbage may make it fail
+	s, err := b.Join(t.Context(), driver.Member{Session: "largest", Node: "largest", TTL: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := min(b.Info().Limits.WriteBytes-200, 1<<20)
+	value := bytes.Repeat([]byte("[],"), size/3)
+	n := ofEach / size
+	var peak atomic.Uint64
+	ctx, stop := context.WithCancel(t.Context())
+	measured := make(chan struct{})
+	go func() {
+		defer close(measured)
+		for ctx.Err() == nil {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak.Store(max(peak.Load(), m.HeapAlloc))
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	defer func() { stop(); <-measured }()
+	fill(t, s, "effects", n, func(i int) driver.Op { return core.Put(fmt.Sprintf("%so/%d", effect.Prefix, i), value) })
+	fill(t, s, "effects", 1, func(int) driver.Op { return core.Put(effect.Prefix+"e/0", value) })
+	fill(t, s, assigner, 4, func(int) driver.Op { return core.Append(value) })
+	for _, shard := range planned {
+		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Put("tenure/load", value) })
+		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Put("tenure/range", value) })
+	}
+	key := func(i int) string {
+		return fmt.Sprintf("rule/%s/large-%d", []control.Kind{control.Drain, control.Stop, control.Release}[i%3], i)
+	}
+	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Put(key(i), value) })
+	defer debug.SetGCPercent(debug.SetGCPercent(50)) // because five members share this process, and the rest of their reads
+	before := heap()
+	peak.Store(0)
+	if rules, err := control.Read(t.Context(), b); err == nil || len(rules) > control.MaxRules {
+		t.Errorf("reading rules of %d bytes gives %d, %v; want an error that names some", size, len(rules), err)
+	}
+	fill(t, s, assigner, 1, func(int) driver.Op { return core.Append(quarantined(planned, size)) })
+	w := &operator.Writer{Backend: b, Timeout: ample.Time}
+	if a, err := w.Ask(t.Context(), operator.Question{Node: "honest0", Look: true}); !errors.Is(err, core.ErrDamaged) {
+		t.Errorf("asking with places of %d bytes gives %v, %.300v; want ErrDamaged", size, a, err)
+	}
+	if open, err := effect.ReadOpen(t.Context(), b, "effects", 10_000); !errors.Is(err, core.ErrDamaged) || len(open) > 0 {
+		t.Errorf("reading effects of %d bytes gives %d, %.300v; want ErrDamaged", size, len(open), err)
+	}
+	if e, err := effect.Read(t.Context(), b, "effects", "0"); !errors.Is(err, core.ErrDamaged) {
+		t.Errorf("reading an effect of %d bytes gives %v, %.300v; want ErrDamaged", size, e, err)
+	}
+	time.Sleep(time.Second) // so that the members read the rules, plans and reports
+	grown := int64(peak.Load()) - int64(before)
+	t.Logf("%d records of %d bytes below each prefix: the heap grew by %d KiB at most", n, size, grown>>10)
+	if peak.Load() == 0 || grown > readable {
+		t.Errorf("the heap grew by %d bytes at most, want less than %d", grown, readable)
+	}
+	if _, aside, err := sharding.ReadPlans(t.Context(), b, seam.Key{}); err != nil || aside("q00000").Until.IsZero() {
+		t.Errorf("reading a plan of %d bytes with shards in quarantine: %v", size, err)
+	}
+	// The following tests are about other garbage, and reading past these records keeps a server
+	// busy.
+	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Delete(key(i)) })
+	for _, shard := range planned {
+		fill(t, s, driver.ShardID(shard), 1, func(int) driver.Op { return core.Delete("tenure/range") })
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Logf("the session that wrote the largest records: %v", err)
+	}
+}
+
+// quarantined returns a plan of the given size, in the form of sharding's encode.go. It is a base in
+// which as many shards as possible are in quarantine, the planned ones among them. The owners of all
+// other shards that have room have died.
+func quarantined(planned []string, size int) []byte {
+	const form, number, base, until = 3, 1 << 40, 1, 1 << 40
+	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	names := slices.Clone(planned)
+	for i := range size / 16 {
+		names = append(names, fmt.Sprintf("q%05d", i))
+	}
+	b := append(binary.AppendUvarint([]byte{form}, number), 0, 1, base)
+	b = binary.AppendUvarint(b, uint64(len(planned)+1))
+	for _, s := range append(slices.Clone(planned), fmt.Sprintf("q00000..%05d", size/16-1)) {
+		b = text(b, s)
+	}
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	for i, s := range names {
+		if b = append(text(b, s), 0); i < keyspace.MaxShards/20 { // no death
+			b = append(binary.AppendUvarint(b, until), 0) // no version
+		} else {
+			b = append(b, 0, 0)
+		}
+	}
+	return append(b, 0, 0, 0, 0) // no keyspace, nobody gone, no member, no move
+}
+
+// fill takes a shard and commits n operations, one per call.
+func fill(t *testing.T, s driver.Session, shard driver.ShardID, n int, op func(i int) driver.Op) {
+	t.Helper()
+	var at driver.AcquireResult
+	seen := driver.Owner{}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	done := 0
+	for done < n {
+		if ctx.Err() != nil {
+			t.Fatalf("shard %s: %d of %d records written: %v", shard, done, n, at.Err)
+		}
+		if at.Fence.Token == 0 {
+			r, err := s.Acquire(t.Context(), []driver.Claim{{Shard: shard, Seen: seen, Preempt: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at = r[0]; at.Err != nil {
+				if held, ok := errors.AsType[*driver.HeldError](at.Err); ok {
+					seen = held.Owner
+				}
+				at.Fence = driver.Fence{}
+				continue
+			}
+		}
+		r, err := s.Commit(t.Context(), []driver.Write{{Fence: at.Fence, Number: at.Head.Number + 1, Nonce: driver.Nonce(rand.Uint64() | 1),
+			Ops: []driver.Op{op(done)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r[0].Err != nil { // another member took the shard
+			at.Fence = driver.Fence{}
+			continue
+		}
+		at.Head = r[0].Head
+		done++
+	}
+}

@@ -1,0 +1,3 @@
+package route
+
+var ReadProblem = readProblem
