@@ -40,6 +40,12 @@ func TestMutants(t *testing.T) {
 			Edits: []mutate.Edit{{File: "route.go", In: "Routes.begin", Old: "s.beats == 0 && r.beats-s.beat >= stale", New: "false"}}},
 		{Name: "each heartbeat beside another one gets a new connection", Killer: "TestStale",
 			Edits: []mutate.Edit{{File: "route.go", In: "Routes.begin", Old: "r.beats-s.beat >= stale", New: "true"}}},
+		{Name: "both connections are silent, and both stay", Killer: "TestMute",
+			Edits: []mutate.Edit{{File: "route.go", In: "Routes.begin", Old: " || r.mute(s, t.start)", New: ""}}},
+		{Name: "the oldest heartbeat loses its connection", Killer: "TestMute",
+			Edits: []mutate.Edit{{File: "route.go", In: "Routes.mute", Old: "o != nil && o.start.Before(mine.start)", New: "o != nil"}}},
+		{Name: "a slow store loses its connections", Killer: "TestSlowIsNotMute",
+			Edits: []mutate.Edit{{File: "route.go", In: "Routes.mute", Old: "limit.Sub(mine.start)/3", New: "limit.Sub(mine.start)/9"}}},
 		{Name: "a connection on which a heartbeat is under way is left", Killer: "TestStale",
 			Edits: []mutate.Edit{{File: "route.go", In: "Routes.begin", Old: "t.Stale = s.beats == 0 && ", New: "t.Stale = "}}},
 	})

@@ -71,9 +71,10 @@ type Trip struct {
 	// Context ends with the caller's, with the life of the routes, and when the server turns
 	// out to be silent. In the last case, the cause is ErrSilent.
 	Context context.Context
-	// Stale is set for a heartbeat beside an unanswered one if the connection for it was unused for
-	// a long time. The cause of the silence may have broken that connection too, so a new one is
-	// better. No other heartbeat is under way on it.
+	// Stale is set for a heartbeat beside an unanswered one if a new connection would be better,
+	// because the cause of the silence may have broken the connection too. Either the connection
+	// was unused for a long time, or the heartbeats on it have no answer either. In the second
+	// case, they are not the oldest unanswered ones, and they end with the connection.
 	Stale bool
 
 	r      *Routes
@@ -121,12 +122,41 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 		if s.beats > 0 {
 			t.Server = r.best(-1)
 			s = &r.servers[t.Server]
-			t.Stale = s.beats == 0 && r.beats-s.beat >= stale
+			t.Stale = s.beats == 0 && r.beats-s.beat >= stale || r.mute(s, t.start)
 		}
 		s.beats++
 	}
 	r.servers[t.Server].trips[t] = struct{}{}
 	return t
+}
+
+// mute reports whether a server has kept a heartbeat waiting for a third of its time, although it is
+// not the server that has the oldest heartbeat, whose late answer would still count.
+func (r *Routes) mute(s *server, now time.Time) bool {
+	mine := s.oldest()
+	if mine == nil {
+		return false
+	}
+	limit, ok := mine.Context.Deadline()
+	if !ok || now.Sub(mine.start) < limit.Sub(mine.start)/3 {
+		return false
+	}
+	for i := range r.servers {
+		if o := r.servers[i].oldest(); o != nil && o.start.Before(mine.start) {
+			return true
+		}
+	}
+	return false
+}
+
+// oldest returns the heartbeat that has waited for its answer the longest, or nil.
+func (s *server) oldest() (first *Trip) {
+	for t := range s.trips {
+		if t.kind == beat && (first == nil || t.start.Before(first.start)) {
+			first = t
+		}
+	}
+	return first
 }
 
 // best returns the server that owes the fewest answers to heartbeats. Among several, it prefers

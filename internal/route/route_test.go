@@ -85,6 +85,54 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// TestMute: if both servers are silent, a heartbeat gets a new connection to one of them. The other
+// one, which may still answer the oldest heartbeat, keeps its connection.
+func TestMute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, pace = 3600 * time.Millisecond, 600 * time.Millisecond
+		r := New(t.Context(), 2, 0)
+		r.Beat(t.Context()).Done(Answered)
+		beat := func() *Trip {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			t.Cleanup(cancel)
+			trip := r.Beat(ctx)
+			time.Sleep(pace)
+			return trip
+		}
+		for i, want := range []struct {
+			server int
+			stale  bool
+		}{{0, false}, {1, false}, {0, false}, {1, true}, {0, false}} {
+			if got := beat(); got.Server != want.server || got.Stale != want.stale {
+				t.Errorf("heartbeat %d goes to %d, stale %v, want %v", i, got.Server, got.Stale, want)
+			}
+		}
+	})
+}
+
+// TestSlowIsNotMute: a store that answers each heartbeat after almost half its time keeps both
+// connections.
+func TestSlowIsNotMute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, pace, late = 3600 * time.Millisecond, 600 * time.Millisecond, 1700 * time.Millisecond
+		r := New(t.Context(), 2, 0)
+		r.Beat(t.Context()).Done(Answered)
+		for i := range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			t.Cleanup(cancel)
+			trip := r.Beat(ctx)
+			if trip.Stale {
+				t.Errorf("heartbeat %d ends the connection of an earlier one", i)
+			}
+			time.AfterFunc(late, func() { trip.Done(Answered) })
+			time.Sleep(pace)
+		}
+		time.Sleep(late)
+	})
+}
+
 // TestStallOfTheStore: servers that answer again at the same time are not suspect,
 // whichever is first.
 func TestStallOfTheStore(t *testing.T) {
