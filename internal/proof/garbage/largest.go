@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -49,19 +47,6 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	size := min(b.Info().Limits.WriteBytes-200, 1<<20)
 	value := bytes.Repeat([]byte("[],"), size/3)
 	n := ofEach / size
-	var peak atomic.Uint64
-	ctx, stop := context.WithCancel(t.Context())
-	measured := make(chan struct{})
-	go func() {
-		defer close(measured)
-		for ctx.Err() == nil {
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			peak.Store(max(peak.Load(), m.HeapAlloc))
-			time.Sleep(5 * time.Millisecond)
-		}
-	}()
-	defer func() { stop(); <-measured }()
 	fill(t, s, "effects", n, func(i int) driver.Op { return core.Put(fmt.Sprintf("%so/%d", effect.Prefix, i), value) })
 	fill(t, s, "effects", 1, func(int) driver.Op { return core.Put(effect.Prefix+"e/0", value) })
 	fill(t, s, assigner, 4, func(int) driver.Op { return core.Append(value) })
@@ -73,9 +58,9 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 		return fmt.Sprintf("rule/%s/large-%d", []control.Kind{control.Drain, control.Stop, control.Release}[i%3], i)
 	}
 	fill(t, s, control.Shard, n, func(i int) driver.Op { return core.Put(key(i), value) })
-	defer debug.SetGCPercent(debug.SetGCPercent(50)) // because five members share this process, and the rest of their reads
 	before := heap()
-	peak.Store(0)
+	peak, stop := live()
+	defer stop()
 	if rules, err := control.Read(t.Context(), b); err == nil || len(rules) > control.MaxRules {
 		t.Errorf("reading rules of %d bytes gives %d, %v; want an error that names some", size, len(rules), err)
 	}
@@ -91,6 +76,7 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 		t.Errorf("reading an effect of %d bytes gives %v, %.300v; want ErrDamaged", size, e, err)
 	}
 	time.Sleep(time.Second) // so that the members read the rules, plans and reports
+	stop()
 	grown := int64(peak.Load()) - int64(before)
 	t.Logf("%d records of %d bytes below each prefix: the heap grew by %d KiB at most", n, size, grown>>10)
 	if peak.Load() == 0 || grown > readable {
@@ -108,6 +94,21 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Logf("the session that wrote the largest records: %v", err)
 	}
+}
+
+// live collects garbage repeatedly, and records the most memory that was in use after a collection,
+// until stop is called. Between collections, the size of the heap depends on the machine's load.
+func live() (peak *atomic.Uint64, stop func()) {
+	peak = new(atomic.Uint64)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			peak.Store(max(peak.Load(), heap()))
+		}
+	}()
+	return peak, func() { cancel(); <-done }
 }
 
 // quarantined returns a plan of the given size, in the form of sharding's encode.go. It is a base in
