@@ -74,7 +74,8 @@ type application struct {
 }
 
 // beat applies a heartbeat at the chosen server. If that server cannot be reached, nothing was
-// sent, and beat asks the next one.
+// sent, and beat asks the next one. If a new link is answered while an older one is silent, the
+// other silent links are left too, because they cost calls otherwise.
 func (a *application) beat(ctx context.Context) error {
 	var errs []error
 	for range a.beats {
@@ -86,6 +87,9 @@ func (a *application) beat(ctx context.Context) error {
 		if err == nil {
 			a.link = lk
 			err = a.run(trip.Context)
+			if err == nil && !trip.Since.IsZero() && lk.began.After(trip.Since) {
+				a.doubt(trip.Since)
+			}
 			trip.Done(outcomeOf(trip.Context, err))
 			return err
 		}

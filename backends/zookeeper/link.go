@@ -17,6 +17,7 @@ import (
 // once. So a link that is down has ended, and every request in flight on it has an unknown outcome.
 type link struct {
 	server string // as in the options
+	began  time.Time
 	conn   *zk.Conn
 	wire   *observedConn
 	// alone reports whether the server is outside an ensemble. It ends all connections when it
@@ -97,7 +98,7 @@ func newLink(
 	ctx context.Context, raw net.Conn, server string, v *lastRead, auth [][]byte, alone bool,
 ) (*link, error) {
 	l := &link{
-		server: server, wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
+		server: server, began: time.Now(), wire: newObservedConn(raw, v), alone: alone, up: make(chan struct{}), down: make(chan struct{}),
 		done:  make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), watches: make(map[*watches]struct{}),
 	}

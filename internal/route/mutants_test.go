@@ -43,7 +43,7 @@ func TestMutants(t *testing.T) {
 		{Name: "both connections are silent, and both stay", Killer: "TestMute",
 			Edits: []mutate.Edit{{File: "route.go", In: "Routes.begin", Old: " || r.mute(s, t.start)", New: ""}}},
 		{Name: "the oldest heartbeat loses its connection", Killer: "TestMute",
-			Edits: []mutate.Edit{{File: "route.go", In: "Routes.mute", Old: "o != nil && o.start.Before(mine.start)", New: "o != nil"}}},
+			Edits: []mutate.Edit{{File: "route.go", In: "Routes.mute", Old: "return r.oldest().start.Before(mine.start)", New: "return true"}}},
 		{Name: "a slow store loses its connections", Killer: "TestSlowIsNotMute",
 			Edits: []mutate.Edit{{File: "route.go", In: "Routes.mute", Old: "limit.Sub(mine.start)/3", New: "limit.Sub(mine.start)/9"}}},
 		{Name: "a connection on which a heartbeat is under way is left", Killer: "TestStale",

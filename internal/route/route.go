@@ -76,6 +76,10 @@ type Trip struct {
 	// was unused for a long time, or the heartbeats on it have no answer either. In the second
 	// case, they are not the oldest unanswered ones, and they end with the connection.
 	Stale bool
+	// Since is when the oldest unanswered heartbeat was sent, for a heartbeat beside it. If this
+	// heartbeat is answered on a connection that was made later, the store was not silent, and
+	// other connections from before may be broken too.
+	Since time.Time
 
 	r      *Routes
 	kind   kind
@@ -122,6 +126,7 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 		if s.beats > 0 {
 			t.Server = r.best(-1)
 			s = &r.servers[t.Server]
+			t.Since = r.oldest().start
 			t.Stale = s.beats == 0 && r.beats-s.beat >= stale || r.mute(s, t.start)
 		}
 		s.beats++
@@ -141,12 +146,17 @@ func (r *Routes) mute(s *server, now time.Time) bool {
 	if !ok || now.Sub(mine.start) < limit.Sub(mine.start)/3 {
 		return false
 	}
+	return r.oldest().start.Before(mine.start)
+}
+
+// oldest returns the heartbeat that has waited for its answer the longest, or nil.
+func (r *Routes) oldest() (first *Trip) {
 	for i := range r.servers {
-		if o := r.servers[i].oldest(); o != nil && o.start.Before(mine.start) {
-			return true
+		if t := r.servers[i].oldest(); t != nil && (first == nil || t.start.Before(first.start)) {
+			first = t
 		}
 	}
-	return false
+	return first
 }
 
 // oldest returns the heartbeat that has waited for its answer the longest, or nil.
