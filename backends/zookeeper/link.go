@@ -347,5 +347,5 @@ func (l *link) end() {
 // its server is silent on all connections, the second if it answers on others.
 const (
 	minPatience  = 50 * time.Millisecond
-	lostPatience = 2 * time.Second
+	lostPatience = time.Second
 )

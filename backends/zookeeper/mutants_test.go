@@ -56,9 +56,9 @@ func TestMutants(t *testing.T) {
 			File: "wire.go", In: "observedConn.Write", Old: "now-sent < t.timeout.Load()/6 && ", New: ""}}},
 		{Name: "pings are left out where nothing came", Killer: "TestPingsLeftOut", Edits: []mutate.Edit{{
 			File: "wire.go", In: "observedConn.Write", Old: " && t.own.heard.Load() > sent", New: ""}}},
-		{Name: "E4: each connection that was lost costs calls", Killer: "TestLostConnection/diedAll",
+		{Name: "E4: each connection that was lost costs calls", Killer: "TestLostLinks/Call",
 			Edits: []mutate.Edit{{File: "connector.go", In: "connector.keep", Old: "l.lost(*since)", New: "_ = *since"}}},
-		{Name: "E4: a new link is answered, and the other silent links stay", Killer: "TestLostConnection/diedAll",
+		{Name: "E4: a new link is answered, and the other silent links stay", Killer: "TestLostLinks/Heartbeat",
 			Edits: []mutate.Edit{{File: "apply.go", In: "application.beat", Old: "a.doubt(trip.Since)", New: "_ = trip.Since"}}},
 		{Name: "E4: a heartbeat uses a link that was long unused", Killer: "TestLostConnection/slowedAll",
 			Edits: []mutate.Edit{{File: "apply.go", In: "application.beat", Old: "if trip.Stale {", New: "if false {"}}},
