@@ -1,5 +1,5 @@
-// Package boundjson decodes JSON from others in limited memory. A limit on the bytes alone does
-// not limit the memory, because an empty object of three bytes may become a struct of hundreds.
+// Package boundjson decodes untrusted JSON in limited memory. Limiting the number of bytes is not
+// enough, because an empty object of three bytes may become a struct of hundreds.
 package boundjson
 
 import (

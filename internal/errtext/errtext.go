@@ -1,4 +1,4 @@
-// Package errtext formats errors that wrap errors of this module.
+// Package errtext formats errors that wrap other errors of this module.
 package errtext
 
 import (

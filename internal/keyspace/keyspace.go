@@ -1,5 +1,5 @@
-// Package keyspace defines the names, hashes and limits of sets of shards. It also records, in
-// a handler's context, which shards a shard's keys may go to.
+// Package keyspace defines the names, hashes and limits of sets of shards. In a handler's context
+// it records to which shards the keys of its shard may move.
 package keyspace
 
 import "context"

@@ -1,4 +1,4 @@
-// Package kvkeys makes the keys of the records of package kv.
+// Package kvkeys builds the keys of package kv's records.
 package kvkeys
 
 import (

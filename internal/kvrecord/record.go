@@ -1,5 +1,5 @@
-// Package kvrecord reads and writes what the records of package kv and its change logs share.
-// These are one-line records, the record of a shard, and the head that may follow it.
+// Package kvrecord encodes and decodes the records that package kv shares with its change logs:
+// one-line records, the record of a shard, and the head that may follow it.
 package kvrecord
 
 import (

@@ -1,5 +1,5 @@
-// Package listing limits the bytes of one call of driver.Backend.List, and the damaged records of a
-// View.
+// Package listing limits how many bytes one call of driver.Backend.List returns, and how many
+// damaged records a View names.
 package listing
 
 import (

@@ -1,6 +1,6 @@
 // Package mark defines the metadata of members that Tenure writes, and that applications can
-// neither set nor remove. Package sharding recognizes members by it, because each member that
-// runs a Manager has a mark. The ids of one process's sessions begin with the same bytes.
+// neither set nor remove. Each member that runs a Manager of package sharding has a mark, by which
+// other Managers recognize it. The session ids of one process begin with the same bytes.
 package mark
 
 import (

@@ -1,4 +1,4 @@
-// Package problem writes and reads the problem documents (RFC 9457) with which packages fence and
+// Package problem writes and reads problem documents (RFC 9457), with which packages fence and
 // route refuse requests.
 package problem
 

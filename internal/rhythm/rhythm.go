@@ -1,5 +1,5 @@
-// Package rhythm chooses which failures of a repeated call to log. These are the first, those
-// after 1, 5 and 15 minutes, and then one every 15 minutes. The end is also logged.
+// Package rhythm chooses which failures of a repeated call to log: the first, those after 1, 5 and
+// 15 minutes, and then one every 15 minutes. It also logs when the failures end.
 package rhythm
 
 import (

@@ -1,5 +1,5 @@
-// Package sqlschema is the common part of the SQL dialects' schemas. It handles the prefix of
-// their names, the widths of their columns, and their versions.
+// Package sqlschema is what the schemas of the SQL dialects have in common: the prefix of names,
+// the widths of columns, and versions.
 package sqlschema
 
 import (

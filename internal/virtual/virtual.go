@@ -1,6 +1,6 @@
-// Package virtual lets tests replace what core asks of its surroundings. With it, package
-// tenuretest suspends the machine of one process while the bubble's time passes for the others.
-// It also makes random values repeatable.
+// Package virtual lets tests replace the clock and the random source of core. With it, package
+// tenuretest suspends the machine of one process while the bubble's time passes for the others, and
+// makes random values repeatable.
 package virtual
 
 import (

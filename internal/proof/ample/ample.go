@@ -1,8 +1,8 @@
-// Package ample limits the waits of tests outside of synctest bubbles, so that no test fails
-// because the machine is busy.
+// Package ample limits how long tests outside synctest bubbles wait, so that no test fails because
+// the machine is busy.
 //
-// A test waits for a condition with Wait. It asserts orders of events and counts of calls. If an
-// elapsed time is itself the subject of a test, a Gauge judges it. internal/proof/archtest forbids
+// A test waits for a condition with Wait, and then asserts the order of events and the number of
+// calls. If the test is about an elapsed time, a Gauge judges that time. Package archtest forbids
 // every other comparison of an elapsed time, and lists the callers of AtMost.
 package ample
 

@@ -1,4 +1,5 @@
-// Package bombs tests decoders of untrusted data with small inputs that ask for much memory.
+// Package bombs tests decoders of untrusted data with small inputs that could make them allocate
+// much memory.
 package bombs
 
 import (

@@ -1,5 +1,5 @@
-// Package figures has the counts and measures of the system suite on a backend. They are saved in a
-// directory of reports and shown beside the report of package conformance.
+// Package figures holds what the system suite counted and measured on a backend. It saves these
+// figures in a directory of reports, where they appear beside the report of package conformance.
 package figures
 
 import (

@@ -1,13 +1,13 @@
-// Package garbage tests members beside a compromised one, which writes garbage to the store as fast
-// as it can.
+// Package garbage tests members beside a compromised member, which writes garbage to the store as
+// fast as it can.
 //
-// The compromised member writes over shards' records, heads, log entries, and the records of its
-// own member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
-// must stay limited, and their log must name each damaged record at most once a minute. The same
-// must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
-// quarantines among them, and those of sharding's plans. There a member commits garbage under
-// leases that it took, and later damages the records. The package is for the tests of backends.
-// Others use it through Garbage of conformance/system.
+// The compromised member overwrites shards' records, heads, log entries, and its own records of
+// member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
+// must stay limited, and they must log each damaged record at most once a minute. The same applies
+// to reserved shards, which hold operators' rules (including places of nodes and ends of
+// quarantines) and sharding's plans. There, the compromised member takes leases and commits garbage
+// under them, and later damages the records. The package is for the tests of Tenure's backends.
+// Other backends use it through Garbage of conformance/system.
 package garbage
 
 import (

@@ -1,8 +1,7 @@
-// Package intercept puts one function around the calls of a driver.Backend and of the sessions that
-// are joined on it. Tests and the demonstration use it to record, hold, lose, delay and change
-// calls.
+// Package intercept wraps all calls to a driver.Backend, and to the sessions joined on it, in one
+// function. With it, tests and the demonstration record, hold, lose, delay and change calls.
 //
-// Info, ID and the backend's Close pass through, and so do the optional interfaces
+// Calls to Info, ID and the backend's Close pass through. So do the optional interfaces
 // driver.LabelLister and driver.Explainer, if the wrapped value has them.
 package intercept
 

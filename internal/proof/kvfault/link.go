@@ -1,6 +1,6 @@
 // Package kvfault puts a faulty network between a backend of package kv and its store, for tests. A
-// [Link] wraps any kv.Store and loses, holds, repeats or fails calls, by their kind. It starts no
-// goroutine, and waits only on channels and contexts, so it works under testing/synctest.
+// [Link] wraps any kv.Store and loses, holds, repeats or fails calls, by their kind. The package
+// starts no goroutine, and waits only on channels and contexts, so it works under testing/synctest.
 package kvfault
 
 import (

@@ -1,4 +1,4 @@
-// Package loglines lets tests look at the failures that Tenure logs.
+// Package loglines lets tests read the failures that Tenure logs.
 package loglines
 
 import (

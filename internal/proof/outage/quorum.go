@@ -1,6 +1,7 @@
-// Package outage injects faults into the servers of a store while core runs members on it, for the
-// tests of backends. Quorum takes a majority away. A Cast silences one server or one member without
-// an error to the others. SystemConfig makes package system play its schedules on servers.
+// Package outage is for the tests of backends. It injects faults into the servers of a store while
+// core runs members on that store. Quorum takes a majority of the servers away. A Cast silences one
+// server or one member, and the others see no error. SystemConfig makes package system play its
+// schedules on servers.
 //
 //	outage.Quorum(t, cluster, time.Second, func(i int) driver.Backend { ... })
 package outage

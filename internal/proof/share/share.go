@@ -1,4 +1,4 @@
-// Package share has the sizes of tests that explore, for a run with -short.
+// Package share reduces the sizes of exploring tests in a run with -short.
 package share
 
 import (

@@ -1,4 +1,4 @@
-// Package watchless takes the watch from a kv.Store, for tests of package changelog.
+// Package watchless wraps a kv.Store so that it has no watch, for tests of package changelog.
 package watchless
 
 import (

@@ -1,10 +1,10 @@
-// Package linearizable judges histories of package history by porcupine: whether some order of a
-// shard's operations gives the outcomes that the clients saw. It has two models, the fenced lease
-// and the fenced log, and judges each shard alone. An operation of unknown outcome may have taken
-// effect at any instant after its call, or never.
+// Package linearizable judges histories of package history with porcupine: it looks for an order of
+// a shard's operations that explains the outcomes which the clients saw. The package has two
+// models, the fenced lease and the fenced log, and judges each shard separately. An operation of
+// unknown outcome may have taken effect at any instant after its call, or never.
 //
 // The validators of package history name the broken rule, while a model only shows that some rule
-// is broken. A program that only validates does not import this package, and so not porcupine.
+// is broken. A program that uses only the validators does not link porcupine.
 package linearizable
 
 import (

@@ -1,6 +1,6 @@
-// Command some tries as many mutants as time allows: first the mutants that a change concerns, then
-// others, in an order that the commit decides. It fails if a mutant survives, or if a killer fails
-// without one.
+// Command some tries as many mutants as time allows: first the mutants of changed files, then
+// others, in an order that the commit determines. It fails if a mutant survives, or if a test that
+// should kill mutants fails without one.
 package main
 
 import (
