@@ -21,35 +21,37 @@
 //	                     Only with Options.Stops
 //
 // The handler answers everything except /may-stop without I/O, from Elector.View and Options, as
-// JSON. The answer is a snapshot: a process that was stopped may answer 200 once more after it was
-// superseded. A load balancer may rely on the answer. A write may not, because only the lease in
-// the store decides.
+// JSON. The answer is a snapshot, so a process that was stopped may answer 200 once more after it
+// was superseded. A load balancer may rely on the answer, but a write may not, because only the
+// lease in the store decides.
 //
-// An answer has at most 2 MiB. If the namespace holds more, lists end early and say so.
+// An answer has at most 2 MiB. If the namespace holds more, the lists are cut, and the answer says
+// so.
 //
-// The board is for people. It shows members with their heartbeats, every shard in its owner's
-// colour, moves with their reasons, refused writes and lag. With Options.Sharding, it also shows
-// loads and the ranges of the keyspace. With Options.Effects, it shows the number of effects that
-// wait. It loads nothing from another host, which its Content-Security-Policy forbids. Its
-// address must end in a slash, as in the example. It shows the first 20,000 shards.
+// The board is for people. It shows members with their heartbeats, up to 20,000 shards in their
+// owners' colours, moves with their reasons, refused writes, and lag. With Options.Sharding, it
+// also shows loads and the ranges of the keyspace. With Options.Effects, it shows how many effects
+// wait. Its Content-Security-Policy forbids loading anything from another host. The board's address
+// must end in a slash, as in the example.
 //
-// A stream of /events sends changes at most five times a second. It ends when its server ends,
-// when the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
-// there are more streams than Options.MaxStreams, the newest is refused. However, if its address
-// has fewer streams than another, the address with the most streams loses its oldest one instead.
+// A stream of /events sends changes at most five times a second. It ends when its server ends, when
+// the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
+// Options.MaxStreams streams are open, the handler refuses a new stream. However, if the client's
+// address has fewer streams than another address, the address with the most streams loses its
+// oldest stream instead.
 //
-// /may-stop is for preStop hooks and controllers that update members one by one. It asks the store
-// as "tenure may-stop" does, but only for the node of this member. This includes writes to the
-// store. Asking again keeps the place. It accepts only GET without parameters, and no request of a
+// /may-stop is for preStop hooks and controllers that update members one by one. Like "tenure
+// may-stop", it reads and writes the store, but only for the node of this member. A repeated
+// request keeps the place. The path accepts only GET without parameters, and no request of a
 // browser. It answers requests over a Unix socket or, with Options.StopToken, requests with that
 // token. It asks the store at most once a second, and writes at most twice in Options.StopFor.
-// Between two questions, it repeats a no. Before it says yes, it asks again.
+// Until it may ask the store again, it repeats a no. Before each yes, it asks the store.
 //
 // The other paths take only GET and HEAD and change nothing. They show names, metadata and
 // addresses of members, so serve them on loopback, or where only operators reach them. Over
-// loopback, the handler refuses a Host that is neither localhost, a loopback address nor one of
-// Options.Hosts. Otherwise, another site's page could read the answers through a DNS name that
-// points to loopback. /healthz, /livez and /readyz take any Host.
+// loopback, the handler refuses a Host header that is neither localhost, a loopback address nor one
+// of Options.Hosts. Otherwise, a page of another site could read the answers through a DNS name
+// that points to loopback. /healthz, /livez and /readyz take any Host.
 package tenurehttp
 
 import (

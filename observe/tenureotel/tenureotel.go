@@ -8,9 +8,10 @@
 //
 // A call to the store is a span, such as "tenure commit". Its parent is the span of the context
 // passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
-// callers, its parent is the first caller's span. It is linked to the spans of the others. Calls
-// that the member makes for itself, such as heartbeats, are below the span of Run's context. If
-// Run's context has no span, these calls have one only if Options.Background is set.
+// callers, its span's parent is the first caller's span, and the span links to the spans of the
+// other callers. The spans of calls that the member makes for itself, such as heartbeats, are below
+// the span of Run's context. If Run's context has no span, these calls have spans only if
+// Options.Background is set.
 //
 // The metrics, with their attributes and units:
 //

@@ -1,5 +1,5 @@
-// Package takeover uses only hooks to measure how long shards had no owner after their member
-// ended.
+// Package takeover measures how long shards had no owner after their member ended. It uses only
+// hooks.
 package takeover
 
 import (
