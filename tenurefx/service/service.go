@@ -7,7 +7,7 @@
 // metrics at /metrics (package tenureprom). The listener starts first and stops last, so that the
 // probes work during the whole stop.
 //
-// The parts are those of package tenurefx. An application may add to them: hooks, followings,
+// The service consists of the parts of package tenurefx. An application may add hooks, followings,
 // *sharding.Options for what a file cannot express, a *slog.Logger, and its own metrics in the
 // prometheus.Registerer.
 package service
