@@ -1,18 +1,19 @@
 //go:build unix
 
 // Command demo is the flight board: 20,000 real departures from 220 airports. Each airport is a
-// shard. Three member processes of this program share them with a sharding.Manager. The owner
-// of an airport appends one decision per departure to the airport's log, under its fencing
-// token, from where the previous owner stopped. Every member shows all airports with a
-// follower.Tailer. The director kills one member, lets a fourth join, drains one, and shuts one
-// down. It stops another between the last check of a write and its sending. At the end, it
-// compares the logs and the members' boards with the file, and package internal/proof/history
-// judges the members' calls and the answers. With -unfenced, the demo runs without the fence,
-// and finds damage.
+// shard. Three member processes of this program share the airports with a sharding.Manager. The
+// owner of an airport appends one decision per departure to the airport's log, under its fencing
+// token, and begins where the previous owner stopped. Every member follows all airports with a
+// follower.Tailer, and shows them. The director kills one member, lets a fourth join, drains one,
+// and shuts one down. It stops another member between the last check of a write and its sending. At
+// the end, it compares the logs and the members' boards with the file of departures, and package
+// internal/proof/history judges the members' calls and the answers. With -unfenced, the
+// demonstration runs without the fence, and finds damage.
 //
-// The logs are in a temporary SQLite database. With -backend, they are on a PostgreSQL,
-// MariaDB, ZooKeeper, Consul or Redis server, or in an etcd cluster of three members. The run
-// starts the server, and once kills and restarts it, or one of the three.
+// The logs are in a temporary SQLite database. With -backend, they are on a PostgreSQL, MariaDB,
+// ZooKeeper, Consul or Redis server, or in an etcd cluster of three members. The demonstration
+// starts this server or cluster, and once kills and restarts the server, or one member of the
+// cluster.
 //
 //	go run ./cmd/demo
 //	go run ./cmd/demo -backend postgres
