@@ -544,8 +544,9 @@ func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 // goes to the session to in one write (A5). The successor serves the shard immediately if it
 // contends for the shard, and otherwise gives it back. HandOver asks handlers to stop with
 // ErrHandOver. If the successor is not alive, the shard is released and the error matches
-// ErrNoTarget. If a lease was lost first, the error matches ErrLost. HandOver also fails if this
-// member calls HandOver or Contend for the shard in the meantime, or if Run ends first.
+// ErrNoTarget. If a lease was lost first, the error matches ErrLost. HandOver also fails if a later
+// HandOver, Withdraw or Contend by this member gives the shard to another session, or if Run ends
+// first.
 func (e *Elector) HandOver(ctx context.Context, to SessionID, shards ...string) error {
 	if err := driver.CheckSession(to); err != nil {
 		return err
