@@ -74,12 +74,12 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// Config configures [Run]. Opener and Store are required. If everything else has its zero value,
-// Config describes the standard run, which takes 6 to 10 s for each seed.
+// Config configures [Run]. Opener and Store are required. If the other fields have their zero
+// values, Config describes the standard run, which takes 6 to 10 s for each seed.
 type Config = system.Config
 
 // Store is an empty namespace for one run, with the faults of its store. A fault may be nil. The
-// schedules then omit it.
+// schedules omit nil faults.
 type Store = system.Store
 
 // Main is for TestMain. If Run started this test binary as a member, Main runs it as a member.
@@ -88,19 +88,19 @@ type Store = system.Store
 //	func TestMain(m *testing.M) { os.Exit(system.Main(m, sqlite.Opener())) }
 func Main(m *testing.M, openers ...driver.Opener) int { return system.Main(m, openers...) }
 
-// Run plays the runs. It fails t at the first violation, and gives the seed and the folder of
-// its history. It logs what the runs counted and measured. If conformance.ReportDir is set in
-// the environment, Run saves the figures there.
+// Run plays the runs. At the first violation, it fails t with the seed and the folder of its
+// history. It logs what the runs counted and measured. If conformance.ReportDir is set in the
+// environment, Run saves the figures there.
 func Run(t *testing.T, c Config) {
 	t.Helper()
 	system.Run(t, c)
 }
 
-// Garbage runs four members in this process, alongside a compromised one. For the time during, the
-// compromised member's four goroutines write garbage through store.Tamper as fast as they can. If
-// during is 0, it is 3 s. The whole test takes a few seconds more. The compromised member damages
-// the records of some shards, its own session's record, and then the records of operators' rules
-// and of plans.
+// Garbage runs four members in this process, alongside a compromised one. For the time during (0
+// means 3 s), the compromised member's four goroutines write garbage through store.Tamper as fast
+// as they can. The whole test takes a few seconds longer. The compromised member damages the
+// records of some shards, its own session's record, and then the records of operators' rules and of
+// plans.
 //
 // The others must keep their leases on the undamaged shards and use at most 50 MiB more of the
 // heap. They may log a damaged record at most once a minute. Garbage measures the heap, so
