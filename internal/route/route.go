@@ -15,17 +15,17 @@ var ErrSilent = errors.New("tenure: the server does not answer heartbeats, and a
 // ErrMoved is the cause that ends a watch when another server becomes the current one.
 var ErrMoved = errors.New("tenure: another server of the store is used from now on")
 
-// patience is how many times longer than the round trip of an answered heartbeat another server
-// must have been silent to be suspect. A smaller factor would judge by the order of two answers
-// that are both late, for example after an election.
+// patience is a factor: a server is suspect if it has been silent for that many times the round
+// trip of a heartbeat that another server answered. A smaller factor would judge by the order of
+// two answers that are both late, for example after an election.
 const patience = 4
 
-// least is the shortest silence of a suspect server. A round trip takes one millisecond, and a
-// server that collects garbage ten.
+// least is the shortest silence of a suspect server. A round trip takes one millisecond, or ten if
+// the server collects garbage.
 const least = 100 * time.Millisecond
 
-// stale is the number of answered heartbeats after which a connection without any of them is stale.
-// While heartbeats overlap for a long time, each server gets one of every few.
+// stale is the number of answered heartbeats after which a connection that carried none of them is
+// stale. While heartbeats overlap for a long time, each server gets one of every few.
 const stale = 6
 
 // Outcome is the evidence that a call gives about its server.
@@ -33,7 +33,7 @@ type Outcome uint8
 
 // Outcomes of a call.
 const (
-	Ended    Outcome = iota // nothing: the caller gave up
+	Ended    Outcome = iota // no evidence, because the caller gave up
 	Answered                // the server decided the call, with any answer
 	Failed                  // refused, lost, or without an answer by the deadline
 )
@@ -50,9 +50,9 @@ type Routes struct {
 }
 
 type server struct {
-	answered, failed uint64 // the latest, by the count of events
+	answered, failed uint64 // the values of Routes.events at the latest answer and failure
 	beats            int    // heartbeats under way
-	beat             uint64 // the latest answer to a heartbeat, by their count
+	beat             uint64 // the value of Routes.beats at the latest answer to a heartbeat
 	trips            map[*Trip]struct{}
 }
 
@@ -68,12 +68,12 @@ func New(life context.Context, n, first int) *Routes {
 // Trip is a call under way to one server. Done ends it, and must be called once.
 type Trip struct {
 	Server int
-	// Context ends with the caller's, with the life of the routes, and when the server turns
-	// out to be silent. In the last case, the cause is ErrSilent.
+	// Context ends when the caller's context or the life of the routes ends, or when the server
+	// turns out to be silent. In the last case, the cause is ErrSilent.
 	Context context.Context
-	// Stale is set for a heartbeat beside an unanswered one if the connection for it was unused for
-	// a long time. The cause of the silence may have broken that connection too, so a new one is
-	// better. No other heartbeat is under way on it.
+	// Stale is set for a heartbeat that is sent while another is unanswered, if its connection was
+	// unused for a long time. The cause of the silence may have broken that connection too, so a
+	// new connection is better. No other heartbeat is under way on it.
 	Stale bool
 
 	r      *Routes
@@ -92,15 +92,15 @@ const (
 	watch
 )
 
-// Beat chooses a server for a heartbeat. It is the current one if that owes no answer to
-// another heartbeat, otherwise one that owes the fewest.
+// Beat chooses a server for a heartbeat. It chooses the current server if that server owes no
+// answer to another heartbeat, and otherwise a server that owes the fewest answers.
 func (r *Routes) Beat(ctx context.Context) *Trip { return r.begin(ctx, beat) }
 
 // Call returns a trip to the current server.
 func (r *Routes) Call(ctx context.Context) *Trip { return r.begin(ctx, call) }
 
 // Watch returns a trip to the current server for a call that waits for changes. When another server
-// becomes the current one, it ends with ErrMoved.
+// becomes the current one, the trip ends with ErrMoved.
 func (r *Routes) Watch(ctx context.Context) *Trip { return r.begin(ctx, watch) }
 
 // Current returns the current server.
@@ -129,9 +129,9 @@ func (r *Routes) begin(ctx context.Context, k kind) *Trip {
 	return t
 }
 
-// best returns the server that owes the fewest answers to heartbeats. Among several, it prefers
-// a server whose latest call did not fail, and then the one that answered last. It returns the
-// server given as not only if there is no other.
+// best returns the server that owes the fewest answers to heartbeats. Among several, it prefers a
+// server whose latest call did not fail, and then the server that answered last. It returns the
+// server not only if there is no other.
 func (r *Routes) best(not int) int {
 	best := -1
 	for n := range r.servers {

@@ -21,17 +21,18 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// DefaultClockError is the default limit of how far apart the members' wall clocks may be.
+// DefaultClockError is the default for how far apart the members' wall clocks may be.
 const DefaultClockError = 50 * time.Millisecond
 
-// maxBreaches limits the breaches that a Report lists. The first ones are the most useful.
+// maxBreaches limits the breaches that a Report lists. The first breaches are the most useful.
 const maxBreaches = 100
 
 // A Source is a file to check.
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
-	// MayGo is true if a member may still remove the file. A missing file is then a gap.
+	// MayGo is true if a member may still remove the file. If MayGo is true, a missing file is a
+	// gap.
 	MayGo bool
 }
 
@@ -66,7 +67,7 @@ func File(name string) Source {
 	}}
 }
 
-// A Breach is a rule that is broken according to the traces.
+// A Breach is a rule that is broken, according to the traces.
 type Breach struct {
 	Rule  string    `json:"rule"`
 	Text  string    `json:"text"`
