@@ -78,7 +78,7 @@ type Options struct {
 	// Attributes are added to each span and metric. If a process has several Electors, the
 	// attributes distinguish them, for example by namespace.
 	Attributes []attribute.KeyValue
-	// Background requests a span without a parent for each call that the member makes for itself.
+	// Background requests spans, without parents, for the calls that the member makes for itself.
 	Background bool
 }
 
@@ -233,7 +233,7 @@ func outcomeOf(err error) attribute.KeyValue {
 	return attribute.String("outcome", outcome)
 }
 
-// callStart makes a span of a call below the caller's span.
+// callStart makes a span for a call, below the caller's span.
 func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Context, func(error)) {
 	if !t.background && !trace.SpanContextFromContext(ctx).IsValid() {
 		linked := false
