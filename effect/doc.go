@@ -64,10 +64,10 @@
 //
 // # Costs
 //
-// An effect takes up two items until it ends, and two more until Keep has passed. The items contain
-// about 200 bytes, the key twice, and the result. A new effect costs no read; an effect with a
-// record costs one. If eight or more effects are in progress, a write waits up to 2 ms for others
-// to join it.
+// An effect takes up two items while it is open, and again two after its end, until Keep has
+// passed. The items contain about 200 bytes, the key twice, and the result. A new effect costs no
+// read; an effect with a record costs one. If eight or more effects are in progress, a write waits
+// up to 2 ms for others to join it.
 //
 // A ledger keeps only its open effects in memory. [Options.Concurrent] limits the open effects that
 // are being attempted, and [Options.MaxInDoubt] limits the others. At most 1024 effects are nested.
