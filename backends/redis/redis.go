@@ -28,12 +28,12 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through its own connections, which Close closes. If c has one address,
-// it is a server. With MasterName, the addresses are Sentinels that name the server. Several
-// addresses or IsClusterMode mean a cluster. Open ignores c's pool sizes, time-outs and
-// retries: contexts limit the calls, and each is sent once.
+// Open opens a namespace through its own connections, which Close closes. One address is that of a
+// server. With MasterName, the addresses are those of Sentinels, which name the server. Several
+// addresses, or IsClusterMode, mean a cluster. Open ignores c's pool sizes, time-outs and retries:
+// contexts limit the calls, and each call is sent once.
 //
-// ctx limits the opening only. o may be nil. An error says in one line what to change.
+// ctx limits only the opening. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options) (*Backend, error) {
 	return open(ctx, c, namespace, o, nil)
 }
@@ -98,7 +98,7 @@ func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, er
 }
 
 // RaiseFloor makes every token that a namespace grants from now on greater than above. After a
-// restore from a backup, an operator calls it before starting any process again. Pass the
+// restore from a backup, an operator calls RaiseFloor before starting any process again. Pass the
 // highest token known from logs, marks or metrics.
 func RaiseFloor(
 	ctx context.Context, c *goredis.UniversalOptions, namespace string, above driver.Token, o *Options,
