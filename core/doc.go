@@ -18,9 +18,9 @@
 //     token of that grant. The store checks every commit against this record in the same atomic
 //     step. It refuses a former owner's write, however late the write arrives.
 //   - The process's clock determines how long the process may trust its leases. The leases last for
-//     the TTL less [Options.Margin], counted from just before the process sent its newest answered
-//     heartbeat. This deadline stops work that the store does not see. The safety of your data
-//     depends on the fence, not on the clock.
+//     the TTL less [Options.Margin], counted from just before the process sent the last heartbeat
+//     that was answered. This deadline stops work that the store does not see. The safety of your
+//     data depends on the fence, not on the clock.
 //   - The [View] shows where to send a request, and which member can take over a shard. An outdated
 //     view costs only time.
 //

@@ -129,10 +129,10 @@ func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]
 	})
 }
 
-// ReadLog returns at most max entries of the shard's decision log after the given one, contiguous
-// from after+1, and the log's head. If max is 0, it returns only the head. A page may be shorter
-// than max, but is not empty while there are entries. For entries below the oldest, the error is
-// *TrimmedError. Otherwise, ReadLog behaves like Get.
+// ReadLog returns the head of the shard's decision log and at most max entries, contiguous from
+// after+1. If max is 0, it returns only the head. A page may be shorter than max, but is not empty
+// while there are entries. For entries below the oldest, the error is *TrimmedError. Otherwise,
+// ReadLog behaves like Get.
 func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) {
 	return guarded(ctx, l, callReadLog, func(ctx context.Context) (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
 }

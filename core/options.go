@@ -32,8 +32,8 @@ type Options struct {
 	// 1.
 	Weight int32
 	// Meta is a small set of values that other members see, such as an address. It has at most 16
-	// entries and 2048 bytes, with keys in the grammar of names. Keys that begin with "_" are
-	// reserved, so the Elector refuses them.
+	// entries and 2048 bytes, and its keys follow the grammar of names. Keys that begin with "_"
+	// are reserved, so the Elector refuses them.
 	Meta map[string]string
 	// Supersede makes this process, when it joins, end the session that joined last under the same
 	// node label. A process that is restarted after a crash then gets its shards back immediately.
@@ -109,7 +109,7 @@ type Options struct {
 	// TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
 	BackoffMin, BackoffMax time.Duration
 	// Resync is the time between two full reads of the namespace, which find changes that a watch
-	// missed. Default 10 TTL, at least 30 s.
+	// missed. Default 10 times the TTL, at least 30 s.
 	Resync time.Duration
 	// CallTimeout limits every call except heartbeats. Default: the TTL, at least 5 s. Calls begin
 	// with a shorter limit: a third to half of the TTL, and more for a large batch. After each call

@@ -18,15 +18,16 @@ type View struct {
 	Session SessionID // this member's session; empty before it has joined and while it rejoins
 	Trusted bool      // the session was trusted when the snapshot was made
 	Err     error     // if not nil: the member is halted, and nothing is granted (ErrStoreChanged)
-	// Ineligible is the reason why this member is not eligible (Options.Eligible); empty if it is
-	// eligible. For other members, see Member.Ineligible.
+	// Ineligible is the reason why this member is not eligible (Options.Eligible), or empty if it
+	// is. For other members, see Member.Ineligible.
 	Ineligible string
 	// Trouble describes this member's problems that an operator must fix: calls that the store
 	// refuses, or a stuck handler. For other members, see Member.Trouble.
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
 	Stopped bool // Run is handing everything back, or has ended
-	// CertificateEnd is when the newest client certificate for the store expires; zero without one.
+	// CertificateEnd is when the newest client certificate for the store expires, or zero without
+	// such a certificate.
 	CertificateEnd time.Time
 
 	Members   []Member    // live members, this one included, by node and session
@@ -56,10 +57,10 @@ type Ownership struct {
 	Token   Token     // of the last lease
 	Node    string    // label of the owner; empty if no live member owns the shard
 
-	// Aside is why the shard should have no owner, such as a quarantine. It is empty if the shard
-	// should have an owner.
+	// Aside is the reason why the shard should have no owner, such as a quarantine. It is empty if
+	// the shard should have an owner.
 	Aside string
-	// AsideUntil is when the shard should have an owner again; zero if never.
+	// AsideUntil is when the shard should have an owner again, or zero if never.
 	AsideUntil time.Time
 }
 

@@ -28,9 +28,9 @@
 //	                             v
 //	                          in doubt --- Resolve, or a person ---> done, failed or repeat
 //
-// Each arrow is one fenced write. Concurrent effects share writes: with 64 of them, each costs less
-// than a tenth of a call to the store. If the store refuses the outcome of an effect and the lease
-// stays valid, the ledger tries the write again every minute.
+// Each arrow is one fenced write. Concurrent effects share writes. With 64 concurrent effects, each
+// costs less than a tenth of a call to the store. If the store refuses the outcome of an effect and
+// the lease stays valid, the ledger tries the write again every minute.
 //
 // An attempt that ends without an answer (a time-out, a lost connection) may have happened. The
 // ledger repeats it only if the application says that this is harmless:
@@ -64,7 +64,7 @@
 //
 // # Costs
 //
-// An effect takes up two items while it is open, and again two after its end, until Keep has
+// An effect takes up two items while it is open, and two items after its end, until Keep has
 // passed. The items contain about 200 bytes, the key twice, and the result. A new effect costs no
 // read; an effect with a record costs one. If eight or more effects are in progress, a write waits
 // up to 2 ms for others to join it.

@@ -24,9 +24,9 @@ var ErrNoRow = errors.New("no such row")
 //	fence BIGINT NOT NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT ''
 //
 // A write that bypasses Rows, without the same condition, is not protected. A row that the new
-// leader has not written yet does not refuse the former leader. If this matters, seal the table
-// with SQL.AdmitTx and a mark. Rows is safe for concurrent use if its fields do not change after
-// the first use.
+// leader has not written yet still accepts writes of the former leader. If this matters, seal the
+// table with SQL.AdmitTx and a mark. Rows is safe for concurrent use if its fields do not change
+// after the first use.
 type Rows struct {
 	Dialect driver.Dialect // required
 	Table   string         // required; a schema may precede it, with a dot

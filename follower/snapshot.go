@@ -74,8 +74,8 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 }
 
 // Read returns a shard's snapshot, or nil without an error if it has none. If the snapshot is
-// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner calls Read, and then
-// reads the log after the snapshot.
+// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues from a
+// snapshot calls Read, and then reads the entries after the snapshot.
 func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
 	get := func(key string) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), key) }
 	// During the read, the owner may write the next snapshot and remove this one.

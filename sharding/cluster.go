@@ -32,8 +32,8 @@ type Member struct {
 	Node   string // label, by which rules name it
 	Zone   string // for Rules.Spread; empty is a zone, too
 	Weight int32  // capacity, relative to the others'; 0: no shards, unless no member has more
-	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, it is
-	// derived from the member's weight.
+	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, the
+	// capacity is derived from the member's weight.
 	Capacity float64
 	Drain    bool // keeps nothing and gets nothing
 	Full     bool // keeps what it has within its share, and gets nothing

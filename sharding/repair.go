@@ -18,8 +18,8 @@ import (
 // not granted while another member plans. If write is nil, Repair only reads.
 //
 // If the plans can be understood, or a member of a newer version is alive, the error matches
-// core.ErrConflict. If the notes do not divide the keyspace, it matches core.ErrInvalid and names
-// the shards.
+// core.ErrConflict. If the notes do not divide the keyspace completely, it matches core.ErrInvalid
+// and names the shards.
 func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options) (m *Map, err error) {
 	if write == nil {
 		_, _, m, err = rebuild(ctx, b, k)

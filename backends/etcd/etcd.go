@@ -30,7 +30,7 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // OpenClient opens a namespace through the caller's client. The caller closes the client after the
-// Backend. ctx limits the opening only. o may be nil. An error says in one line what to change.
+// Backend. ctx limits only the opening. o may be nil. An error says in one line what to change.
 //
 // The Backend makes its own connections to the client's endpoints, with the client's configuration.
 // Therefore, wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do

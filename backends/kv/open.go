@@ -58,7 +58,7 @@ func (o *Options) validate() error {
 
 // Open opens a namespace. It proves that the store honours conditions (rule P1) and reads the
 // namespace's identity (rule I1). The Backend owns s and closes it. If Open fails, s still belongs
-// to the caller. ctx limits the opening only.
+// to the caller. ctx limits only the opening.
 func Open(ctx context.Context, s Store, o Options) (*Backend, error) {
 	if s == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q: %w: Open needs a store", o.Namespace, driver.ErrInvalid)

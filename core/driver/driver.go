@@ -46,12 +46,12 @@ import "context"
 //     log or item, and updates of the record's member.
 //   - Some stores notice a damaged head only after they have granted the claim. The claim's outcome
 //     is then unknown, and the process's next claim of the shard fails with *DamagedError.
-//   - Releasing a lease whose shard's record is damaged is a successful no-op.
+//   - Releasing a lease of a shard with a damaged record is a successful no-op.
 //   - All other calls continue to work.
 //
-// Errors belong to the closed set of rule E1, or leave the outcome unknown. A backend does not
-// retry writes, and disables the retries of its client library (E2). It checks names, sizes and
-// numbers with this package's Check functions before it sends anything.
+// Every error either belongs to the closed set of rule E1 or means that the outcome is unknown. A
+// backend does not retry writes, and disables the retries of its client library (E2). It checks
+// names, sizes and numbers with this package's Check functions before it sends anything.
 type Backend interface {
 	// Info returns the values that are constant after opening.
 	Info() Info
@@ -147,11 +147,12 @@ type Backend interface {
 // the store ends the connection instead, the outcome of the items is unknown (A4).
 //
 // Answers to the session's own writes show whether the store is still the same (I1). The error is
-// ErrStoreChanged if the identity changed, if a write of the session has a lower revision than an
-// earlier one, or if a heartbeat finds an older version than the last acknowledged heartbeat wrote.
-// Sometimes only the answer to an applied write shows the change. A heartbeat then still returns
-// ErrStoreChanged. Any other write has an unknown outcome, because ErrStoreChanged would mean that
-// it was not applied (E1). Every later call returns ErrStoreChanged.
+// ErrStoreChanged if the identity changed, or if a write of the session has a lower revision than
+// an earlier write. It is also ErrStoreChanged if a heartbeat finds an older version than the last
+// acknowledged heartbeat wrote. Sometimes only the answer to an applied write shows the change. A
+// heartbeat then still returns ErrStoreChanged. Any other write has an unknown outcome, because
+// ErrStoreChanged would mean that it was not applied (E1). Every later call returns
+// ErrStoreChanged.
 type Session interface {
 	// ID returns the id that Member.Session gave to Join.
 	ID() SessionID

@@ -277,8 +277,9 @@ type ObserveQuery struct {
 }
 
 // ShardState is a shard's name and record. If Head is not nil, it is the shard's head at the grant
-// of the lease that Owner names, or after a later commit under this lease. Head is nil if it would
-// cost the store a read, if no session holds the shard, or if the head is damaged (O1).
+// of the lease that Owner names, or after a later commit under this lease. Head is nil if reading
+// it would cost the store another read, if no session holds the shard, or if the head is damaged
+// (O1).
 type ShardState struct {
 	Shard ShardID
 	Owner Owner
@@ -330,7 +331,7 @@ type Limits struct {
 	// IdlePollPeriod is how late the first change after a quiet time, or a change whose
 	// notification was lost, may be reported. It is 0 if PollPeriod applies.
 	IdlePollPeriod time.Duration
-	// MinTTL is the shortest Member.TTL that measurements showed to work on this store.
+	// MinTTL is the shortest Member.TTL that works on this store, according to measurements.
 	MinTTL time.Duration
 	// RecordsStay reports whether a shard's record can never be removed, so that each name of a
 	// free lock keeps its record. This is an exception to rule R2.

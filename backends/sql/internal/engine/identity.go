@@ -287,9 +287,9 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 const maxFloor = driver.Token(1) << 62
 
 // RaiseFloor makes every token granted from now on greater than to. An operator calls it after a
-// restore from a backup. The argument to must be at least the highest token ever granted, which
+// restore from a backup. The value of to must be at least the highest token ever granted, which
 // marks outside the store may show, and at most 1<<62, which leaves room for later tokens. The
-// argument from is the current floor, as Floor reported it. If the floor has moved and is still
+// value of from is the current floor, as Floor reported it. If the floor has moved and is still
 // below to, the error matches ErrConflict and nothing changes. A floor of at least to stays
 // unchanged. RaiseFloor may be repeated.
 //
