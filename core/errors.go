@@ -21,8 +21,7 @@ var (
 	// See FencedError. A former leader's clock usually shows the loss before it writes, so test for
 	// ErrLost instead.
 	ErrFenced = driver.ErrFenced
-	// ErrSessionLost means the session no longer has a record in the store: it was evicted or
-	// superseded.
+	// ErrSessionLost means the session was evicted or superseded, and has no record in the store.
 	ErrSessionLost = driver.ErrSessionLost
 	// ErrNoTarget means the successor of a hand-over is not alive.
 	ErrNoTarget = driver.ErrNoTarget

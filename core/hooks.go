@@ -14,8 +14,8 @@ import (
 // goroutine and without locks, so that a slow hook does not delay heartbeats. If the hooks fall
 // behind by more than 65,536 events, the Elector drops the oldest events and passes their number to
 // OnDropped. A hook must return, because Run waits for the hooks before it ends, for at most the
-// drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the log
-// line about its event is lost.
+// drain budget. If a hook ends its goroutine (runtime.Goexit), it counts as returned, but the log
+// line about the event is lost.
 type Hooks struct {
 	// OnGrant runs when a lease has been granted, before its handler starts.
 	OnGrant func(LeaseEvent)

@@ -64,7 +64,7 @@ func (l *Lease) Limits() Limits { return l.e.info.Limits }
 // Context returns a context that ends only when the lease may no longer be used: when it was lost
 // or given back, or the drain budget is spent. Use context.Cause to get the *RevokedError. Use this
 // context for final writes, because the handler's own context ends when the handler should stop
-// taking work. Neither context is a child of Run's context.
+// taking work.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Err returns nil while the lease is valid, and otherwise a *RevokedError. It reads the clock at

@@ -54,8 +54,7 @@
 // nothing, because the request may still arrive. If Resolve leaves all such effects in doubt, every
 // effect that is made twice is listed.
 //
-// If Do is called for an effect after [Options.Keep] has passed, it makes the effect again. The
-// leaders' clocks measure Keep, so a clock that is set ahead shortens the time.
+// If Do is called for an effect after [Options.Keep] has passed, it makes the effect again.
 //
 // An effect's key names the effect, not the attempt, for example "pay/" followed by an order's
 // number. The key belongs to the shard and, in a keyspace (package sharding), to one of the

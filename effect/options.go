@@ -71,7 +71,7 @@ type Options struct {
 	// Attempts is the largest number of calls of fn within one Do. Default 5, at most 1000.
 	Attempts int
 	// BackoffMin and BackoffMax limit the wait between attempts, which doubles each time. A random
-	// part of up to half is subtracted. Defaults 100 ms and 5 s.
+	// part, up to half of the wait, is subtracted. Defaults 100 ms and 5 s.
 	BackoffMin, BackoffMax time.Duration
 
 	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with its key

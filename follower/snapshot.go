@@ -47,7 +47,7 @@ type SnapshotOptions struct {
 }
 
 // Snapshotter writes and reads snapshots of shards and trims their logs. It keeps no state, and is
-// safe for concurrent use. Owners and followers of a shard need the same Blobs.
+// safe for concurrent use. Owners and followers of a shard must use the same Blobs.
 //
 // Write writes a snapshot next to the previous one. One fenced commit then names the new snapshot
 // in a manifest and trims the log. Only then is the previous snapshot removed. The manifest changes

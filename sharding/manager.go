@@ -148,7 +148,7 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 // If every shard was handed over, the error is nil. If the leave budget ends first, the error
 // states how many shards are left; the Elector gives them back when it stops. If handlers do not
 // return, the error matches core.ErrStuck and names their shards. If the Elector ends first, the
-// error matches core.ErrStopped. Call Run once. When it returns, every goroutine has ended.
+// error matches core.ErrStopped. Call Run once. When it returns, its goroutines have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	ran := m.ran

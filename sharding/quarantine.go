@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Quarantine configures when a shard is considered to kill the processes that own it, for example
-// by a request that crashes each of them. For handlers that return, see Options.Penalty.
+// Quarantine configures when a shard is blamed for the deaths of the processes that own it, for
+// example because a request crashes each of them. For handlers that return, see Options.Penalty.
 //
 // A shard is suspected when its owner dies, that is, when a process that holds a lease of the shard
 // ends without a drain. A process that joins again, within a TTL or later, did not die. If Deaths

@@ -83,8 +83,9 @@ func (b *Backend) Info() driver.Info {
 	return i
 }
 
-// Join implements driver.Backend. With Options.Replicas, it refuses a TTL during which a
-// cut-off master would still accept an application's own writes.
+// Join implements driver.Backend. With Options.Replicas, Join refuses a TTL that is not longer than
+// min-replicas-max-lag, because a cut-off master would accept an application's own writes for
+// longer than its leases are trusted.
 func (b *Backend) Join(ctx context.Context, m driver.Member) (driver.Session, error) {
 	if lag := time.Duration(b.store.lag.Load()); b.store.opts.Replicas > 0 && !b.store.opts.AllowLoss && lag > 0 && lag >= m.TTL {
 		return nil, fmt.Errorf("tenure: %w: min-replicas-max-lag is %v, and the TTL %v: a master that is cut off takes writes "+

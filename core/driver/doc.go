@@ -11,10 +11,10 @@
 //
 //   - Each member has its own record, the session, which each heartbeat ([Session.Beat]) changes.
 //     One heartbeat renews everything that the member owns.
-//   - If a member sees no change of another member's record for that member's TTL, measured by its
-//     own clock, it may end the session with [Session.Evict]. Evict is a conditional delete of
-//     exactly the version that the member saw. A session id is never reused, so an absent session
-//     is permanently dead.
+//   - If a member sees no change of another member's record for that member's TTL, by its own
+//     clock, it may end the session with [Session.Evict]. Evict is a conditional delete of exactly
+//     the version that the member saw. A session id is never reused, so an absent session is
+//     permanently dead.
 //   - Each shard has a record, its [Owner], which contains the fencing token and at most one
 //     session. The record is permanent unless the shard is a lock (R2). If no session owns the
 //     shard, or if the owner has no member record, a member takes the shard by compare-and-set. A

@@ -214,9 +214,9 @@ type Session interface {
 	// write's fence may name any session, because the store checks the record, not the caller.
 	//
 	// In some stores, other writers can lock a shard's record, such as an application's transaction
-	// that uses a SQL backend's FenceTx. If a call has several writes, a write whose record is
-	// locked is not made, and its result matches ErrRetry. The other writes are not delayed. If a
-	// call has one write, the write waits for the lock until ctx ends.
+	// that uses a SQL backend's FenceTx. If a call has several writes, a write is not made while
+	// its shard's record is locked, and its result matches ErrRetry. The other writes are not
+	// delayed. If a call has one write, the write waits for the lock until ctx ends.
 	Commit(ctx context.Context, writes []Write) ([]CommitResult, error)
 
 	// Update replaces the mutable part of the session's own record; identity, node label and TTL

@@ -54,8 +54,8 @@ var (
 	// applied, its error matches ErrRetry as well, because ErrDenied alone is not in the set.
 	ErrDenied = errors.New("denied until a right or a setting of the store is changed")
 
-	// ErrTrimmed is the only error of reads outside the set above: the requested entry was
-	// trimmed. See TrimmedError.
+	// ErrTrimmed means the requested entry was trimmed. It is the only error of reads outside the
+	// set above. See TrimmedError.
 	ErrTrimmed = errors.New("trimmed: the log no longer holds that entry")
 )
 

@@ -307,8 +307,8 @@ type View struct {
 	// Floor is set with Reset only. It is the value to which the namespace's tokens were last
 	// raised, by a failover that may have lost grants, or by an operator. Tokens granted before are
 	// at most Floor, and later tokens are above it (I2). A shard that is not listed is free: a
-	// claim to it matches with the zero Owner, and with Owner{Token: Floor}. Floor is 0 if tokens
-	// were never raised, or if the backend learns of a raise only when it is reopened.
+	// claim matches if Seen is the zero Owner or Owner{Token: Floor}. Floor is 0 if tokens were
+	// never raised, or if the backend learns of a raise only when it is reopened.
 	Floor Token
 }
 

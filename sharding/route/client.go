@@ -160,9 +160,9 @@ func (c *Client) Refresh() {
 	}
 }
 
-// Age returns the age of the map. The age counts from when the member that last confirmed the map
-// had news from the store. known reports whether there is a map. The Client asks a member at least
-// every 20 s. If no member answers, it uses an older map, which may be out of date.
+// Age returns the age of the map. It is the time since the member that last confirmed the map heard
+// from the store. known reports whether there is a map. The Client asks a member at least every 20
+// s. If no member answers, it uses an older map, which may be out of date.
 func (c *Client) Age() (age time.Duration, known bool) { return c.table.age() }
 
 // Owner returns the owner of a key according to the Client's map. Meta contains the owner's

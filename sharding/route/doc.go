@@ -19,16 +19,16 @@
 // key "http", without a path, for example "http://10.0.0.7:8080" or "https://orders-7.internal".
 // The address is checked before use. Otherwise, any writer of the namespace could publish an
 // address of its choice, and would receive the requests and credentials of clients. By default, a
-// Handler does not forward to loopback, link-local, multicast or unspecified addresses, or to
-// addresses of its own machine, even if a name resolves to one. If members share a machine,
-// [Options].Allow must allow their addresses. Allow can also limit forwarding to a private network.
+// Handler does not forward to its own machine, or to loopback, link-local, multicast or unspecified
+// addresses. If members share a machine, [Options].Allow must allow their addresses. Allow can also
+// limit forwarding to a private network.
 //
 // # One hop
 //
 // A forwarded request has the header [Forwarded], and is not forwarded again. A member that
 // receives such a request, but does not own the shard, answers with the owner. Therefore, two
 // members with different views cannot cause a loop. If a client sets the header itself, its
-// requests are not forwarded; the header has no other effect.
+// requests are not forwarded.
 //
 // # Answers
 //
@@ -58,11 +58,10 @@
 //
 // The client computes the shard of a key itself, so that a request takes one hop. On 421, it checks
 // the owner's address with Allow, sends the request there, and asks for the map. It tries again
-// only if nothing was done, which is the case after 421 and 503, after a failed connection, and
-// after the owner closed an idle connection before the request was written. The client never sends
-// a request again if its answer was lost. After a 503, it also asks another member for the map.
-// While no member answers, it uses the map that it has. Age returns the age of that map. The client
-// sends requests only to addresses that Allow allows, and follows no redirects.
+// only if nothing was done (see [Client.Do]), and never sends a request again if its answer was
+// lost. After a 503, it also asks another member for the map. While no member answers, it uses the
+// map that it has. Age returns the age of that map. The client sends requests only to addresses
+// that Allow allows, and follows no redirects.
 //
 // To restart without failed requests, a member stops in this order. First, Manager.Run returns,
 // after the member's shards are handed over. Then the member answers 421 for some seconds, until

@@ -14,8 +14,8 @@ import (
 // TransportOptions are the options of a Transport.
 type TransportOptions struct {
 	// Allow reports whether the request, with its header and body, may be sent to an address that
-	// an answer names. Required, because an untrusted server could otherwise have credentials sent
-	// to any address.
+	// an answer names. Allow is required, because an untrusted server could otherwise have
+	// credentials sent to any address.
 	Allow func(u *url.URL) bool
 	// Base sends the requests. Default http.DefaultTransport.
 	Base http.RoundTripper

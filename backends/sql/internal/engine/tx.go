@@ -32,7 +32,7 @@ type Runner interface {
 // ErrEnough ends Runner.Query early, without an error.
 var ErrEnough = errors.New("enough rows")
 
-// Tx runs statements by their parameters. Within a transaction, it is not safe for concurrent
+// Tx runs statements with their parameters. Within a transaction, it is not safe for concurrent
 // use.
 type Tx struct {
 	on    Runner
