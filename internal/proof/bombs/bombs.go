@@ -20,7 +20,7 @@ const (
 )
 
 // A Decoder decodes up to Bytes bytes. Lists are the paths of its lists and maps in JSON, such as
-// "shards" or "view.members". Test puts bombs into each of them too.
+// "shards" or "view.members". Test also puts bombs into each of them.
 type Decoder struct {
 	Name   string
 	Bytes  int
@@ -30,9 +30,9 @@ type Decoder struct {
 	Decode func(data []byte) error // must refuse every bomb
 }
 
-// Test gives each decoder bombs as long as its limit. With -short it gives a fifth of those above a
-// MiB. The decoder must refuse each, and the heap must grow by less than four times the limit. Test
-// measures the heap, so nothing else may run beside it.
+// Test gives each decoder bombs as long as its limit. With -short, it gives only a fifth of the
+// bombs above a MiB. The decoder must refuse each bomb, and the heap must grow by less than four
+// times the limit. Test measures the heap, so nothing else may run at the same time.
 func Test(t *testing.T, all ...Decoder) {
 	for _, d := range all {
 		if err := d.Decode(d.Good); err != nil {

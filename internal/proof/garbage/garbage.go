@@ -57,10 +57,11 @@ const (
 	assigner  = "_assigner"
 )
 
-// Test runs two members, and two more that share out shards by a plan. For during it also runs a
-// member that writes garbage through store.Tamper, with this many writers and a member's rights.
-// Another one commits garbage to the reserved shards. For another third of that time the first one
-// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
+// Test runs two members, and two more that share out shards by a plan. For the time during, it also
+// runs a compromised member that writes garbage through store.Tamper, with this many writers and a
+// member's rights. Another member commits garbage to the reserved shards. For a third of that time
+// more, the compromised member damages the reserved shards. Test measures the heap, so nothing else
+// may run at the same time.
 func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
@@ -301,7 +302,7 @@ func measure(ctx context.Context, peak *atomic.Uint64) {
 }
 
 // standstill writes its own file repeatedly until ctx ends, and returns the longest time of a
-// write. It uses no lock or connection that garbage could block.
+// write. standstill uses no lock or connection that garbage could block.
 func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	file, err := os.Create(filepath.Join(dir, "control"))
 	if err != nil {
@@ -406,8 +407,8 @@ func (w *witness) await(t *testing.T, what string, ok func() bool) {
 	})
 }
 
-// run runs a member until the end of the test. It commits to all its shards, which it contends for
-// or gets by a plan.
+// run runs a member until the end of the test. The member commits to all its shards, for which it
+// contends or which a plan gives it.
 func (w *witness) run(t *testing.T, store *conformance.Store, node string, shards, shared []string) *core.Elector {
 	t.Helper()
 	b, err := store.Open(t.Context())
@@ -501,7 +502,7 @@ func (w *witness) share(
 	}
 }
 
-// lines is a log that keeps the lines about damaged records.
+// lines is a log handler that keeps the lines about damaged records.
 type lines struct {
 	w    *witness
 	node string

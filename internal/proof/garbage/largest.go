@@ -33,8 +33,9 @@ const (
 
 // writeLargest makes a member commit the largest records that the store accepts: rules, places of
 // nodes that may stop, ends of quarantines, open effects, plans, a report of load and a note of a
-// range. One of the plans is valid, and puts as many shards into quarantine as it can. Then it reads
-// them, while the other members read them too. The heap must stay limited.
+// range. One of the plans is valid, and puts as many shards into quarantine as possible. Then
+// writeLargest reads these records, while the other members read them, too. The heap must stay
+// limited.
 func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	t.Helper()
 	b, err := store.Open(t.Context())
@@ -110,9 +111,9 @@ func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
 	}
 }
 
-// quarantined returns a plan of the given size, in the form of sharding's encode.go. It is a base in
-// which as many shards as possible are in quarantine, the planned ones among them. The owners of all
-// other shards that have room have died.
+// quarantined returns a plan of the given size, in the form of sharding's encode.go. The plan is a
+// base in which as many shards as possible are in quarantine, including the planned ones. As many
+// other shards as fit have owners that died.
 func quarantined(planned []string, size int) []byte {
 	const form, number, base, until = 3, 1 << 40, 1, 1 << 40
 	text := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }

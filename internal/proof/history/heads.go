@@ -23,7 +23,7 @@ func from(granted []*Operation, token driver.Token) int {
 }
 
 // headsOfGrants finds accepted writes that contradict the head of a grant (F1). A grant shows how
-// many writes there were under all leases before it.
+// many writes there were under all earlier leases.
 func headsOfGrants(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

@@ -14,9 +14,9 @@ import (
 // galeraProvider is where Debian's package galera-4 has the library.
 const galeraProvider = "/usr/lib/galera/libgalera_smm.so"
 
-// galeraScript is called for a copy of the data when a node joins. All nodes have the same
-// beginning, and get the rest as writes, so there is nothing to copy. Its arguments are --role
-// ROLE, --gtid POSITION and more.
+// galeraScript is called to copy the data when a node joins. All nodes begin with the same data,
+// and get the rest as writes, so there is nothing to copy. Its arguments are --role ROLE, --gtid
+// POSITION and more.
 const galeraScript = `#!/bin/sh
 while [ $# -gt 0 ]; do
 	case $1 in

@@ -12,7 +12,7 @@ import (
 )
 
 // CheckIdleCost counts the calls of a process that owns shards and observes, for 1 and for 10,000
-// shards. open opens a namespace that polls every 10 s.
+// shards. The function open opens a namespace, with a poll period of 10 s.
 func CheckIdleCost(t *testing.T, open func(namespace string, calls *Calls) driver.Backend) {
 	t.Helper()
 	const heartbeats = 20
