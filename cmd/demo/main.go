@@ -52,8 +52,8 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs the command and returns its exit code. It leaves no process and, unless asked to, no
-// file.
+// run runs the command and returns its exit code. It leaves no process behind and, unless asked to,
+// no file.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseOptions(args, stores(), stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -208,11 +208,11 @@ func (r *report) examine(ctx context.Context, b core.Backend, flights *timetable
 	return r.judgeCalls(calls.Merge(h, rec.History()))
 }
 
-// traceClocks is how far the members' wall clocks may be apart. They share one clock.
+// traceClocks is how far the members' wall clocks may be apart. All members read the same clock.
 const traceClocks = 5 * time.Millisecond
 
-// checkTraces checks the members' traces, as "tenure check" does. It skips the control's, because
-// the control breaks the rules.
+// checkTraces checks the members' traces, as "tenure check" does. It skips the traces of a control,
+// because a control breaks the rules.
 func (r *report) checkTraces(ctx context.Context, dir string) error {
 	if r.Unfenced {
 		return nil
@@ -235,8 +235,8 @@ func (r *report) checkTraces(ctx context.Context, dir string) error {
 	return nil
 }
 
-// judgeCalls looks for answers that no order of the store can explain. It keeps such a history,
-// except that of the control, where it is expected.
+// judgeCalls looks for answers that no order of the operations can explain. It keeps a history with
+// such answers, except in a control, where they are expected.
 func (r *report) judgeCalls(h *calls.History) (err error) {
 	found := calls.Check(h, nil)
 	r.Calls.N, r.Calls.Contradictions = len(h.Operations), len(found)
