@@ -28,16 +28,16 @@ type Store interface {
 	// everything. It never decreases from one call to the next, unless the store went back.
 	Range(ctx context.Context, q kv.Range) (*kv.Page, error)
 
-	// Follow calls fn with all records whose key begins with one of the prefixes. The first
-	// call is immediate. The next ones follow each time a record may have changed, until ctx
-	// ends, fn fails, or the store can no longer serve it. Follow never returns nil. It may
-	// merge intermediate states and repeat a page, but never loses the last state. No record in
-	// a page is older than in earlier pages, including those of earlier calls. If a store
-	// cannot read all records at one revision, it lists the keys first. It then reads the
-	// values, or knows that they are unchanged. So if a record is missing from a page, the page
-	// shows the other writes of the transaction that removed it. Page.Rev is a revision up to
-	// which the page has everything, or 0 if the store does not report one. It may decrease.
-	// Calls of fn are sequential, and none comes after Follow has returned.
+	// Follow calls fn with all records whose key begins with one of the prefixes. The first call is
+	// immediate. The next ones follow each time a record may have changed, until ctx ends, fn
+	// fails, or the store can no longer serve it. Follow never returns nil. It may merge
+	// intermediate states and repeat a page, but never loses the last state. No record in a page is
+	// older than in earlier pages, including those of earlier calls. If a store cannot read all
+	// records at one revision, it lists the keys first. It then reads the values, or knows that
+	// they are unchanged. So if a record is missing from a page, the page shows the other writes of
+	// the transaction that removed it. Page.Rev is a revision up to which the page has everything,
+	// or 0 if the store does not report one. It may decrease. Calls of fn are sequential, and there
+	// is no call after Follow has returned.
 	//
 	// A prefix ends with "/" or "-", or is a whole key. Follow is for tens to a few hundreds of
 	// small records: change logs and heartbeats.

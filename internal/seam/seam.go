@@ -39,8 +39,8 @@ type Elector interface {
 	// control) about the shard, because its assigner obeys them. The error is ErrInvalid for an
 	// invalid name.
 	Prefer(prefs ...Preference) error
-	// SetAside replaces the set of shards that currently should have no owner. Views show the
-	// reason of each and do not count it as unowned. Nothing else changes. The caller must not
+	// SetAside replaces the set of shards that currently should have no owner. Views show each
+	// reason, and do not count these shards as unowned. Nothing else changes. The caller must not
 	// modify the map afterwards.
 	SetAside(reasons map[string]Aside)
 	// Stay undoes Leave. It does not prevent Run from ending.

@@ -340,7 +340,8 @@ func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, 
 	}
 }
 
-// controls returns the number of control characters, each of which JSON writes as six bytes.
+// controls returns the number of bytes that JSON writes as six bytes each, such as control
+// characters.
 func controls(b []byte) (n int) {
 	for _, c := range b {
 		if c < ' ' || c == '<' || c == '>' || c == '&' {

@@ -951,9 +951,10 @@ func (c *checker) compareEviction(e *eviction) {
 		e.by, e.of, s.node, silent, s.ttl)})
 }
 
-// compareProof looks for an eviction whose silence the member could not have proven (C5). The TTL
-// before it must be covered by answered calls, each answered at most half a TTL after the previous
-// one was sent. It skips evictions of sessions of the same node, which have other reasons.
+// compareProof looks for an eviction by a member that could not have proven the silence (C5).
+// Answered calls must cover the TTL before the eviction, each answered at most half a TTL after the
+// previous one was sent. compareProof skips evictions of sessions of the same node, which have
+// other reasons.
 func (c *checker) compareProof(e *eviction, s *session) {
 	if len(e.proof) == 0 || s.node == e.by {
 		return

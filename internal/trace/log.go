@@ -79,7 +79,7 @@ type item struct {
 	steps int64 // the number of steps before this item
 }
 
-// weight returns about how many bytes of memory an item keeps.
+// weight returns roughly how many bytes of memory an item uses.
 func (i *item) weight() int {
 	n := int(reflect.TypeFor[item]().Size()) + len(i.out)*int(reflect.TypeFor[fsm.Effect]().Size())
 	for k := range i.out {

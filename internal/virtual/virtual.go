@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Host is a backend with a virtual process.
+// Host is a backend that has a virtual process.
 type Host interface {
 	Process() *Process
 }

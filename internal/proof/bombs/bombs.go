@@ -54,7 +54,7 @@ func Test(t *testing.T, all ...Decoder) {
 	}
 }
 
-// bomb returns a grain repeated up to size, in a list or an object at a path.
+// bomb returns JSON of the given size: a grain, repeated in a list or an object at a path.
 func bomb(size int, path, grain string) []byte {
 	begin, end := "", ""
 	if path != "" {

@@ -21,14 +21,14 @@ type Options struct {
 	// of the kernel's outgoing connections, so that the port is still free when Admit follows
 	// Refuse.
 	Listen string
-	// MaxConns limits the open connections; 0 is 1024.
+	// MaxConns limits the number of open connections; 0 means 1024.
 	MaxConns int
-	// MaxHeld limits the waiting bytes per connection and direction; 0 is 4 MiB. One read or one
-	// frame may exceed it.
+	// MaxHeld limits how many bytes may wait in each direction of a connection; 0 means 4 MiB. A
+	// single read or frame may exceed the limit.
 	MaxHeld int
-	// MaxFrame limits the length of a frame; 0 is 16 MiB.
+	// MaxFrame limits the length of a frame; 0 means 16 MiB.
 	MaxFrame int
-	// DialTimeout limits how long the proxy tries to connect to the server; 0 is 10 s.
+	// DialTimeout limits how long the proxy tries to connect to the server; 0 means 10 s.
 	DialTimeout time.Duration
 	// RequestFramer and ReplyFramer divide the two directions into frames, which are forwarded when
 	// complete. A direction with a nil Framer has no frames.

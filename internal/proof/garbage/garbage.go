@@ -170,8 +170,8 @@ func (w *witness) judgeLines(t *testing.T) (most int) {
 	return most
 }
 
-// spoil writes garbage of every kind over the records of shards and of a session until ctx ends, as
-// writer n.
+// spoil overwrites the records of shards and of a session with garbage of every kind until ctx
+// ends, as writer n.
 func spoil(
 	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
 	refused *atomic.Int64,

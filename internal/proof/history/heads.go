@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// granted returns the granted claims and transfers, by their tokens.
+// granted returns the granted claims and transfers, in the order of their tokens.
 func granted(ops []*Operation) []*Operation {
 	out := slices.Concat(kind(ops, Acquire, OK), kind(ops, Transfer, OK))
 	slices.SortStableFunc(out, func(a, b *Operation) int { return cmp.Compare(a.Granted.Token, b.Granted.Token) })

@@ -181,7 +181,8 @@ func (l *logView) order() {
 	}
 }
 
-// acknowledged finds reads whose head is behind a commit that was answered before they began.
+// acknowledged finds reads that show a head behind a commit which was answered before the read
+// began.
 func (l *logView) acknowledged(ops []*Operation) {
 	commits := slices.SortedFunc(slices.Values(kind(ops, Commit, OK)), byReturn)
 	reads := slices.SortedFunc(slices.Values(kind(ops, Read, OK)),

@@ -172,8 +172,8 @@ func (r *reader) fail(n ast.Node, what string) {
 	}
 }
 
-// Listed fails t unless Read finds exactly these lists of edits in a file. It shows that a check
-// without compiling covers all of them.
+// Listed fails t unless Read finds exactly these lists of edits in a file. If it passes, a check
+// without compiling covers all mutants.
 func Listed(t testing.TB, file string, mutants ...[]Edit) {
 	t.Helper()
 	found, err := Read(file)

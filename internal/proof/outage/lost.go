@@ -42,17 +42,19 @@ const lostSlack = 4 * time.Second
 // LostConnection loses open connections of idle processes: all connections, each connection alone,
 // and all except one.
 //
-//   - died: a standby's, and then the owner dies. The standby serves within one and a half TTLs.
-//   - busy: as died, after the standby had many concurrent calls.
-//   - handedOver: a standby's, and then the owner hands its shard over. The standby serves it
-//     within Notice, or as after a death if that is later.
-//   - left: as handedOver, but the owner ends.
-//   - kept: the owner's. It keeps its lease.
-//   - slowed: as kept, after its heartbeats overlapped because the store was slow. Few of the
-//     connections that they opened stay open.
-//   - followed: a follower's, which lost all after many concurrent calls. Then an entry is written.
-//     The follower has it within Notice and the CallTimeout of its Options.
-//   - fresh: as followed, while Fresh is called. It confirms nothing that is older than two pulses.
+//   - died: a standby loses connections, and then the owner dies. The standby serves within one and
+//     a half TTLs.
+//   - busy: like died, after the standby made many concurrent calls.
+//   - handedOver: a standby loses connections, and then the owner hands its shard over. The standby
+//     serves the shard within Notice, or within the time after a death if that is longer.
+//   - left: like handedOver, but the owner ends.
+//   - kept: the owner loses connections, and keeps its lease.
+//   - slowed: like kept, after the owner's heartbeats overlapped because the store was slow. Few of
+//     the connections that these heartbeats opened stay open.
+//   - followed: a follower loses all connections after many concurrent calls. Then an entry is
+//     written. The follower has the entry within Notice plus the CallTimeout of its Options.
+//   - fresh: like followed, while Fresh is called. Fresh confirms nothing that is older than two
+//     pulses.
 //
 // With -short, it plays died three times and each other case once, with a random choice of lost
 // connections.

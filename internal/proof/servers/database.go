@@ -41,8 +41,8 @@ func (s *Server) CreateDatabase(ctx context.Context) (DSN, error) {
 	return s.user.Database(name), nil
 }
 
-// DropDatabase removes a database of CreateDatabase. PostgreSQL ends the connections to it. MariaDB
-// waits for transactions in it until ctx ends.
+// DropDatabase removes a database of CreateDatabase. PostgreSQL ends the connections to the
+// database. MariaDB waits for transactions in the database until ctx ends.
 func (s *Server) DropDatabase(ctx context.Context, d DSN) error {
 	if !databaseName.MatchString(d.database) {
 		return fmt.Errorf("tenure: database %q was not created by CreateDatabase", d.database)

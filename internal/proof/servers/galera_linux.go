@@ -34,9 +34,9 @@ esac
 `
 
 // galeraRecipe runs MariaDB servers that certify each other's writes. The nodes begin with equal
-// data at the first position of one history, so none needs a copy of another one's data. Debian's
-// scripts for copies are in a package with a service. Each node has its own server_id, unless
-// Options.Config sets it.
+// data at the first position of one history, so no node needs a copy of another node's data.
+// Debian's scripts for copying are in a package that also has a service. Each node has its own
+// server_id, unless Options.Config sets it.
 func galeraRecipe() (recipe, error) {
 	if _, err := os.Stat(galeraProvider); err != nil {
 		return recipe{}, unavailable(Galera, "no %s: run make servers", galeraProvider)

@@ -145,8 +145,8 @@ func formRedis(ctx context.Context, members []*local) error {
 	})
 }
 
-// inCluster reports whether a node of a cluster knows all others and all slots. With replica, it
-// must also have its master's data.
+// inCluster reports whether a node of a cluster knows all others and all slots. If replica is true,
+// the node must also have its master's data.
 func (l *local) inCluster(ctx context.Context, nodes int, replica bool) (bool, error) {
 	info, err := l.redis(ctx, "CLUSTER", "INFO")
 	if err != nil {

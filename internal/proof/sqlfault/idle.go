@@ -49,7 +49,7 @@ func CheckIdleCost(t *testing.T, open func(namespace string, calls *Calls) drive
 	}
 }
 
-// Heartbeats makes members beat for some rounds, several at a time.
+// Heartbeats makes members send heartbeats for some rounds, several members at a time.
 func Heartbeats(t testing.TB, b driver.Backend, members, rounds int) {
 	t.Helper()
 	var beats sync.WaitGroup

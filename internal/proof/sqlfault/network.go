@@ -17,8 +17,8 @@ const patience = 250 * time.Millisecond
 
 // CheckNetwork writes through a proxy with faults, until some commits were applied without an
 // answer. Each entry must be in the log exactly once. The proxy cuts connections, loses requests
-// and replies, delivers requests after their callers gave up, and lets single bytes through. It
-// does so also in the middle of statements. The framer finds the client's messages.
+// and replies, delivers requests after their callers gave up, and lets single bytes through. These
+// faults also hit the middle of statements. The framer finds the client's messages.
 //
 // Each round begins to lose requests and replies at another message of an append, so that each
 // message has its turn, including the commit. With -short, there are a third as many rounds.

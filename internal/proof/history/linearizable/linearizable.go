@@ -27,7 +27,7 @@ const (
 	Log   = "log-linearizable"
 )
 
-// RuleUndecided is the Rule of a finding that porcupine did not decide a shard in time.
+// RuleUndecided is the Rule of the finding that porcupine could not judge a shard in time.
 const RuleUndecided = "undecided"
 
 // defaultTimeout limits porcupine if the caller does not.
