@@ -92,7 +92,7 @@ func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	return write(ctx, text)
 }
 
-// write calls once until its error is not ErrRetry.
+// write calls the method once until the error is not ErrRetry.
 func (g *guard) write(m *member, fence driver.Fence, text string) (err error) {
 	g.retry(func() error {
 		err = g.once(m, fence, text)

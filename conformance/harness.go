@@ -63,8 +63,8 @@ type Store struct {
 	// OpenExisting opens another Backend with the option Create off (I1).
 	OpenExisting func(ctx context.Context) (driver.Backend, error)
 
-	// OpenNamespace creates and opens another namespace of the same store. Its name is this one's
-	// followed by suffix, such as "/b" or "0".
+	// OpenNamespace creates and opens another namespace of the same store. Its name is the name of
+	// this namespace followed by suffix, such as "/b" or "0".
 	OpenNamespace func(ctx context.Context, suffix string) (driver.Backend, error)
 
 	// OpenLying opens a Backend on a store that ignores the conditions of writes. It must fail

@@ -48,7 +48,7 @@ func TestCases(t *testing.T, h Harness, names ...string) {
 
 // TestDoors runs the cases about claims, commits and fences through two doors of a clustered store:
 // the door of h, and the door that open opens. If h has [Store.OpenOther], open is nil. With
-// -short, it runs the cases about claims and fences.
+// -short, it runs only the cases about claims and fences.
 func TestDoors(t *testing.T, h Harness, open func(ctx context.Context, namespace string) (driver.Backend, error)) {
 	t.Helper()
 	cases := doorCases()
