@@ -38,7 +38,8 @@ const (
 	quietLook = 500 * time.Millisecond
 )
 
-// conditions describe the machine around one row on one store, while no server of this program ran.
+// conditions describe the machine before and after one row on one store, while no server of this
+// program ran.
 type conditions struct {
 	flush  time.Duration // the median time of an fdatasync before the row; 0: unknown
 	before float64       // the share of one core that other programs used

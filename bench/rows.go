@@ -30,7 +30,7 @@ type row struct {
 	measure     func(ctx context.Context, b *bout) ([]float64, error)
 }
 
-// figure is one number of a measurement, and how it is written.
+// figure describes one number of a measurement, and its format.
 type figure struct {
 	name  string // empty if the unit is enough
 	write func(float64) string

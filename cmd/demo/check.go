@@ -9,7 +9,8 @@ type entry struct {
 	payload []byte
 }
 
-// damage counts the mistakes in the logs. If all counts are zero, the logs are exactly the truth.
+// damage counts the mistakes in the logs. If all counts are zero, the logs are correct and
+// complete.
 type damage struct {
 	Lost       int      `json:"lost"`         // departures without a decision
 	Doubled    int      `json:"doubled"`      // decisions for a departure that already had one
@@ -33,8 +34,8 @@ func (d *damage) note(counter *int, format string, args ...any) {
 	}
 }
 
-// checkLog compares one airport's log with the truth computed from the file, and adds its findings
-// to d.
+// checkLog compares one airport's log with the correct log, computed from the file, and adds its
+// findings to d.
 func (d *damage) checkLog(airport string, departures []departure, log []entry) {
 	want := truth(departures)
 	at := make(map[int]int, len(want))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// say prints a line of the timeline. It ignores failures to write, because the report would fail
+// say prints a line of the timeline. It ignores failures to write, because the report would fail,
 // too.
 func (d *director) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)

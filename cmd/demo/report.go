@@ -248,7 +248,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%s %ss", thousands(n), thing)
 }
 
-// thousands returns a number of at least 0 with separators.
+// thousands returns a number, which must not be negative, with separators for thousands.
 func thousands(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
