@@ -28,13 +28,13 @@ const (
 	defaultOpenTimeout = 10 * time.Second
 )
 
-// LoadOptions say where the configuration is. With nil or the zero value, Load reads only the
+// LoadOptions tell Load where the configuration is. With nil or the zero value, Load reads only the
 // environment.
 type LoadOptions struct {
-	// Path is the path of a YAML file, which must exist. Default: no file.
+	// Path is the path of an existing YAML file. Default: no file.
 	Path string
-	// Data is the content of the file, if the caller has already read it. Path then only names
-	// it in messages.
+	// Data is the content of the file, if the caller has already read the file. Path then only
+	// names the file in messages.
 	Data []byte
 	// Key is the key of the subtree, with its parts separated by dots. Default "tenure".
 	Key string
@@ -93,8 +93,8 @@ type Config struct {
 	set  *settings
 }
 
-// Load reads the configuration. The error matches core.ErrInvalid. It has one line for each
-// problem, which gives the place, the key, the value and a correction.
+// Load reads the configuration. The error matches core.ErrInvalid. The error has one line for each
+// problem, with the place, the key, the value and a correction.
 func Load(o *LoadOptions) (*Config, error) {
 	if o == nil {
 		o = &LoadOptions{}
@@ -270,8 +270,8 @@ func (c *Config) part(n *node, path string, into any) error {
 	return nil
 }
 
-// Validate checks that openers includes the chosen backend. It also checks the part of each
-// backend in openers. It opens nothing.
+// Validate checks that openers includes the chosen backend, and checks the part of each backend in
+// openers. It opens nothing.
 func (c *Config) Validate(openers ...core.Opener) error {
 	var p problems
 	if _, _, err := c.choose(openers); err != nil {
@@ -356,9 +356,9 @@ func (c *Config) choose(openers []core.Opener) (core.Opener, *node, error) {
 // Open validates the configuration and opens the chosen backend with its opener. The caller closes
 // the backend. Both ctx and open_timeout limit the opening.
 //
-// If open_wait is set, Open tries again until it succeeds or open_wait has passed. It does not
-// try again after an error that matches core.ErrInvalid. Open logs the first failure at Warn to
-// slog.Default, and returns the last one.
+// If open_wait is set, Open tries again until it succeeds or open_wait has passed. It does not try
+// again after an error that matches core.ErrInvalid. Open logs the first error at level Warn to
+// slog.Default, and returns the last error.
 func (c *Config) Open(ctx context.Context, openers ...core.Opener) (core.Backend, error) {
 	if err := c.Validate(openers...); err != nil {
 		return nil, err
@@ -426,7 +426,8 @@ func (c *Config) await(
 	}
 }
 
-// relations checks the options of the Elector against each other and the limits of the backend.
+// relations checks the options of the Elector against each other, and against the limits of the
+// backend.
 func (c *Config) relations(p *problems, l core.Limits) {
 	for _, key := range []string{"open_timeout", "open_wait", "stop_timeout"} {
 		if d := map[string]time.Duration{"open_timeout": c.set.OpenTimeout, "open_wait": c.set.OpenWait,
@@ -537,7 +538,7 @@ func (c Config) Redacted(openers ...core.Opener) string {
 	return b.String()
 }
 
-// trusted is the condition on which Redacted shows the value of a key.
+// trusted is the condition under which Redacted shows the value of a key.
 type trusted uint8
 
 const (

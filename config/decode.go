@@ -17,7 +17,7 @@ func (p *problems) add(n *node, path, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf("%s: %s: %s", n.where, path, fmt.Sprintf(format, args...)))
 }
 
-// decode fills v strictly: each key of n needs a field whose yaml tag is its name.
+// decode fills v strictly: for each key of n, v must have a field with that yaml tag.
 func (p *problems) decode(n *node, path string, v reflect.Value) {
 	if n.kind == absent {
 		return
@@ -116,8 +116,8 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 	}
 }
 
-// field decodes one field of a struct. It refuses a credential under a key for other values,
-// because a later check would quote the value.
+// field decodes one field of a struct. It refuses a credential under a key that is not for
+// credentials, because a later check would quote the value.
 func (p *problems) field(n *node, path string, v reflect.Value) {
 	t := v.Type()
 	if t.Kind() == reflect.Slice {

@@ -27,9 +27,9 @@
 //
 // # Checks
 //
-// Before it opens anything, the package checks unknown keys, units, names, the relations between
-// durations, and the parts of all backends. Packages that use the parts sharding and follower
-// check them with Config.Section. Unused parts are ignored. Each problem is reported on one line
+// Before it opens a backend, the package checks keys, units, names, the relations between
+// durations, and the parts of all backends. Packages that use the parts sharding and follower check
+// them with Config.Section. Unused parts are ignored. An error reports each problem on one line,
 // with the place, the value and a correction. No such line, and no output of a Config, contains a
 // secret.
 package config

@@ -56,7 +56,7 @@ func (n *node) field(key string) *node {
 	return n.fields[key]
 }
 
-// These are limits of the input, which people write.
+// These limits are large enough for a configuration that a person writes.
 const (
 	maxFile  = 1 << 20
 	maxNodes = 10_000
@@ -74,7 +74,7 @@ type reader struct {
 	depth   int
 }
 
-// subtree reads the mapping at path. If it is missing, subtree returns an empty one.
+// subtree reads the mapping at path. If the mapping is missing, subtree returns an empty mapping.
 func (r *reader) subtree(data []byte, path []string) (*node, error) {
 	top := newMapping(r.file)
 	if len(data) > maxFile {

@@ -15,8 +15,8 @@ func isSecret(t reflect.Type) bool {
 	return t.Kind() == reflect.String && t.Implements(reflect.TypeFor[fmt.Formatter]())
 }
 
-// suspicious reports whether a value may be a credential although its type does not say so. The key
-// may suggest it, or the value may be a URL with a user or contain a password.
+// suspicious reports whether a value may be a credential although its type is not secret. Either
+// the key suggests a credential, or the value is a URL with a user or contains a password.
 func suspicious(key, value string) bool {
 	key = strings.ToLower(key)
 	for _, word := range []string{"password", "passwd", "secret", "token", "credential", "dsn", "private", "apikey",

@@ -334,7 +334,7 @@ func preemptExactTokenOnly(f *fixture) {
 	f.must(ruleA5, a.Beat(f.ctx) == nil, "preempting one shard ended the holder's session")
 }
 
-// largeBatch returns a number of items that takes several calls: two full ones and a rest, up to a
+// largeBatch returns a number of items that needs several calls: two full calls and a rest, up to a
 // limit.
 func largeBatch(b driver.Backend) int {
 	return min(2*max(b.Info().Limits.BatchItems, 1)+3, 1500)

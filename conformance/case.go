@@ -11,7 +11,7 @@ type Case struct {
 	Property string
 	Rules    []Rule   // rules that a failure may name
 	Needs    []string // fields of Store and Wire that it needs; without them, it is skipped
-	Shows    string   // its statement, in one line
+	Shows    string   // the property that it shows, in one line
 
 	run   func(*fixture)
 	alone bool // it measures the process or the store, so it runs alone
@@ -39,7 +39,7 @@ func Cases() []Case {
 	)
 }
 
-// missing returns the functions that the case needs and the store lacks.
+// missing returns the functions that the case needs but the store lacks.
 func (c Case) missing(s *Store) []string {
 	var missing []string
 	for _, need := range c.Needs {
@@ -50,8 +50,8 @@ func (c Case) missing(s *Store) []string {
 	return missing
 }
 
-// has reports whether the store offers the function with that field name. A Wire's functions
-// are known only after it was opened: see fixture.wire.
+// has reports whether the store offers the function with that field name. The functions of a Wire
+// are known only after the Wire was opened: see fixture.wire.
 func (s *Store) has(field string) bool {
 	switch field {
 	case "OpenExisting":

@@ -63,14 +63,14 @@ type actor struct {
 	*member
 	peers   []driver.SessionID
 	records map[driver.ShardID]driver.Owner
-	fences  map[driver.ShardID][]driver.Fence // granted to it, the oldest first
+	fences  map[driver.ShardID][]driver.Fence // granted to this actor, the oldest first
 	call    func() (context.Context, context.CancelFunc)
 }
 
 // acted returns the shards of the actors.
 func acted() []driver.ShardID { return []driver.ShardID{"s", "t"} }
 
-// actors returns n actors, each on its own backend, or on the one that open returns.
+// actors returns n actors, each on its own backend, or on the backend that open returns.
 func (f *fixture) actors(n int, r *history.Recorder, open func() driver.Backend) []*actor {
 	f.t.Helper()
 	all := make([]*actor, n)
@@ -144,8 +144,9 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 	}
 }
 
-// turmoil lets the actors act concurrently, returns to a calm state between rounds, and judges. On
-// a slow store, it continues, up to a limit, until there is something to judge.
+// turmoil lets the actors act concurrently in rounds, waits between rounds until the store is calm,
+// and judges the answers. On a slow store, it continues until there is something to judge, up to a
+// limit.
 func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int, act func())) {
 	f.t.Helper()
 	n := 0

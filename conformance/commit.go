@@ -409,7 +409,7 @@ func lateRequestRefused(f *fixture) {
 	}
 }
 
-// heldWrite sends a commit into a wire that does not answer, and gives it up.
+// heldWrite sends a commit into a wire that does not answer, and gives the commit up.
 func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 	_ = f.held(100*time.Millisecond, func(ctx context.Context) error {
 		r = m.writeCtx(ctx, w)
@@ -418,9 +418,9 @@ func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 	return r
 }
 
-// held makes a call into a wire that does not answer, and gives it up after wait. If the call ended
-// before it was sent, as may happen on a busy machine, no request is late. Then it tries again with
-// a longer wait.
+// held makes a call into a wire that does not answer, and gives the call up after wait. On a busy
+// machine, the call may end before its request was sent. As no request is then late, held tries
+// again with a longer wait.
 func (f *fixture) held(wait time.Duration, call func(context.Context) error) error {
 	for most := 8 * wait; ; wait *= 2 {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
@@ -432,7 +432,8 @@ func (f *fixture) held(wait time.Duration, call func(context.Context) error) err
 	}
 }
 
-// heldNone ends a case that could hold no call. last is the answer to one of the calls.
+// heldNone ends a case in which no call could be held. The argument last is the answer to one of
+// the calls.
 func (f *fixture) heldNone(what string, last error) {
 	f.t.Helper()
 	if last == nil {

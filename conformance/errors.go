@@ -122,8 +122,8 @@ func rightTakenAway(f *fixture) {
 	}
 }
 
-// quiesce waits until no cancelled call can take effect. It commits an empty put, which takes the
-// number of any commit still in flight.
+// quiesce waits until no cancelled call can take effect any longer. It commits an empty put under
+// the number that a commit still in flight would have.
 func (f *fixture) quiesce(m *member, fence driver.Fence) {
 	f.t.Helper()
 	if !f.eventually(f.patience(), func() bool {
@@ -192,8 +192,8 @@ func cancelledCallBlocksNobody(f *fixture) {
 	machine.AtMost("after cancelled calls another process's claim, commit and heartbeat", time.Since(start), 5*time.Second)
 }
 
-// short returns a context that ends soon, for calls without an answer. Its cause is an error that
-// would be an answer elsewhere, and must not be one here.
+// short returns a context that ends soon, for calls without an answer. Its cause is an error that a
+// store might return, but that the call must not report as the store's answer.
 func (f *fixture) short() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(f.ctx, 60*time.Millisecond, driver.ErrSessionLost)
 }
@@ -689,8 +689,8 @@ func damagedHead(f *fixture) {
 	b.beat()
 }
 
-// refusedHead claims a shard whose head is damaged, as seen shows it. A store may find the damage
-// only after it granted the claim. It may do so once.
+// refusedHead claims a shard with a damaged head. The function seen returns the owner for
+// Claim.Seen. A store may grant the claim once before it finds the damage.
 func (m *member) refusedHead(shard driver.ShardID, seen func() driver.Owner) {
 	f := m.f
 	f.t.Helper()
@@ -784,8 +784,8 @@ func oddItem(f *fixture) {
 	f.must(ruleD1, a.write(at, 2, put("k2", "v")).Err == nil, "a commit beside it is refused")
 }
 
-// tailing tails all logs from now on. The function that it returns reports whether the tail
-// delivers an entry of a shard, directly or in a head, within the limit for news.
+// tailing tails all logs from now on. It returns a function that reports whether the tail delivers
+// an entry of a shard, directly or in a head, within the time limit for news.
 func (f *fixture) tailing(b driver.Backend) func(driver.ShardID, driver.Seq) bool {
 	f.t.Helper()
 	page, err := b.TailLog(f.ctx, "", 10)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// FaultRuns holds the figures of the system suite's runs on a backend, with real processes under
+// FaultRuns holds the figures of the system suite on a backend, from runs of real processes under
 // real faults. If ReportDir is set in the environment, conformance/system saves the figures.
 // WriteMarkdown shows them next to the suite's report.
 type FaultRuns = figures.Runs

@@ -68,7 +68,7 @@ func fenceCases() []Case {
 type guard struct {
 	*fixture
 	Guard
-	shard driver.ShardID // different from those of the case's other guards
+	shard driver.ShardID // each guard of a case has a different shard
 }
 
 // guarded returns a case that runs with each guard.
@@ -92,7 +92,7 @@ func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	return write(ctx, text)
 }
 
-// write calls once until its error is not ErrRetry.
+// write calls the method once until the error is not ErrRetry.
 func (g *guard) write(m *member, fence driver.Fence, text string) (err error) {
 	g.retry(func() error {
 		err = g.once(m, fence, text)
@@ -172,7 +172,7 @@ func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence dri
 	})
 }
 
-// observerOf returns a member as another process knows it that has seen nothing yet.
+// observerOf returns a member as seen by another process that has read nothing yet.
 func (f *fixture) observerOf(m *member) *member {
 	f.t.Helper()
 	c := *m

@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/figures"
 )
 
-// ReportDir is the name of an environment variable that holds the absolute path of a directory.
-// If it is set, Test measures the backend after the suite. It then writes the report to that
+// ReportDir is the name of an environment variable that holds the absolute path of a directory. If
+// it is set, Test measures the backend after the suite. Test then writes the report to that
 // directory as JSON, under the backend's name.
 const ReportDir = "TENURE_CONFORMANCE_REPORT"
 
@@ -64,8 +64,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(f)
 }
 
-// ReadReport reads the output of WriteJSON. Each case gets its current rules. Cases that the
-// suite no longer has are left out.
+// ReadReport reads the output of WriteJSON. Each case gets the rules that it has now. ReadReport
+// leaves out cases that the suite no longer has.
 func ReadReport(r io.Reader) (*Report, error) {
 	var f file
 	if err := json.NewDecoder(r).Decode(&f); err != nil {
@@ -83,7 +83,7 @@ func ReadReport(r io.Reader) (*Report, error) {
 	return report, nil
 }
 
-// save measures, and writes the report for ReportDir.
+// save measures the backend, and writes the report to the directory.
 func (r *Report) save(t *testing.T, h Harness, dir string) {
 	t.Helper()
 	r.Measure(Wrap(t), h)
@@ -94,8 +94,8 @@ func (r *Report) save(t *testing.T, h Harness, dir string) {
 	}
 }
 
-// amend replaces the outcomes in an existing report. A missing report is no error, because Test was
-// not run.
+// amend replaces the outcomes in an existing report. If Test was not run, the report is missing,
+// which is not an error.
 func (r *Report) amend(t *testing.T, h Harness, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, h.Name+".json")
@@ -246,10 +246,10 @@ func cell(t figures.Times) string {
 	return fmt.Sprintf("%.2f, %.2f, %.2f of %d", t.Median, t.P99, t.Most, t.N)
 }
 
-// batched finds the number of items of a call in a measure's name.
+// batched finds, in a measure's name, the number of items of a call.
 var batched = regexp.MustCompile(`\b(\d+)( shards)? in one call$`)
 
-// measured writes a row for each measure, with the machine on which it was taken.
+// measured writes a row for each measure, with the machine that was measured.
 func measured(t table) {
 	t.b.WriteString("\n## Measured\n\n")
 	var places, names []string

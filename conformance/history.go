@@ -33,7 +33,8 @@ func (f *fixture) historian(shard driver.ShardID) ([]driver.Grant, error) {
 	return h.History(f.ctx, shard)
 }
 
-// history returns the store's history of a shard without its times, which must be within this case.
+// history returns the store's history of a shard without the times. It checks that the times are
+// within this case.
 func (f *fixture) history(shard driver.ShardID, begin time.Time) []driver.Grant {
 	f.t.Helper()
 	all, err := f.historian(shard)

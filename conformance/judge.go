@@ -7,8 +7,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// recorder returns a recorder of the members' calls on their shards and of the answers, for
-// judge.
+// recorder returns a recorder, for judge, of the members' calls on their shards and of the answers.
 func (f *fixture) recorder() *history.Recorder {
 	f.t.Helper()
 	r, err := history.NewRecorder(f.c.Name())
@@ -16,7 +15,7 @@ func (f *fixture) recorder() *history.Recorder {
 	return r
 }
 
-// recorded returns the same member with its calls recorded.
+// recorded returns the same member, except that r records its calls.
 func (m *member) recorded(r *history.Recorder) *member {
 	c := *m
 	c.Session = history.WrapSession(m.Session, r)
@@ -35,7 +34,8 @@ func accepted(r *history.Recorder, shard driver.ShardID) int {
 }
 
 // judge reads the whole logs of shards, which must be untrimmed. It fails the case for answers that
-// no order of the store could explain, at most five times for each rule. No call may be in flight.
+// no order of the operations could explain, at most five times for each rule. No call may be in
+// flight.
 func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	f.t.Helper()
 	b := history.Wrap(f.read(), r)

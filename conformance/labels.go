@@ -25,7 +25,7 @@ func labelCases() []Case {
 	}
 }
 
-// nodeLabels returns the namespace's labels. The case is skipped if the backend cannot list them.
+// nodeLabels returns the namespace's labels. It skips the case if the backend cannot list labels.
 func (f *fixture) nodeLabels() []string {
 	f.t.Helper()
 	l, ok := f.read().(driver.LabelLister)

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Measure is one number about a backend, taken on a store of the harness while the suite runs
+// Measure is one number about a backend, measured on a store of the harness while the suite runs
 // nothing else.
 type Measure struct {
 	Name  string  `json:"name"`
@@ -27,8 +27,8 @@ const (
 	measureIdle = 3 * time.Second
 )
 
-// Measure determines the limits and measures of the report. It runs as a case, which may hang
-// or fail.
+// Measure determines the limits and measures of the report. It runs as a case, so it may hang or
+// fail.
 func (r *Report) Measure(t T, h Harness) {
 	t.Helper()
 	var m measurement
@@ -110,7 +110,7 @@ func (m *measurement) run() {
 // held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat
 // each third of the TTL. The heartbeat must be answered before the trust of the one before it ends,
 // after nine tenths of a TTL. At the same time, another process commits without a pause, and this
-// one appends.
+// process appends.
 func (m *measurement) held(a *member, fence driver.Fence) {
 	f := m.f
 	head, busy := f.head(fence.Shard), f.join("busy")
@@ -137,8 +137,8 @@ func (m *measurement) held(a *member, fence driver.Fence) {
 		"shortest TTL kept by the slowest heartbeat in %v, commits beside it", measureIdle)
 }
 
-// handOver measures the time of a planned change of owner: from the transfer to the first commit of
-// the successor, which learns of its lease from its view.
+// handOver measures how long a planned change of owner takes: from the transfer to the first commit
+// of the successor, which learns of its lease from its view.
 func (m *measurement) handOver(a *member, view *mirror) {
 	f := m.f
 	b := f.join("successor")
@@ -201,7 +201,7 @@ func timed(n int, f func(), prepare ...func()) time.Duration {
 	return took[n/2]
 }
 
-// rate calls f for a second and returns the sum of its results per second.
+// rate calls f for a second, and returns the sum of the results per second.
 func rate(f func() int) float64 {
 	done, begin := 0, time.Now()
 	for range ample.During(measureFor, 0) {

@@ -130,8 +130,8 @@ func lateJoinFails(f *fixture) {
 	})
 }
 
-// delivered waits for the answer to a write sent after the requests that a wire released, which may
-// still be on their way. The write is for a fence that never existed.
+// delivered waits until requests that a wire released, which may still be under way, have arrived.
+// It sends a write after them, for a fence that never existed, and waits for the answer.
 func (f *fixture) delivered(m *member, shard driver.ShardID) {
 	f.t.Helper()
 	fence := driver.Fence{Shard: shard, Session: newID(), Token: 1}
@@ -255,8 +255,8 @@ func beatNeedsOnlyExistence(f *fixture) {
 	}
 }
 
-// settle repeats a harmless call while its outcome is unknown, as after a fault that broke
-// connections, up to a limit.
+// settle repeats a harmless call, up to a limit, while its outcome is unknown, for example after a
+// fault that broke connections.
 func (f *fixture) settle(call func() error) error {
 	var err error
 	f.eventually(f.patience(), func() bool {

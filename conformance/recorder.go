@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// recorder is the T of Check. It runs subtests in sequence, and leaves it to the report to show
-// failures.
+// recorder is the T of Check. It runs subtests in sequence. It does not show failures, because the
+// report does.
 type recorder struct {
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -33,12 +33,12 @@ type Result struct {
 type Report struct {
 	Backend string
 	Version string // of the store, from the harness
-	Options string // of the backend and the store, as far as they are not the defaults
+	Options string // options of the backend and the store that differ from the defaults
 
 	// Doors is the reason why the cases used only one door of the store, or "" if they used two.
 	Doors string
 
-	// Limits, Measures and Platform are set by ReadReport, and if ReportDir is set.
+	// Limits, Measures and Platform are set in a report of ReadReport, and if ReportDir is set.
 	Limits   driver.Limits
 	Measures []Measure
 	Platform Platform
@@ -72,12 +72,12 @@ func (r *Report) Results() []Result {
 	return res
 }
 
-// With returns the results that have the outcome o.
+// With returns the results with the outcome o.
 func (r *Report) With(o Outcome) []Result {
 	return slices.DeleteFunc(r.Results(), func(res Result) bool { return res.Outcome != o })
 }
 
-// about returns a description of the store, to follow the backend's name.
+// about returns a description of the store, which follows the backend's name.
 func (r *Report) about() string {
 	return strings.TrimPrefix(strings.TrimSuffix(r.Version+", "+r.Options, ", "), ", ")
 }

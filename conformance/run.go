@@ -26,9 +26,9 @@ func Test(t *testing.T, h Harness) {
 	}
 }
 
-// TestCases runs only the named cases, as Test does. It is for faults that need a separate
-// store. It fails if a case is skipped, unless the machine was too slow to judge that case. If
-// [ReportDir] is set in the environment, their outcomes replace those in Test's report.
+// TestCases runs only the named cases, as Test does. It is for faults that need a separate store.
+// It fails if a case is skipped, unless the machine was too slow to judge that case. If [ReportDir]
+// is set in the environment, the outcomes replace those in Test's report.
 func TestCases(t *testing.T, h Harness, names ...string) {
 	t.Helper()
 	cases, err := named(names)
@@ -47,8 +47,8 @@ func TestCases(t *testing.T, h Harness, names ...string) {
 }
 
 // TestDoors runs the cases about claims, commits and fences through two doors of a clustered store:
-// those of h, and the one that open opens. open is nil if h has [Store.OpenOther]. With -short, it
-// runs the cases about claims and fences.
+// the door of h, and the door that open opens. If h has [Store.OpenOther], open is nil. With
+// -short, it runs only the cases about claims and fences.
 func TestDoors(t *testing.T, h Harness, open func(ctx context.Context, namespace string) (driver.Backend, error)) {
 	t.Helper()
 	cases := doorCases()
@@ -89,9 +89,9 @@ func Run(t T, h Harness) *Report {
 	return run(t, h, Cases())
 }
 
-// Check runs the named cases, or all cases if there are no names. It runs them in sequence,
-// outside go test. An error concerns the harness or the names. The report holds the findings of
-// the cases.
+// Check runs the named cases, or all cases if there are no names. It runs them in sequence, outside
+// go test. The error is about the harness or the names, while the report holds the findings of the
+// cases.
 func Check(ctx context.Context, h Harness, names ...string) (*Report, error) {
 	cases, err := named(names)
 	if err != nil {
@@ -179,7 +179,7 @@ func run(t T, h Harness, cases []Case) *Report {
 	return report
 }
 
-// opens reports whether a backend can be opened at all. If not, that is the only result.
+// opens reports whether a backend can be opened. If not, this failure is the only result.
 func opens(t T, h *Harness, report *Report) bool {
 	t.Helper()
 	probe, tried := openProbe(), new(Report)

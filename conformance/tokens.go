@@ -5,7 +5,7 @@ import (
 )
 
 // tokenCases returns Acquire/TokensIncreaseAcross..., one case for each way in which a lease can
-// end, or data be lost, between two grants.
+// end, or data can be lost, between two grants.
 func tokenCases() []Case {
 	step := func(name, shows string, again func(f *fixture, h *tokenHolder), needs ...string) Case {
 		return Case{

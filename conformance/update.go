@@ -50,7 +50,7 @@ func (m *member) updated(st driver.MemberState) {
 	m.f.must(ruleM4, m.update(st) == nil, "update %d of a live session fails", st.Update)
 }
 
-// found returns a member in a full view, and whether it is there.
+// found returns a member from a full view, and reports whether the view has it.
 func (f *fixture) found(id driver.SessionID) (driver.Member, bool) {
 	f.t.Helper()
 	for _, m := range f.state().Members {
@@ -174,7 +174,7 @@ func updateBesideCalls(f *fixture) {
 	f.stateIs(m.ID(), driver.MemberState{Weight: int32(number - 1), Update: number}, "updates beside other calls")
 }
 
-// give passes from's lease to m, and returns m's fence.
+// give passes the lease of from to m, and returns m's fence.
 func (m *member) give(fence driver.Fence, from *member) driver.Fence {
 	m.f.t.Helper()
 	r := from.transfer(fence, m.ID())

@@ -155,8 +155,8 @@ func fullIsFresh(f *fixture) {
 	})
 }
 
-// churn makes a member on each backend take, pass on, release, join and leave at random, until
-// stop.
+// churn makes a member on each backend take leases, pass them on, release them, join and leave at
+// random, until stop.
 func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.WaitGroup {
 	f.t.Helper()
 	var wg sync.WaitGroup
@@ -193,7 +193,7 @@ func (f *fixture) churn(backends []driver.Backend, stop <-chan struct{}) *sync.W
 	return &wg
 }
 
-// move makes a member pass a lease on, release it, leave and join again, or beat.
+// move makes a member pass a lease on, release it, leave and join again, or send a heartbeat.
 func (f *fixture) move(m, bystander *member, fence driver.Fence) error {
 	switch rand.N(6) {
 	case 0:
@@ -296,8 +296,8 @@ func foreignCursor(f *fixture) {
 	}
 }
 
-// blocked makes a reader wait for its next page during doing. Nothing that the reader asks for
-// happens in doing, so its page must show a later change.
+// blocked makes a reader wait for its next page while the function doing runs. That function
+// changes nothing that the reader asked for, so the page must show a later change.
 func (f *fixture) blocked(m *mirror, rule Rule, what string, doing func()) {
 	f.t.Helper()
 	bell := f.bell(m.b)
@@ -480,7 +480,7 @@ type appender struct {
 	n       driver.WriteNo
 }
 
-// round commits until enough returns true for the number of commits. It returns that number and the
+// round commits until enough returns true for the number of commits. It returns this number and the
 // growth of the heap.
 func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	before := heap()
@@ -500,8 +500,8 @@ func (w *appender) round(enough func(n int) bool) (grown int64, n int) {
 	return heap() - before, n
 }
 
-// heap returns the bytes of the heap in use. It takes the least during a while, because pending
-// calls hold memory too.
+// heap returns the number of bytes of the heap in use. It takes the smallest value over a while,
+// because pending calls hold memory, too.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for range 4 {
@@ -547,7 +547,7 @@ func idleIsQuiet(f *fixture) {
 		time.Duration((used.Waits-1)/maxWaits)*time.Second)
 }
 
-// maxWaits is how often an idle process may begin a wait in a second.
+// maxWaits is how many waits an idle process may begin in a second.
 const maxWaits = 4
 
 // idleFor waits roughly d, and returns the calls to the store in that time.

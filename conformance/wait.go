@@ -14,8 +14,9 @@ import (
 // patience limits a wait for something that a working backend does immediately.
 func (f *fixture) patience() time.Duration { return f.h.timeout() / 6 }
 
-// prompt limits a wait for news: the poll period, after a quiet time too, and patience. A quiet
-// store with notifications may poll less than twice a second, but that must not delay its news.
+// prompt limits a wait for news: the poll period, which may be longer after a quiet time, and
+// patience. A quiet store with notifications may poll less than twice a second, but this must not
+// delay its news.
 func (f *fixture) prompt(b driver.Backend) time.Duration {
 	l := b.Info().Limits
 	return max(l.PollPeriod, min(l.IdlePollPeriod, 500*time.Millisecond)) + f.patience()
@@ -39,8 +40,8 @@ func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	return true
 }
 
-// never watches for a while for something that must not happen. The time is long enough for a
-// pending request to arrive, if no later request shows that it has arrived.
+// never watches for a while that something does not happen. The time is long enough for a pending
+// request to arrive, if no later request shows its arrival.
 func (f *fixture) never(r Rule, wrong func() string) {
 	f.t.Helper()
 	for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
@@ -116,7 +117,7 @@ func (f *fixture) bell(b driver.Backend) *bell {
 	return &bell{member: f.ringer, other: f.watch(b)}
 }
 
-// waiting returns once the readers wait, even if only for the answer to their first look.
+// waiting returns when the readers wait, even if they wait only for the answer to their first look.
 func (f *fixture) waiting(readers ...*call) {
 	f.t.Helper()
 	for _, r := range readers {
@@ -126,9 +127,9 @@ func (f *fixture) waiting(readers ...*call) {
 	}
 }
 
-// looked returns once these readers have seen earlier changes, and wait. To find out, it rings
-// a heartbeat for which only another reader of their backend asked. It rings twice, because
-// readers of a polled store may look in turns.
+// looked returns when these readers have seen earlier changes, and wait. To find out, it sends a
+// heartbeat for which only another reader of their backend asked. It does so twice, because readers
+// of a polled store may look in turns.
 func (b *bell) looked(readers ...*call) {
 	b.f.t.Helper()
 	b.other.beats[b.ID()], _ = b.f.beatOf(b.ID())
@@ -166,8 +167,8 @@ func (r ruled) Errorf(format string, args ...any) {
 func (r ruled) Fatalf(format string, args ...any) { r.f.t.Helper(); r.f.fail(r.rule, format, args...) }
 func (r ruled) Skipf(format string, args ...any)  { r.f.skip(fmt.Sprintf(format, args...)) }
 
-// gauge judges elapsed times by a rule, and compares them with pings of the store from a backend
-// that makes no other calls.
+// gauge returns a Gauge that judges elapsed times by a rule, and compares them with pings of the
+// store from a backend that makes no other calls.
 func (f *fixture) gauge(r Rule) *ample.Gauge {
 	f.t.Helper()
 	b := f.open()

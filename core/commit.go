@@ -18,31 +18,31 @@ type Committed struct {
 	Number driver.WriteNo // number of the commit; several callers may share it
 	First  Seq            // first entry that this call appended; 0 if none
 	Last   Seq            // last entry; this call appended all entries between
-	// Versions contains, for each operation, the version that a Put gave its item, and 0 for other
-	// kinds. It is nil if there is no Put, or if an unknown outcome was settled by reading back. In
-	// the latter case, use Get.
+	// Versions contains one element for each operation: the version that a Put gave its item, or 0
+	// for an operation of another kind. It is nil if there is no Put, or if the outcome became
+	// known only by reading. In the latter case, use Get.
 	Versions []Version
 }
 
 // Commit applies ops in one atomic step under the lease's fence: all of them or none (F1). Put,
-// PutIf, Delete, DeleteIf, Append and Trim make ops. Many goroutines may call Commit. Commits that
-// arrive while one is in flight form the next one, up to the backend's limits, and each caller gets
-// its own result. A commit with preconditions or a Trim is a separate write. The process sends the
-// writes of all its leases together. Commit copies the values.
+// PutIf, Delete, DeleteIf, Append and Trim return operations. Many goroutines may call Commit.
+// Commits that arrive while another is in flight are sent together, up to the backend's limits, and
+// each caller gets its own result. A commit with preconditions or a Trim is a separate write.
+// Commit copies the values.
 //
 // ctx limits only the caller's wait. NotApplied reports whether an error means that nothing was
 // written:
 //
-//   - ErrLost: this process no longer leads. Usually, its clock showed this, and it sent nothing.
-//     Otherwise, the store refused the write because another session was granted the shard, and the
-//     error also matches ErrFenced.
-//   - *ConflictError: a precondition does not hold; Op is its index in ops.
+//   - ErrLost: this process no longer leads. Usually, the process's clock showed this, and nothing
+//     was sent. Otherwise, the store refused the write because another session was granted the
+//     shard, and the error also matches ErrFenced.
+//   - *ConflictError: a precondition does not hold. Its field Op is the index in ops.
 //   - ErrInvalid, ErrTooLarge: this commit itself is invalid or too large.
 //   - *DamagedError: the shard's record or head cannot be read. Nothing can be committed until it
 //     is repaired.
 //   - ErrRetry with ctx's error: ctx ended before the commit was sent.
-//   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach
-//     until the lease was over. The commit may have been applied, or may still be.
+//   - ErrUnknown: ctx ended while the commit was in flight, or the store stayed out of reach until
+//     the lease was over. The commit may have been applied, or may be applied later.
 //
 // A lost reply is not an error. The Elector sends the same write again, with the same number and
 // nonce, until the store shows whether it was applied (S15).

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// The driver contract's errors that applications encounter (rule E1). Each except ErrDenied means
-// that the call was certainly not applied.
+// The errors of package driver that applications encounter (rule E1). Each of them, except
+// ErrDenied, means that the call was certainly not applied.
 var (
 	// ErrLost means this process no longer leads, because its lease is over. *RevokedError,
 	// *FencedError, *SessionLostError and package fence's *RefusedError match it. The write was not
@@ -21,8 +21,7 @@ var (
 	// See FencedError. A former leader's clock usually shows the loss before it writes, so test for
 	// ErrLost instead.
 	ErrFenced = driver.ErrFenced
-	// ErrSessionLost means the session no longer has a record in the store: it was evicted or
-	// superseded.
+	// ErrSessionLost means the session was evicted or superseded, and has no record in the store.
 	ErrSessionLost = driver.ErrSessionLost
 	// ErrNoTarget means the successor of a hand-over is not alive.
 	ErrNoTarget = driver.ErrNoTarget
@@ -43,8 +42,8 @@ var (
 	ErrClosed = driver.ErrClosed
 	// ErrRetry means the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
-	// ErrDenied means the store denies the call to this user, or its present settings forbid the
-	// call. It does not say whether a write was applied: see NotApplied.
+	// ErrDenied means the store denies the call to this user, or its current settings forbid the
+	// call. ErrDenied alone does not say whether a write was applied: see NotApplied.
 	ErrDenied = driver.ErrDenied
 	// ErrDamaged means a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
@@ -61,16 +60,15 @@ var (
 	ErrHandOver = errors.New("tenure: hand-over: finish and return, the successor takes over then")
 	// ErrShutdown means the context of Run ended.
 	ErrShutdown = errors.New("tenure: shutdown: finish and return, the lease is given back then")
-	// ErrIneligible means this member is not eligible and another member is. The reason, which the
-	// error includes, comes from Options.Eligible or from the store that denies this member's
-	// commits.
+	// ErrIneligible means this member is not eligible and another member is. The error includes the
+	// reason, which comes from Options.Eligible or from a store that denies this member's commits.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
 	// ErrFailback means a member with a higher priority has been eligible for Options.Failback.
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 )
 
-// Errors that a *RevokedError matches in addition to ErrLost if no error from the store gives the
-// reason.
+// The errors that a *RevokedError matches, in addition to ErrLost, if the reason is not an error
+// from the store.
 var (
 	// ErrLapsed means no heartbeat succeeded in time, so others may own the shard.
 	ErrLapsed = errors.New("trust lapsed: no heartbeat succeeded in time")
@@ -83,8 +81,8 @@ var (
 )
 
 var (
-	// ErrUnknown means the outcome of a commit is not known: it may have been applied, or may
-	// still be. The log, read through a later lease, shows the outcome.
+	// ErrUnknown means the outcome of a commit is not known: the commit may have been applied, or
+	// may be applied later. The log, read through a later lease, shows the outcome.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrContended means Contend was called for a shard for which this member already contends.
 	ErrContended error = errtext.NotApplied("already contended")
@@ -110,9 +108,9 @@ func NotApplied(err error) bool {
 	return driver.NotApplied(err) || errors.Is(err, ErrLost) || ok && says.NotApplied()
 }
 
-// RevokedError names the lease that ended and the reason. It matches ErrLost and its cause:
-// ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled, ErrStopped
-// or ErrReleased.
+// RevokedError names the lease that ended and the reason. It matches ErrLost and the reason, which
+// is one of ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled,
+// ErrStopped or ErrReleased.
 type RevokedError struct {
 	Fence Fence
 	Cause string // a short reason for logs and metrics

@@ -11,9 +11,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// LostError reports that a store lost acknowledged commits in a failover or a restore. It had
-// acknowledged the commits of the lease Fence up to Acknowledged. The shard's head is now Found. It
-// matches ErrStoreLost.
+// LostError reports that a store lost acknowledged commits in a failover or a restore. The store
+// had acknowledged commits under the lease Fence up to Acknowledged, but the shard's head is now
+// Found. The error matches ErrStoreLost.
 type LostError struct {
 	Fence               Fence
 	Acknowledged, Found driver.Head

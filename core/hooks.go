@@ -10,12 +10,12 @@ import (
 )
 
 // Hooks are functions that the Elector calls when something happens, for metrics and alarms. Each
-// may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their own
-// goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall behind by
-// more than 65,536 events, the Elector drops the oldest events and passes their number to
-// OnDropped. A hook must return, because Run waits for the hooks before it ends, at most for the
-// drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the log
-// line about its event is lost.
+// may be nil. Except for CallStart, the Elector calls them in order, one at a time, in a separate
+// goroutine and without locks, so that a slow hook does not delay heartbeats. If the hooks fall
+// behind by more than 65,536 events, the Elector drops the oldest events and passes their number to
+// OnDropped. A hook must return, because Run waits for the hooks before it ends, for at most the
+// drain budget. If a hook ends its goroutine (runtime.Goexit), it counts as returned, but the log
+// line about the event is lost.
 type Hooks struct {
 	// OnGrant runs when a lease has been granted, before its handler starts.
 	OnGrant func(LeaseEvent)
@@ -25,8 +25,8 @@ type Hooks struct {
 	OnHandlerStart func(LeaseEvent)
 	// OnStop runs when a handler has been asked to stop. Err is the cause of its context.
 	OnStop func(LeaseEvent)
-	// OnHandlerReturn runs when a handler has returned Err and its commits are settled. It runs
-	// once for each OnHandlerStart, unless the handler never returns.
+	// OnHandlerReturn runs when a handler has returned Err and the outcomes of its commits are
+	// known. It runs once for each OnHandlerStart, unless the handler never returns.
 	OnHandlerReturn func(LeaseEvent)
 	// OnSettled runs when, as far as this process knows, the lease has also ended in the store. It
 	// runs once for each OnGrant, unless the handler never returns or Run ends first.
@@ -34,12 +34,12 @@ type Hooks struct {
 	// OnStuck runs when a lease is revoked and its handler stalled or did not return within the
 	// drain budget. The shard is not released until the handler returns.
 	OnStuck func(*RevokedError)
-	// OnRefused runs when the store has refused a write because of its fence: another session owns
-	// the shard. Current is zero if the store does not report which session.
+	// OnRefused runs when the store has refused a write because another session owns the shard.
+	// Current is zero if the store does not report the owner.
 	OnRefused func(*FencedError)
-	// OnDamaged runs once for each record in the store that cannot be read (D1). If the record
-	// becomes damaged in other ways, OnDamaged runs at most once a minute. It names at most 64
-	// records at a time; View.DamagedTotal counts all.
+	// OnDamaged runs once for each record in the store that cannot be read (D1). If the damage
+	// changes, OnDamaged runs again, at most once a minute. It names at most 64 records at a time;
+	// View.DamagedTotal counts all.
 	OnDamaged func(*DamagedError)
 	// OnSession reports an event of this process's session.
 	OnSession func(SessionEvent)
@@ -50,10 +50,10 @@ type Hooks struct {
 	OnCall func(Call)
 	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
 	// hooks, it may run several times concurrently, and the call waits for it. It returns the
-	// call's context, which must be ctx or derived from it, and nil or a function to run when the
-	// call has ended. Neither function runs in the goroutine of the call. The argument ctx carries
-	// the values of the context given to the method of Lease. For the member's own calls, it
-	// carries those of Run's context.
+	// call's context, which must be ctx or derived from it, and a function to run when the call has
+	// ended, or nil. Neither CallStart nor that function runs in the goroutine of the call. The
+	// argument ctx carries the values of the context given to the method of Lease. For the member's
+	// own calls, it carries those of Run's context.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
 	// OnDropped runs when events have been dropped because hooks were too slow.
 	OnDropped func(Dropped)
@@ -70,7 +70,7 @@ type LeaseEvent struct {
 	Former SessionID
 }
 
-// LeaseOutcome says how a lease ended in the store.
+// LeaseOutcome is the way in which a lease ended in the store.
 type LeaseOutcome string
 
 // The ways in which a lease ends in the store.

@@ -14,9 +14,9 @@ import (
 // Lease is the ownership of one shard, from its grant until Context ends. All
 // methods are safe for concurrent use.
 //
-// A lease is valid up to the last instant at which this process may trust it. Once another session
-// has been granted the shard, the store refuses later writes. Work outside the store carries Fence,
-// or Token with the shard's name, to the place that checks it.
+// A lease is valid as long as this process may trust it. Once another session has been granted the
+// shard, the store refuses writes under this lease. Work outside the store carries Fence, or Token
+// with the shard's name, to the system that checks it.
 type Lease struct {
 	e     *Elector
 	clk   *clock // e.clk, copied to spare Err one step
@@ -61,20 +61,20 @@ func (l *Lease) Namespace() string { return l.e.info.Namespace }
 // Limits returns the store's limits, such as the operations and bytes of one commit.
 func (l *Lease) Limits() Limits { return l.e.info.Limits }
 
-// Context returns a context that ends only when the lease may no longer be used. It was lost or
-// given back, or the drain budget is spent. Use context.Cause to get the *RevokedError. Use this
-// context for closing writes, because the handler's own context ends when the handler should stop
-// taking work. Neither is a child of Run's context.
+// Context returns a context that ends only when the lease may no longer be used: when it was lost
+// or given back, or the drain budget is spent. Use context.Cause to get the *RevokedError. Use this
+// context for final writes, because the handler's own context ends when the handler should stop
+// taking work.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Err returns nil while the lease is valid, otherwise a *RevokedError. It reads the clock at each
-// call. It uses neither the network nor a timer, and takes about 50 ns. It does not replace the
+// Err returns nil while the lease is valid, and otherwise a *RevokedError. It reads the clock at
+// each call, uses neither the network nor a timer, and takes about 50 ns. It does not replace the
 // fence, because the process may be stopped right after the call (F1).
 //
 // On Linux, the first call after a suspension of the machine counts the suspended time. Context
 // then ends within half of Options.Margin. On other systems, a suspension counts only if Go's
-// monotonic clock counts it. No virtual machine notices that its host paused it. In this case, the
-// fence protects its writes. After Context has ended, Err never returns nil again (S6).
+// monotonic clock counts it. A virtual machine does not notice that its host paused it. In this
+// case, the fence protects the writes. After Context has ended, Err never returns nil again (S6).
 func (l *Lease) Err() error {
 	if r := l.ended.Load(); r != nil {
 		return r
@@ -110,15 +110,15 @@ func (l *Lease) Head() Head {
 	return l.commits.head
 }
 
-// Get returns an item of the shard, or nil and no error if the shard has no such item. It sees
-// every commit sent under the lease before the call, because it waits for commits in flight. It
-// does so even if their callers gave up. If the error matches ErrLost, the lease ended before the
-// answer came. Get then returns no item, because the item may be out of date.
+// Get returns an item of the shard, or nil and no error if the shard has no such item. Get sees
+// every commit sent under the lease before the call, because it waits for commits in flight, even
+// if their callers gave up. If the lease ended before the answer came, the error matches ErrLost,
+// and Get returns no item, because the item may be out of date.
 func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 	return guarded(ctx, l, callGet, func(ctx context.Context) (*Item, error) { return l.e.b.Get(ctx, l.fence.Shard, key) })
 }
 
-// List returns the shard's items whose key begins with prefix, byte by byte, in the order of their
+// List returns the shard's items whose keys begin with the bytes of prefix, in the order of their
 // keys. It returns the first limit items, or all if limit is 0. If limit is negative, the error is
 // ErrInvalid. The limit also applies to reads from the store. If largest is positive, an item with
 // a larger value has Damaged set instead of the value; see driver.Backend. Otherwise, List behaves
@@ -129,10 +129,10 @@ func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]
 	})
 }
 
-// ReadLog returns at most max entries of the shard's decision log after the given one, contiguous
-// from after+1, and the log's head. If max is 0, it returns only the head. A page may be shorter
-// than max, but is not empty while there are entries. For entries below the oldest, the error is
-// *TrimmedError. Otherwise, ReadLog behaves like Get.
+// ReadLog returns the head of the shard's decision log and at most max entries, contiguous from
+// after+1. If max is 0, it returns only the head. A page may be shorter than max, but is not empty
+// while there are entries. For entries below the oldest, the error is *TrimmedError. Otherwise,
+// ReadLog behaves like Get.
 func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) {
 	return guarded(ctx, l, callReadLog, func(ctx context.Context) (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
 }

@@ -18,9 +18,9 @@ var errNoHandler = fmt.Errorf("tenure: %w: the handler is nil: give the function
 //
 // If ctx ends first, RunSingleton asks h to stop and gives the shard back. It returns ctx's error,
 // joined with the last error of h, if any. If something could not be given back, it also joins
-// Run's error. If b is closed first, the error matches ErrClosed. The caller closes b. RunSingleton
-// continues in the other members: each member keeps running h until its own call of h returns nil.
-// [RunOnce] is for work that one member does for all.
+// Run's error. If b is closed first, the error matches ErrClosed. The caller closes b. The other
+// members continue: each runs h again until its own call of h returns nil. For work that one member
+// does for all, use [RunOnce].
 //
 // If an argument is invalid, the error matches ErrInvalid and nothing is done.
 func RunSingleton(ctx context.Context, b Backend, shard string, h Handler, o *Options) error {

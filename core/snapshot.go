@@ -122,8 +122,8 @@ func (e *Elector) copyState() (*View, []driver.ShardState) {
 }
 
 // WaitView waits for a snapshot that is newer than after, and returns it. If after is nil, any
-// snapshot will do. Changes in between are merged. If Run has ended and there will be no newer
-// snapshot, the error matches ErrStopped. Otherwise, it is ctx's error.
+// snapshot will do. WaitView may skip snapshots in between. If Run has ended and there will be no
+// newer snapshot, the error matches ErrStopped. Otherwise, it is ctx's error.
 func (e *Elector) WaitView(ctx context.Context, after *View) (*View, error) {
 	for {
 		e.mu.Lock()

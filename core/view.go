@@ -11,22 +11,23 @@ import (
 )
 
 // View is a snapshot of a namespace as one member knows it. It never changes and is safe for
-// concurrent use; callers must not modify its slices. It is as old as the last news from the store.
-// It only informs; only a lease authorises work.
+// concurrent use; callers must not modify its slices. A View is as old as the last news from the
+// store. It only informs: only a lease authorises work.
 type View struct {
 	Node    string    // this member's label
 	Session SessionID // this member's session; empty before it has joined and while it rejoins
 	Trusted bool      // the session was trusted when the snapshot was made
 	Err     error     // if not nil: the member is halted, and nothing is granted (ErrStoreChanged)
-	// Ineligible is the reason why this member is not eligible (Options.Eligible); empty if it is
-	// eligible. For other members, see Member.Ineligible.
+	// Ineligible is the reason why this member is not eligible (Options.Eligible), or empty if it
+	// is. For other members, see Member.Ineligible.
 	Ineligible string
 	// Trouble describes this member's problems that an operator must fix: calls that the store
 	// refuses, or a stuck handler. For other members, see Member.Trouble.
 	Trouble string
 	Leaving bool // a planned stop has begun (Elector.Leave), or Run has ended
 	Stopped bool // Run is handing everything back, or has ended
-	// CertificateEnd is when the newest client certificate for the store expires; zero without one.
+	// CertificateEnd is when the newest client certificate for the store expires, or zero without
+	// such a certificate.
 	CertificateEnd time.Time
 
 	Members   []Member    // live members, this one included, by node and session
@@ -40,9 +41,9 @@ type View struct {
 	// nil until the member knows whether there are any.
 	Rules []control.Rule
 
-	// Damaged lists, by key, up to 64 records in the store that cannot be read. It covers the last
-	// two Options.Resync, and at least 2 min. DamagedTotal counts all that were found since the
-	// start, listed or not.
+	// Damaged lists, by key, up to 64 records in the store that cannot be read. It covers a period
+	// of twice Options.Resync, and at least 2 min. DamagedTotal counts all that were found since
+	// the start, listed or not.
 	Damaged      []*DamagedError
 	DamagedTotal int
 
@@ -56,10 +57,10 @@ type Ownership struct {
 	Token   Token     // of the last lease
 	Node    string    // label of the owner; empty if no live member owns the shard
 
-	// Aside is why the shard should have no owner, such as a quarantine. It is empty if the shard
-	// should have an owner.
+	// Aside is the reason why the shard should have no owner, such as a quarantine. It is empty if
+	// the shard should have an owner.
 	Aside string
-	// AsideUntil is when the shard should have an owner again; zero if never.
+	// AsideUntil is when the shard should have an owner again, or zero if never.
 	AsideUntil time.Time
 }
 
@@ -142,10 +143,10 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 }
 
 // Unowned returns the number of shards that should be served but are not. Such a shard has no
-// owner, or an owner that is not alive or is in Silent. Its owner may also be this member while
+// owner, or an owner that is not alive or is listed in Silent, or it belongs to this member while
 // this member is not trusted. Shards whose names begin with "_" count as reserved. Tenure uses
-// them, for example for the assigner. They stay without an owner when the last member that uses
-// them leaves. Free locks and shards that are set aside do not count.
+// them, for example for the assigner. They have no owner after the last member that uses them has
+// left. Free locks and shards that are set aside do not count.
 //
 // In a namespace of up to 17 members, each member sees the silence of all others. In a larger
 // namespace, it sees the silence of its three predecessors, so that at least one member sees each

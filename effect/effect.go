@@ -50,8 +50,8 @@ const (
 	// Begun means the intent is written. An attempt may be in progress, or may have had any
 	// outcome.
 	Begun State = "begun"
-	// InDoubt means it is unknown whether the effect happened. This or a new leader's Resolve, or a
-	// person, decides.
+	// InDoubt means it is unknown whether the effect happened. Resolve, called by this leader or a
+	// later one, or a person decides.
 	InDoubt State = "in doubt"
 	// Repeat means a decision lets the next Do attempt the effect again, with the same idempotency
 	// key.
@@ -70,7 +70,7 @@ type Effect struct {
 	Key   string `json:"key"`
 	ID    string `json:"id"` // the idempotency key, the same in every attempt
 	State State  `json:"state"`
-	// Token of the lease that wrote this state.
+	// Token is the token of the lease that wrote this state.
 	Token core.Token `json:"token"`
 	// Began is when the intent was first written. Ended is when the outcome was written. Both are
 	// times of the leader's clock. Ended is zero while the effect is open.
@@ -90,8 +90,8 @@ type Effect struct {
 	undone bool // in state Repeat: certainly no attempt did anything
 }
 
-// Func makes an effect. It passes id, the idempotency key, to the other side, and returns when ctx
-// ends. The error tells the ledger what is known about the effect:
+// Func makes an effect. It passes id, which is the idempotency key, to the other side, and must
+// return soon after ctx ends. The error tells the ledger what is known about the effect:
 //
 //   - nil: the effect happened, and the ledger keeps the result.
 //   - [NotDone]: the effect certainly did not happen, and another attempt may succeed. See also
@@ -103,9 +103,9 @@ type Func func(ctx context.Context, id string) (result []byte, err error)
 // Decision is the decision about an effect in doubt. The zero Decision leaves the effect in doubt.
 type Decision struct {
 	// State is Done, with Result, or Failed if the effect did not happen or was compensated. It is
-	// Repeat if another attempt is harmless, or InDoubt to leave the effect for a person. An
-	// attempt is harmless if the other side honours the idempotency key, or if the effect did not
-	// happen and no longer can.
+	// Repeat if another attempt is harmless, or InDoubt if a person should decide. An attempt is
+	// harmless if the other side honours the idempotency key, or if the effect did not happen and
+	// can no longer happen.
 	State  State
 	Result []byte
 	Reason string // at most 500 bytes are kept
@@ -119,7 +119,7 @@ var (
 	// ErrFailed means the effect did not happen, or was compensated, and is not attempted again.
 	// See FailedError.
 	ErrFailed = errors.New("failed")
-	// ErrFull means Options.MaxInDoubt effects are in doubt, so no new effect begins. Nothing
+	// ErrFull means no new effect begins, because Options.MaxInDoubt effects are in doubt. Nothing
 	// happened.
 	ErrFull error = errtext.NotApplied("too many effects in doubt")
 	// ErrNotKept means the effect happened, but its result exceeded Options.MaxResult or the
@@ -172,15 +172,15 @@ type certain struct {
 func (c *certain) Error() string { return c.err.Error() }
 func (c *certain) Unwrap() error { return c.err }
 
-// NotDone marks an error of a [Func] after which the effect certainly has not happened, and will
-// not happen. For example, the connection was refused, or the other side answered that it did
+// NotDone marks an error of a [Func] after which the effect certainly has not happened and will not
+// happen, for example because the connection was refused, or the other side answered that it did
 // nothing. The ledger attempts the effect again after a back-off. If err is nil, NotDone returns
 // nil.
 func NotDone(err error) error { return certainly(err, false) }
 
-// Refused marks an error of a [Func] after which the effect certainly did not happen, and must not
-// be attempted again. For example, a card was declined, or an address does not exist. If err is
-// nil, Refused returns nil.
+// Refused marks an error of a [Func] after which the effect certainly did not happen and must not
+// be attempted again, for example because a card was declined or an address does not exist. If err
+// is nil, Refused returns nil.
 func Refused(err error) error { return certainly(err, true) }
 
 func certainly(err error, final bool) error {
@@ -190,11 +190,11 @@ func certainly(err error, final bool) error {
 	return &certain{err: err, final: final}
 }
 
-// NotSent marks an HTTP client's error with [NotDone] if the client had no connection: it could not
-// look up the name, or could not dial. It returns any other error unchanged, because a request may
-// have been sent. If a client had a connection earlier in the same call of the [Func], under its
-// context, the outcome is unknown. A request may have been redirected, or http.Transport may have
-// repeated it.
+// NotSent marks an HTTP client's error with [NotDone] if the client had no connection, because it
+// could not look up the name or could not dial. NotSent returns any other error unchanged, because
+// a request may have been sent. If a client had a connection earlier in the same call of the
+// [Func], under its context, the outcome is unknown, because the request may have been redirected,
+// or http.Transport may have repeated it.
 func NotSent(err error) error {
 	for at := err; at != nil; at = errors.Unwrap(at) { // not joined errors: one says nothing about the others
 		_, lookup := at.(*net.DNSError)                                   //nolint:errorlint // as on the next line

@@ -70,10 +70,10 @@ type outcome struct {
 }
 
 // Open returns a Ledger for a lease. The lease's handler calls it when it begins. Open lists the
-// effects that former leaders left open, in one read. In the background, the Ledger then reads the
-// record of each and, if Options.Resolve is set, decides on it. A Do with the same key waits for
-// the decision. A lease has one Ledger at a time. ctx is the handler's context, and limits Open
-// only.
+// effects that former leaders left open, in one read. In the background, the Ledger then reads each
+// record and, if Options.Resolve is set, decides on the effect. A Do with the same key waits for
+// the decision. A lease has one Ledger at a time. ctx is the handler's context, and limits only
+// Open.
 //
 // The error matches core.ErrInvalid if options are outside their limits, or if Scope names a shard
 // of a keyspace. It also matches core.ErrInvalid for a lock's lease (package lock), because effects
@@ -123,11 +123,11 @@ func awaitRules(ctx context.Context, lease *core.Lease) {
 	}
 }
 
-// Close waits until no effect is in progress, and ends the background work. Effects that wait for a
-// turn, or between two attempts, begin no further attempt. Close returns when every fn and Resolve
-// has returned. Their contexts end after Deadline, or when the lease may no longer be used. The
-// handler calls Close before it returns, because the store refuses writes under a lease that was
-// given back. A second Close waits as well.
+// Close ends the background work, and waits until no effect is in progress. Effects that wait for
+// their turn, or between two attempts, begin no further attempt. Close returns when every fn and
+// Resolve has returned. Their contexts end after Deadline, or when the lease may no longer be used.
+// The handler calls Close before it returns, because the store refuses writes under a lease that
+// was given back. A second Close waits as well.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	first := !l.closed
@@ -150,14 +150,14 @@ func (l *Ledger) Close() {
 // with the same key share one execution, which runs the first call's fn.
 //
 // Do writes the intent to the store, under the fence, calls fn, and writes the result before it
-// returns. Effects that run concurrently share these two writes. fn runs in its own goroutine. Its
-// context carries the values of ctx, and ends after Options.Deadline, or when the lease may no
-// longer be used. It does not end with ctx, which limits only the wait of this call. Do does not
+// returns. Effects that run concurrently share these two writes. fn runs in its own goroutine. The
+// context of fn carries the values of ctx, and ends after Options.Deadline, or when the lease may
+// no longer be used. It does not end with ctx, which limits only the wait of this call. Do does not
 // recover panics of fn.
 //
-// If fn calls Do with its context, that effect is nested: it waits for no turn
-// (Options.Concurrent), and begins even after Close was called. If the effect would wait for
-// itself, the error matches core.ErrInvalid.
+// If fn calls Do with its own context, the second effect is nested: it does not wait for its turn
+// (Options.Concurrent), and begins even after Close was called. If an effect would wait for itself,
+// the error matches core.ErrInvalid.
 //
 // The error matches
 //
@@ -360,8 +360,8 @@ func (l *Ledger) land(f *flight) {
 
 // Lookup returns an effect's state. It costs one read, or two if the effect may be in doubt. If the
 // effect was never begun, or is no longer kept, Lookup returns nil without an error. An idempotent
-// consumer calls it to learn whether a message is done. A former leader's open effect is InDoubt
-// until it is decided.
+// consumer calls Lookup to learn whether a message is done. An open effect of a former leader is
+// InDoubt until someone decides.
 func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -480,8 +480,8 @@ func ReadOpen(ctx context.Context, b core.Backend, shard string, limit int) ([]E
 	return decodeAll(items, b.Info().Namespace+"/"+shard)
 }
 
-// Read returns the store's record of one effect of a shard. If the store has no record, Read
-// returns nil without an error. It needs no lease. See ReadOpen.
+// Read returns the store's record of one effect of a shard, or nil without an error if there is no
+// record. It needs no lease. See ReadOpen.
 func Read(ctx context.Context, b core.Backend, shard, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err

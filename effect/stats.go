@@ -38,9 +38,9 @@ type Counts struct {
 	// Full is the number of calls to Do that began nothing and returned ErrFull.
 	Full uint64
 
-	// InDoubt counts the open effects that no call attempts, and that Resolve or the next Do will
+	// InDoubt counts the open effects that no call attempts and that Resolve or the next Do will
 	// decide. Unresolved counts the open effects that only a person can decide. Both cover open
-	// ledgers whose lease is valid.
+	// ledgers with a valid lease.
 	InDoubt, Unresolved Waiting
 	// Shards lists the shards with such effects, by name.
 	Shards []ShardCounts

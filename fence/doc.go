@@ -30,25 +30,27 @@
 // atomic step.
 //
 // That step and the effect are separate, unless they share a transaction ([SQL.AdmitTx], [Rows]).
-// Within one process, [Mark.Do] keeps a higher token waiting until the effects of lower ones have
+// Within one process, [Mark.Do] makes a higher token wait until the effects of lower tokens have
 // ended. If several processes write to one resource, they need the transaction.
 //
 // A resource that has not seen the new token cannot refuse the old one. Therefore, a new leader
-// calls [Mark.Seal] at every resource before it announces itself.
+// calls [Mark.Seal] for every resource before it announces itself.
 //
-// Only one shard's leases write to a resource. By default, the resource has the shard's name:
-// "ledger" or "ledger/7" for shard "ledger". [Options].MayWrite can state another rule. A mark
-// refuses leases of other shards with a [ForeignError], and they do not raise it.
+// Only the leases of one shard may write to a resource. By default, the resource's name is the
+// shard's, or begins with it and "/": "ledger" and "ledger/7" belong to shard "ledger".
+// [Options].MayWrite can set another rule. Leases of other shards do not raise a mark, and are
+// refused with a [ForeignError].
 //
 // # What it does not do
 //
 // The package does not authenticate callers. A fence is a claim, not a credential. Any caller of a
-// protected service can name a resource's shard and permanently raise its mark to any token. This
-// locks out the rightful owner. Authenticate callers first, and have the server name the resource
-// ([HTTPOptions].Resource, or its gRPC counterpart), since the default is the shard that the caller
-// names. Specify which caller may use which shard ([HTTPOptions].MayWrite).
+// protected service can name a resource's shard and permanently raise the resource's mark to any
+// token, which locks out the rightful owner. Therefore, authenticate callers first, and specify
+// which caller may use which shard ([HTTPOptions].MayWrite). Let the server name the resource
+// ([HTTPOptions].Resource, or its gRPC counterpart), because the default is the shard that the
+// caller names.
 //
-// The package elects no leader and reads no clock. A restart loses marks that are kept in memory. A
-// stale token may then be admitted until a leader seals the resource. Keep marks in a file or a
-// database.
+// The package elects no leader and reads no clock. A restart loses marks that are kept in memory,
+// and a stale token may then be admitted until a leader seals the resource. To prevent this, keep
+// marks in a file or a database.
 package fence

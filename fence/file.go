@@ -22,8 +22,8 @@ var _ Storage = (*File)(nil)
 
 // File keeps marks in a file, for one process on one machine. Raise appends a line and syncs it to
 // disk (fsync) before it returns. A File keeps at most 100,000 marks. It is safe for concurrent use
-// by that process. If the system has flock, as every system except Windows does, a second process
-// is refused.
+// by that process. On systems with flock, which are all except Windows, OpenFile refuses a second
+// process.
 type File struct {
 	path string
 
@@ -45,8 +45,8 @@ type fileMark struct {
 }
 
 // OpenFile opens the marks in the file at path. It creates the file if necessary; the folder must
-// exist. If a crash cut the last line short, OpenFile removes it, since no caller received an
-// answer for it. Any other damage is an error. The caller closes the File.
+// exist. If a crash cut the last line short, OpenFile removes that line, because no caller received
+// an answer for it. Any other damage is an error. The caller closes the File.
 func OpenFile(path string) (*File, error) {
 	lock, err := lockFile(path + ".lock")
 	if err != nil {

@@ -36,14 +36,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // HTTPOptions configure a Mark's Handler. A nil HTTPOptions works.
 type HTTPOptions struct {
-	// Resource returns the resource that a request writes to. Default: the shard of its fence,
-	// which the caller chooses. Set Resource, unless every caller may write to every shard.
+	// Resource returns the resource to which a request writes. Default: the shard of the request's
+	// fence, which the caller chooses. Set Resource, unless every caller may write to every shard.
 	Resource func(r *http.Request, f driver.Fence) string
 	// Unfenced, if not nil, reports whether a request without the header may pass, such as a read.
 	// Default: no request passes.
 	Unfenced func(r *http.Request) bool
-	// MayWrite, if not nil, must also allow each request that the Mark's own MayWrite allows. It
-	// can check the authenticated caller, for example. The answer to other requests is 403.
+	// MayWrite, if not nil, is a second check of each request that the Mark's own MayWrite allows.
+	// It can check the authenticated caller, for example. The answer to a request that it does not
+	// allow is 403.
 	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
@@ -62,19 +63,19 @@ const (
 const answerTime = time.Second
 
 // Handler passes a request to next only if the mark admits its fence. Requests run in Do.
-// Therefore, the answer to a higher token's request, or to a Seal, means that no request with a
-// lower token still runs. Otherwise, Handler answers with a problem document and status 412
-// (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the mark's
-// storage failed, or ErrBusy).
+// Therefore, the answer to a request with a higher token, or to a Seal, means that no request with
+// a lower token still runs. If a request is not admitted, Handler answers with a problem document
+// and status 412 (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or
+// 503 (the mark's storage failed, or ErrBusy).
 //
-// If a higher token supersedes a request, the request's context ends, and reads of its body fail
-// immediately. Writes of its answer fail a second later. For this, middleware in front needs an
-// Unwrap method (http.ResponseController). If next waits for none of the three, the higher token
-// waits for up to Options.Wait. The server needs its own time-outs against slow clients that are
-// not superseded.
+// If a higher token supersedes a request, the request's context ends, reads of its body fail
+// immediately, and writes of its answer fail a second later. For the reads and writes to fail, the
+// ResponseWriter of any middleware in front needs an Unwrap method (http.ResponseController). If
+// next ignores all three, the higher token waits for up to Options.Wait. The server needs its own
+// time-outs against slow clients that are not superseded.
 //
-// Handler does not authenticate, and a caller can raise a mark permanently. Put an authenticating
-// handler before it, and set Resource.
+// Handler does not authenticate, and a caller can raise a mark permanently. Therefore, put an
+// authenticating handler in front of it, and set Resource.
 func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	if o == nil {
 		o = &HTTPOptions{}
@@ -138,9 +139,9 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 	}
 }
 
-// WriteError answers a request with the problem document that ResponseError reads. It is for a
-// handler that SQL.AdmitTx or a Mark refuses. For an error that is not a refusal, it answers 503,
-// "nothing was done". Therefore, do not pass it an error from a write or from Commit.
+// WriteError answers a request with the problem document that ResponseError reads. A handler calls
+// it with an error of SQL.AdmitTx or of a Mark. For an error that is not a refusal, WriteError
+// answers 503, "nothing was done". Therefore, do not pass it an error from a write or from Commit.
 func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
 		problem.Document{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
@@ -178,9 +179,10 @@ func WriteError(w http.ResponseWriter, err error) {
 // The reason is a *RefusedError (412) or a *ForeignError (403). If the request carried no fence, or
 // an invalid one (428 and 400), the error matches driver.ErrInvalid. If the mark could not be
 // checked (503), it matches driver.ErrRetry. In all these cases, nothing was done. The errors omit
-// invalid fences and resources. ResponseError reads at most 64 KiB of such a response's body; the
-// caller closes the body in any case. For other responses, even with these statuses, it returns
-// nil, because they are the application's. Nil does not mean success: check the status next.
+// invalid fences and resources. ResponseError reads at most 64 KiB of the body of a Handler's
+// response; the caller always closes the body. For other responses, even with these statuses, it
+// returns nil, because those are the application's. Nil does not mean success: check the status
+// next.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,

@@ -17,7 +17,7 @@ import (
 // belongs to one namespace. A Storage's methods are safe for concurrent use. Each implementation
 // states how durable its marks are.
 type Storage interface {
-	// Raise stores f as the resource's mark if the resource has none or f's token is greater. In
+	// Raise stores f as the resource's mark if the resource has no mark or f's token is greater. In
 	// the same atomic step, it returns the resulting mark. f was admitted if and only if f is the
 	// returned mark. After an error, the mark may or may not have been raised.
 	Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error)
@@ -95,10 +95,10 @@ func NewMark(s Storage, o *Options) *Mark {
 	return m
 }
 
-// Admit raises the resource's mark to f if it is higher. If f is then the mark, Admit returns nil.
-// Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard may not write
-// to the resource at all. The answer holds for that instant only: a later write is not protected
-// from a newer holder, unless the resource itself accepts only one writer. See Do.
+// Admit raises the resource's mark to f if f's token is higher. If f is then the mark, Admit
+// returns nil. Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard
+// may not write to the resource at all. The answer is valid only at that instant: a later write is
+// not protected from a newer holder, unless the resource itself accepts only one writer. See Do.
 //
 // An error that matches neither driver.ErrLost nor driver.ErrInvalid comes from the Storage. The
 // caller must not write, but may try again.
@@ -116,13 +116,14 @@ func (m *Mark) Admit(ctx context.Context, resource string, f driver.Fence) error
 	return m.refuse(&RefusedError{Resource: resource, Fence: f, Current: current})
 }
 
-// Do admits f and then runs effect, in this goroutine. A higher token for this resource may be
-// admitted while effect runs. From then on, f and all lower tokens are refused, and effect's
-// context ends with a *RefusedError as its cause. The higher token's Do or Seal waits until effect
+// Do admits f and then runs effect, in this goroutine. While effect runs, a higher token for this
+// resource may be admitted. From then on, f and all lower tokens are refused, and the context of
+// effect ends with a *RefusedError as its cause. The higher token's Do or Seal waits until effect
 // has returned. Effects under one fence run concurrently.
 //
 // ctx and Options.Wait limit the wait. If effects of lower tokens do not end in time, the error
-// matches ErrBusy. effect's context is a child of ctx. Do returns effect's error unchanged.
+// matches ErrBusy. The context of effect is a child of ctx. Do returns the error of effect
+// unchanged.
 func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect func(context.Context) error) error {
 	ctx, leave, err := m.Enter(ctx, resource, f)
 	if err != nil {
@@ -134,8 +135,8 @@ func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect f
 
 // Seal raises the resource's mark to f, and returns when no effect of a lower token runs in this
 // process. A new leader calls it for every resource before it announces itself. The error is that
-// of Admit, ErrBusy, or ctx's error if ctx ends during the wait. In the last two cases, the mark is
-// raised nevertheless.
+// of Admit, ErrBusy, or ctx's error if ctx ends during the wait. In the last two cases, the mark
+// has been raised nevertheless.
 func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error {
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
 }

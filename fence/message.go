@@ -15,8 +15,8 @@ const (
 )
 
 // Message is the metadata of a message published for an entry of a decision log. A consumer refuses
-// a token lower than one that it has seen for the shard. It drops duplicates, which it identifies
-// by shard and number. A message with Seq 0 is not for an entry.
+// a token lower than one that it has seen for the shard, and drops duplicates, which it identifies
+// by shard and number. A message with Seq 0 does not belong to an entry.
 type Message struct {
 	Fence driver.Fence
 	Seq   driver.Seq

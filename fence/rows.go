@@ -15,27 +15,27 @@ import (
 // ErrNoRow is the error of an update of a row that does not exist.
 var ErrNoRow = errors.New("no such row")
 
-// Rows fences one of the application's own tables with two columns in each row. They name the fence
-// that wrote the row last. An update needs a token that is not lower. Nothing else is locked, and
-// writes to different rows do not wait for each other.
+// Rows fences one of the application's own tables with two columns, which name the fence that wrote
+// the row last. An update needs a token that is not lower. Writes to different rows do not wait for
+// each other.
 //
 // The columns are, for example:
 //
 //	fence BIGINT NOT NULL DEFAULT 0, fenced_by VARCHAR(255) NOT NULL DEFAULT ''
 //
 // A write that bypasses Rows, without the same condition, is not protected. A row that the new
-// leader has not written yet does not refuse the former leader. If this matters, seal the table
-// with SQL.AdmitTx and a mark. Do not change the fields after the first use. Rows is then safe for
-// concurrent use.
+// leader has not written yet still accepts writes of the former leader. If this matters, seal the
+// table with SQL.AdmitTx and a mark. Rows is safe for concurrent use if its fields do not change
+// after the first use.
 type Rows struct {
 	Dialect driver.Dialect // required
 	Table   string         // required; a schema may precede it, with a dot
 	Key     string         // column that identifies a row; required
 	Fence   string         // column of the token; required
 	Holder  string         // column of the session that wrote last; required
-	// MayWrite reports whether the leases of a shard may write to the row with a key. If not, Rows
-	// refuses them with a *ForeignError. Default: all leases may write, since a key does not name a
-	// shard.
+	// MayWrite reports whether the leases of a shard may write to the row with the given key. If
+	// not, Rows refuses them with a *ForeignError. Default: all leases may write, because a key
+	// does not name a shard.
 	MayWrite func(shard driver.ShardID, key any) bool
 	// OnRefused is called for each refusal, like Options.OnRefused.
 	OnRefused func(*RefusedError)
@@ -47,13 +47,13 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Update sets columns and the fence of the row with the given key, in one statement. It does so if
-// the row was last written with a lower token, or with f itself. Otherwise, the error is a
-// *RefusedError or *ForeignError, whose Resource is table:key, or it matches ErrNoRow or
-// driver.ErrRetry. ErrRetry means that the row was inserted while Update ran, and nothing was
-// written: try again. If a column's name is not valid, the error matches driver.ErrInvalid. Values
-// are passed as bound parameters. If q is a transaction, the caller rolls back after an error. On
-// MySQL, Update sets the connection's LAST_INSERT_ID.
+// Update sets columns and the fence of the row with the given key, in one statement, if the row was
+// last written with a lower token or with f itself. Otherwise, the error is a *RefusedError or
+// *ForeignError with the Resource table:key, or it matches ErrNoRow or driver.ErrRetry. ErrRetry
+// means that the row was inserted while Update ran, and nothing was written: try again. If a
+// column's name is not valid, the error matches driver.ErrInvalid. Values are passed as bound
+// parameters. If q is a transaction, the caller rolls back after an error. On MySQL, Update sets
+// the connection's LAST_INSERT_ID.
 func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, set map[string]any) error {
 	if err := driver.CheckFence(f); err != nil {
 		return err

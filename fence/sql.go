@@ -82,7 +82,7 @@ type SQLOptions struct {
 	Table string
 	// MayWrite restricts AdmitTx, as Options.MayWrite restricts a Mark. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// OnRefused is called for refusals by AdmitTx, as Options.OnRefused is for those by a Mark.
+	// OnRefused is called for each refusal by AdmitTx, as Options.OnRefused is for a Mark.
 	OnRefused func(*RefusedError)
 }
 
@@ -98,8 +98,8 @@ type SQL struct {
 	onRefused   func(*RefusedError)
 }
 
-// NewSQL returns a storage in db. The caller closes db. NewSQL does no I/O: the application's own
-// migrations create the table with the statement that Schema returns.
+// NewSQL returns a storage in db, which the caller closes. NewSQL does no I/O: the application's
+// own migrations create the table with the statement that Schema returns.
 func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 	if err := checkDialect(o.Dialect); err != nil {
 		return nil, err
@@ -147,10 +147,9 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 func (s *SQL) Schema() string { return s.schema }
 
 // AdmitTx admits f inside the caller's own transaction, and locks the mark until the transaction
-// ends. The transaction's writes therefore take effect if and only if f is not superseded at its
-// commit. The commit raises the mark in the same step. Call AdmitTx as the first statement of the
-// transaction. After any error, the caller rolls back. Transactions on one resource run one after
-// another.
+// ends. The transaction's writes therefore take effect if and only if f is not superseded when the
+// transaction commits. The commit also raises the mark. Call AdmitTx as the first statement of the
+// transaction, and roll back after any error. Transactions on one resource run one after another.
 func (s *SQL) AdmitTx(ctx context.Context, tx *sql.Tx, resource string, f driver.Fence) error {
 	if err := check(resource, f); err != nil {
 		return err

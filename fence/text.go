@@ -33,7 +33,7 @@ func Parse(s string) (driver.Fence, error) {
 type contextKey struct{}
 
 // NewContext returns a context that carries a fence to Transport and to the interceptors of package
-// fencegrpc. A handler first calls it with its lease's fence.
+// fencegrpc. A handler first calls NewContext with its lease's fence.
 func NewContext(ctx context.Context, f driver.Fence) context.Context {
 	return context.WithValue(ctx, contextKey{}, f)
 }

@@ -16,8 +16,8 @@ import (
 type Applier interface {
 	// Load returns the position of each shard, and the identity of the store that the positions
 	// belong to. At the very first start, both are empty. The Tailer calls Load when Run begins,
-	// and after Apply has returned ErrMoved. After an error, the Tailer tries again, unless the
-	// error matches core.ErrStoreChanged.
+	// and after Apply has returned ErrMoved. If Load returns an error, the Tailer tries again,
+	// unless the error matches core.ErrStoreChanged.
 	Load(ctx context.Context) (Checkpoint, error)
 
 	// Apply applies all entries of the batch in order and moves the shard's position to b.Last(),
@@ -25,15 +25,15 @@ type Applier interface {
 	// process.
 	//
 	// After an error, the Tailer tries again with back-off, from the same entry, perhaps with a
-	// batch of another size. If the position and the effect are not one step, an entry may come
-	// again after an error or a crash. The Applier must then be idempotent by (shard, seq). An
-	// error that matches ErrMoved says that the shard's position is not b.From. The Tailer then
+	// batch of another size. If the position and the effect are not saved in one step, an entry may
+	// come again after an error or a crash, so the Applier must be idempotent by (shard, seq). An
+	// error that matches ErrMoved means that the shard's position is not b.From. The Tailer then
 	// calls Load.
 	Apply(ctx context.Context, b Batch) error
 }
 
-// Restorer is an Applier that can begin at a snapshot. If a shard's log was trimmed ahead of an
-// Applier that is not a Restorer, the shard stays at its position. The Tailer reports this.
+// Restorer is an Applier that can begin at a snapshot. If an Applier is not a Restorer and needs
+// entries that were trimmed, the shard stays at its position, and the Tailer reports this.
 type Restorer interface {
 	Applier
 	// Restore replaces the whole state of the snapshot's shard, and moves its position from the

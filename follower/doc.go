@@ -1,6 +1,6 @@
-// Package follower applies the decisions of shards' owners elsewhere: to a projection that serves
+// Package follower applies the entries of decision logs elsewhere: to a projection that serves
 // reads, to an outbox, or to another system. A [Tailer] reads the decision logs of a namespace and
-// passes each shard's entries, in order and without gaps, to one or several [Applier]s.
+// passes each shard's entries, in order and without gaps, to one or more [Applier]s.
 //
 //	t, err := follower.NewTailer(backend, nil)
 //	err = t.Follow("ledger", follower.Memory(apply, nil), "accounts-*")
@@ -19,15 +19,15 @@
 //
 // # Order
 //
-// Within a shard, entries come one after the other (T4). Between shards, there is no order. Shards
-// are applied at the same time, and a slow or failing shard does not delay the others. If an entry
-// cannot be applied, the Tailer tries again, with back-off, and never skips it. [Hooks] and
-// [Tailer.Lag] report such entries.
+// Within a shard, entries are applied one after the other (T4). Between shards, there is no order.
+// Shards are applied concurrently, and a slow or failing shard does not delay the others. If an
+// entry cannot be applied, the Tailer tries again, with back-off, and never skips the entry.
+// [Hooks] and [Tailer.Lag] report such entries.
 //
 // A Tailer has one TailLog stream, however many shards it follows. It keeps entries from the stream
 // up to a limit. Shards that are further behind are read with ReadLog, a few at a time and at a
-// limited rate. The stream only announces entries. The Tailer also reads the heads every Resync,
-// and every Pulse while Fresh is called, to detect a watch that died in silence.
+// limited rate. To detect a stream that no longer delivers entries, the Tailer also reads all heads
+// every Resync and, while Fresh is called, every Pulse.
 //
 // # Rules
 //
@@ -49,22 +49,22 @@
 // # Lag, and reads
 //
 // [Tailer.Fresh] reports whether a read may be served from the projection. [Tailer.WaitFor] waits
-// for the caller's own write. The [Position] of the write may travel as a string. Lag in time
-// compares no clocks of different machines. It is the time since this process learned of the
-// oldest entry that it has not applied yet. The store adds its own delay. This is one network
-// trip if the store pushes news, and otherwise Limits.PollPeriod. [Tailer.Sync] asks the store
-// instead, and its answer is certain.
+// for the caller's own write. The [Position] of a write can be passed between processes as a
+// string. The lag in time does not compare clocks of different machines. It is the time since this
+// process learned of the oldest entry that it has not applied yet. The store adds its own delay,
+// which is one network trip if the store pushes news, and otherwise Limits.PollPeriod.
+// [Tailer.Sync] asks the store instead, so that its answer is certain.
 //
 // # A store that went back
 //
-// When a backup is restored, for example, acknowledged entries may be lost. Signs of it are a head
-// behind the position, another entry at the position, or another identity of the store.
-// [Tailer.Run] then returns *StoreChangedError, since only an operator knows which effects to undo.
-// An entry with a lower token than one already applied is refused.
+// When a backup is restored, for example, acknowledged entries may be lost. Signs of such a loss
+// are a head behind the position, a different entry at the position, and a different identity of
+// the store. [Tailer.Run] then returns a *StoreChangedError, because only an operator knows which
+// effects to undo. The Tailer refuses an entry with a lower token than one already applied.
 //
 // # What it does not do
 //
-// It writes nothing to the coordination store, holds no lease and needs no session. It cannot make
-// an effect outside a database happen exactly once: for that, the receiver must remember (shard,
-// seq).
+// A follower writes nothing to the coordination store, holds no lease and needs no session. It
+// cannot make an effect outside a database happen exactly once: for that, the receiver must
+// remember (shard, seq).
 package follower

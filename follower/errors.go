@@ -8,21 +8,21 @@ import (
 )
 
 var (
-	// ErrMoved: the shard's position is not where the batch begins. See Applier.
+	// ErrMoved means the batch does not begin at the shard's position. See Applier.
 	ErrMoved = errors.New("position moved")
-	// ErrOrder: the store answered with entries out of order. See OrderError.
+	// ErrOrder means the store returned entries out of order. See OrderError.
 	ErrOrder = errors.New("log out of order")
-	// ErrStale: the projection lags. See StaleError.
+	// ErrStale means the projection lags behind. See StaleError.
 	ErrStale = errors.New("stale")
-	// ErrCorrupt: a position file or a snapshot is damaged. No part of it was used.
+	// ErrCorrupt means a position file or a snapshot is damaged. No part of it was used.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrNoSnapshot: entries were trimmed, and no snapshot covers them.
+	// ErrNoSnapshot means entries were trimmed, and no snapshot covers them.
 	ErrNoSnapshot = errors.New("no snapshot covers the trimmed entries")
-	// ErrStuck: an Applier did not return. See Options.DrainBudget.
+	// ErrStuck means an Applier did not return. See Options.DrainBudget.
 	ErrStuck = errors.New("applier stuck")
 )
 
-// StoreChangedError says that the position belongs to another store, or that the store lost
+// StoreChangedError reports that the position belongs to another store, or that the store lost
 // entries (T8). It matches core.ErrStoreChanged.
 type StoreChangedError struct {
 	Applier  string

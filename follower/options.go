@@ -9,9 +9,9 @@ import (
 	"github.com/tenure-go/tenure/internal/goexit"
 )
 
-// Options say how a Tailer reads and applies entries. Nil and the zero value mean the defaults.
-// A Tailer copies its options. The fields that have a key can be set in the configuration below
-// follower: config.Config.Section reads them.
+// Options configure a Tailer. Nil and the zero value mean the defaults. A Tailer copies its
+// options. The fields with a yaml key can be set in the configuration, in the section follower,
+// which config.Config.Section reads.
 type Options struct {
 	// Batch is the largest number of entries that one Apply gets, and one read asks for. Default
 	// 512, at most 65536. Batches begin small, and shrink if entries are large.
@@ -62,17 +62,18 @@ type Options struct {
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// Hooks are called on events. Any of them may be nil. Each hook runs in the goroutine of its event,
-// and several may run at a time. A hook must return quickly and must not call the Tailer.
+// Hooks are functions that the Tailer calls on events. Any of them may be nil. Each hook runs in
+// the goroutine in which its event occurs, and several may run at a time. A hook must return
+// quickly and must not call the Tailer.
 type Hooks struct {
-	// OnError: a call to the store or an Applier failed, and the Tailer tries again.
+	// OnError runs when a call to the store or an Applier has failed. The Tailer then tries again.
 	OnError func(Failure)
-	// OnApply: a batch was applied.
+	// OnApply runs when a batch has been applied.
 	OnApply func(Applied)
-	// OnRestore: a snapshot was restored.
+	// OnRestore runs when a snapshot has been restored.
 	OnRestore func(Restored)
-	// OnReset: the stream could not continue from its cursor, and all heads were read. The first
-	// call comes at the beginning.
+	// OnReset runs when the stream could not continue from its cursor, and all heads were read. It
+	// first runs at the beginning.
 	OnReset func(Reset)
 }
 

@@ -16,14 +16,14 @@ type Position struct {
 	Token core.Token
 }
 
-// String returns the position as "shard:seq:token", which ParsePosition reads. The position is no
-// secret: it may travel in a cookie or a header to the replica that serves the next read.
+// String returns the position as "shard:seq:token", which ParsePosition reads. The position is not
+// secret: a cookie or a header can carry it to the replica that serves the next read.
 func (p Position) String() string {
 	return p.Shard + ":" + strconv.FormatInt(int64(p.Seq), 10) + ":" + strconv.FormatInt(int64(p.Token), 10)
 }
 
-// ParsePosition reads only the form that String writes. A position from outside may name any shard;
-// WaitFor refuses a shard that is not followed. The error matches core.ErrInvalid.
+// ParsePosition reads the form that String writes, and no other. A position from a client may name
+// any shard; WaitFor refuses a shard that is not followed. The error matches core.ErrInvalid.
 func ParsePosition(s string) (Position, error) {
 	parts := strings.SplitN(s, ":", 4)
 	if len(parts) != 3 {

@@ -18,11 +18,12 @@ type Snapshot struct {
 	State []byte // as the owner wrote it
 }
 
-// Blobs is a store for large snapshots, such as an object store or a folder that all processes see.
-// It belongs to one namespace, and is safe for concurrent use. A name is a shard's name, "/", and
-// digits, lower-case letters and "-". A blob is written once, read, and deleted. Its name is never
-// used again. Each attempt to write a snapshot has its own name, so a Put or Delete that takes
-// effect late, after its error, damages nothing. Such a Put may leave a blob behind.
+// Blobs is a store for large snapshots, such as an object store or a folder that all processes can
+// access. It belongs to one namespace, and is safe for concurrent use. A blob's name consists of a
+// shard's name, "/", and digits, lower-case letters and "-". A blob is written once, read, and
+// deleted, and its name is never used again. Each attempt to write a snapshot has its own name.
+// Therefore, a Put or Delete that takes effect late, after it returned an error, does no damage,
+// but such a Put may leave a blob behind.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
@@ -34,8 +35,8 @@ type SnapshotOptions struct {
 	// Blobs is where states are kept. Default: the coordination store, as items of the shard under
 	// the fence.
 	Blobs Blobs
-	// Keep is the number of entries before the snapshot that stay in the log. A follower that is no
-	// further behind needs no snapshot. Default 1000; negative for none.
+	// Keep is the number of entries before the snapshot that stay in the log. A follower that is at
+	// most this far behind needs no snapshot. Default 1000; negative for none.
 	Keep int
 	// MaxBytes limits a state, written or read. Default 64 MiB. Coordination stores are made for
 	// less data: etcd holds about 2 GiB in total.
@@ -46,13 +47,14 @@ type SnapshotOptions struct {
 }
 
 // Snapshotter writes and reads snapshots of shards and trims their logs. It keeps no state, and is
-// safe for concurrent use. Owners and followers of a shard need the same Blobs.
+// safe for concurrent use. Owners and followers of a shard must use the same Blobs.
 //
-// Write writes a snapshot next to the previous one. One fenced commit then names it in a manifest
-// and trims the log. Only then is the previous snapshot removed. The manifest changes only from the
-// version that was read, and only parts that it names as gone or unfinished are removed. So after a
-// crash at any step, or a commit that takes effect late, a whole snapshot and every entry after it
-// remain (T7). The next Write removes what is left over. The items are below "_snapshot/".
+// Write writes a snapshot next to the previous one. One fenced commit then names the new snapshot
+// in a manifest and trims the log. Only then is the previous snapshot removed. The manifest changes
+// only from the version that was read, and only parts that it names as gone or unfinished are
+// removed. Therefore, after a crash at any step, or a commit that takes effect late, a complete
+// snapshot and every entry after it remain (T7). The next Write removes leftover parts. The keys of
+// the items begin with "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
 // NewSnapshotter returns a Snapshotter. A nil o means the defaults. The error matches
@@ -72,8 +74,8 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 }
 
 // Read returns a shard's snapshot, or nil without an error if it has none. If the snapshot is
-// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues
-// from a snapshot calls Read, and then reads the log after the snapshot.
+// damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues from a
+// snapshot calls Read, and then reads the entries after the snapshot.
 func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
 	get := func(key string) (*core.Item, error) { return b.Get(ctx, core.ShardID(shard), key) }
 	// During the read, the owner may write the next snapshot and remove this one.
@@ -137,11 +139,11 @@ func sum(state []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Write writes a snapshot of the lease's shard and trims the log behind it. state is the whole
-// state after the entries up to seq. The lease's handler makes one call at a time, with
-// lease.Context() or a child of it. If there is a newer snapshot, or seq is beyond the log, the
-// error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed. If state is
-// larger than MaxBytes, it matches core.ErrTooLarge. Otherwise, the errors are those of
+// Write writes a snapshot of the lease's shard and trims the log behind it. The argument state is
+// the whole state after the entries up to seq. The lease's handler makes one call at a time, with
+// lease.Context() or a child of that context. If there is a newer snapshot, or seq is beyond the
+// log, the error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed. If
+// state is larger than MaxBytes, it matches core.ErrTooLarge. Otherwise, the errors are those of
 // Lease.Commit or of Blobs. The caller may repeat the call, even while the outcome of a commit is
 // unknown.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {

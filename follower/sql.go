@@ -23,15 +23,15 @@ type SQLOptions struct {
 	// schema's name and a "." may precede it. Default "tenure_positions". It is quoted, so
 	// PostgreSQL distinguishes upper and lower case in it.
 	Table string
-	// Restore replaces the whole state of the snapshot's shard inside a transaction. Without it,
-	// a shard whose log was trimmed ahead of the follower stays at its position.
+	// Restore replaces the whole state of the snapshot's shard inside a transaction. Without
+	// Restore, a shard stays at its position if the follower needs entries that were trimmed.
 	Restore func(ctx context.Context, tx *sql.Tx, s *Snapshot) error
 }
 
-// SQL is an Applier whose effects and positions are in one database of the application. One
-// transaction commits both, so each effect happens exactly once. It moves the position first, from
-// exactly where the batch begins. So if two processes follow under one name, only one of them
-// applies each entry. An SQL is safe for concurrent use.
+// SQL is an Applier that keeps its effects and positions in one database of the application. One
+// transaction commits both, so that each effect happens exactly once. The transaction first moves
+// the position, from exactly where the batch begins. Therefore, if two processes follow under one
+// name, only one of them applies each entry. An SQL is safe for concurrent use.
 type SQL struct {
 	db    *sql.DB
 	name  string
@@ -44,9 +44,9 @@ type SQL struct {
 var _ Restorer = (*SQL)(nil)
 
 // NewSQL returns an Applier on db, which the caller closes. The name distinguishes several
-// followers in one database, and must stay the same across restarts. It is a label as
-// core.CheckShard describes. NewSQL does no I/O: see Create. Nil options mean the defaults. The
-// error matches core.ErrInvalid.
+// followers in one database, and must stay the same across restarts. It must satisfy
+// core.CheckShard. NewSQL does no I/O: see Create. Nil options mean the defaults. The error matches
+// core.ErrInvalid.
 func NewSQL(db *sql.DB, d driver.Dialect, name string, apply SQLApplyFunc, o *SQLOptions) (*SQL, error) {
 	s := &SQL{db: db, name: name, apply: apply}
 	if o != nil {

@@ -93,8 +93,8 @@ func NewTailer(b core.Backend, o *Options) (*Tailer, error) {
 	}, nil
 }
 
-// Run follows shards with one Applier until ctx ends. It uses a Tailer with default options:
-// see Tailer.Follow and Tailer.Run.
+// Run follows shards with one Applier until ctx ends, with the default options. See Tailer.Follow
+// and Tailer.Run.
 func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...string) error {
 	t, err := NewTailer(b, nil)
 	if err != nil {
@@ -106,11 +106,11 @@ func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...
 	return t.Run(ctx)
 }
 
-// Follow has an Applier follow shards. Call it before Run. Each element of shards is a name, or a
+// Follow makes an Applier follow shards. Call it before Run. Each element of shards is a name, or a
 // prefix and "*" for several shards. A "*" alone stands for all shards except reserved ones, which
-// must be named. Several Appliers may follow one shard, each at its own pace. The name appears in
-// errors and hooks. It must differ from the names of the other Appliers, and is a label as
-// core.CheckShard describes. The error matches core.ErrInvalid.
+// must be named. Several Appliers may follow one shard, each at its own pace. The Applier's name
+// appears in errors and hooks, must differ from those of the other Appliers, and must satisfy
+// core.CheckShard. The error matches core.ErrInvalid.
 func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 	if err := driver.CheckNode(name); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (f *followed) wants(s core.ShardID) bool {
 	return false
 }
 
-// Run follows the shards until ctx ends, and then returns nil. It ends the contexts of Appliers
-// and waits for them. Only these failures of the store or of an Applier end it earlier:
+// Run follows the shards until ctx ends. It then ends the contexts of Appliers, waits for them, and
+// returns nil. Only the following failures of the store or of an Applier end Run earlier:
 //
 //   - *StoreChangedError, or another error that matches core.ErrStoreChanged: applied entries are
 //     no longer in the store (T8). Every later Run fails the same way, until an operator
@@ -164,7 +164,7 @@ func (f *followed) wants(s core.ShardID) bool {
 //   - core.ErrClosed: the backend was closed.
 //
 // If an Applier did not return within Options.DrainBudget, the error matches ErrStuck, and the
-// Applier's goroutine is left behind. Run is called once.
+// Applier's goroutine is left behind. Call Run once.
 func (t *Tailer) Run(ctx context.Context) error {
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

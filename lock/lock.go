@@ -19,8 +19,8 @@ import (
 // MaxName is the longest name of a lock, in bytes.
 const MaxName = driver.MaxNameLen - len(driver.LockPrefix)
 
-// ErrHeld is the error of TryLock while another caller holds the lock. If the context of Lock ends
-// while another caller holds the lock, Lock's error also matches ErrHeld.
+// ErrHeld is the error of TryLock while another caller holds the lock. The error of Lock also
+// matches ErrHeld if its context ends while another caller holds the lock.
 var ErrHeld error = errtext.NotApplied("the lock is held")
 
 // A process that has taken a lock almost continuously for turn leaves it to others once, for at
@@ -65,8 +65,8 @@ type waiter struct {
 	turn    chan struct{} // has room for one: this call must contend
 }
 
-// Open returns Locks that use an Elector, which joins at the first call that locks. The Elector
-// must run while the Locks are used, and may also serve shards.
+// Open returns Locks that use an Elector, which joins the namespace at the first call that takes a
+// lock. The Elector must run while the Locks are used, and may also serve shards.
 func Open(e *core.Elector) *Locks {
 	return &Locks{e: e, names: make(map[string]*name), used: make(map[string]streak), pause: pause}
 }
@@ -88,10 +88,10 @@ func New(b core.Backend, o *core.Options) (*Locks, error) {
 	return l, nil
 }
 
-// Close ends the Elector that New began. It logs the names of held locks, and waits up to
+// Close ends the Elector that New started. It logs the names of held locks, and waits up to
 // Options.DrainBudget until they are unlocked and given back. If they are not unlocked in time, the
-// error names one of them. Close returns Run's error. After Open, and on a second call, Close does
-// nothing.
+// error names one of them. Otherwise, Close returns the error of the Elector's Run. On Locks from
+// Open, and on a second call, Close does nothing.
 func (l *Locks) Close() error {
 	if l.stop == nil {
 		return nil
@@ -142,8 +142,8 @@ func Do(ctx context.Context, b core.Backend, name string, fn func(context.Contex
 
 // Do locks a name, calls fn, and unlocks the name when fn has returned, has panicked, or has ended
 // its goroutine. fn's context ends with ctx, or when the lock may have been lost. The error is that
-// of Lock, or the errors of fn and Unlock, joined: it matches core.ErrLost if the lock was lost
-// while fn ran.
+// of Lock, or joins those of fn and Unlock. It matches core.ErrLost if the lock was lost while fn
+// ran.
 func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *Lock) error) (err error) {
 	k, err := l.Lock(ctx, name)
 	if err != nil {
@@ -174,8 +174,8 @@ func Name(s string) string {
 	return fmt.Sprintf("_h.%s.%x", begin, sum[:16])
 }
 
-// Lock is a held lock with its lease. Pass its fence or token with every write that matters. Its
-// context ends when the lock may have been lost. All methods are safe for concurrent use.
+// Lock is a held lock. Pass its fence or token with every write that it must protect. Its context
+// ends when the lock may have been lost. All methods are safe for concurrent use.
 type Lock struct {
 	*core.Lease
 	l    *Locks
@@ -188,13 +188,13 @@ type Lock struct {
 func (k *Lock) Name() string { return k.name }
 
 // Lock waits until this member holds the lock and it is this call's turn. Calls in one process get
-// the lock in order. Waiting costs the store only the views that each member reads. A caller that
-// locks a name that it already holds waits for itself.
+// the lock in the order in which they were made. Waiting costs the store only the views that each
+// member reads. A caller that locks a name that it already holds deadlocks.
 //
 // A name consists of letters, digits, ".", "_" and "-", at most MaxName bytes. [Name] converts any
 // string to such a name. For an invalid name, the error matches core.ErrInvalid, and nothing is
 // sent. If ctx ends, the error is its cause, and matches ErrHeld if another caller is known to hold
-// the lock. After the end of the Elector's Run, the error matches core.ErrStopped. The lock lasts
+// the lock. After the Elector's Run has ended, the error matches core.ErrStopped. The lock lasts
 // until Unlock, unless the lease is lost: see core.Lease.Err.
 func (l *Locks) Lock(ctx context.Context, name string) (*Lock, error) {
 	return l.lock(ctx, name, false)
@@ -364,9 +364,9 @@ func (l *Locks) serve(ctx context.Context, called string, lease *core.Lease) err
 	return nil
 }
 
-// Unlock gives the lock back and waits until the store has it; ctx limits the wait only. Call it
-// once the work under the lock has ended, even if the lock was lost. Until then, no other call in
-// this process gets the lock.
+// Unlock gives the lock back and waits until the store confirms this; ctx limits only the wait.
+// Call Unlock once the work under the lock has ended, even if the lock was lost. Until then, no
+// other call in this process gets the lock.
 //
 // If the lock was lost earlier, the error matches core.ErrLost: another process may have held it
 // since. Otherwise, the error is ctx's. A second call does nothing.

@@ -8,21 +8,21 @@ import (
 // Balance is the default Assigner. It weighs an even load against the number of moves. The zero
 // value is ready for use.
 //
-// While no loads are known, or all loads are about the same, it balances counts. Every member gets
-// the floor or the ceiling of its weighted share. Without rules, it makes the fewest moves that
-// lead there. With rules, the balance is as good as moves of single shards can make it.
+// While no loads are known, or all loads are about the same, it balances the numbers of shards.
+// Every member gets its weighted share, rounded down or up. Without rules, Balance makes the fewest
+// moves that achieve this. With rules, it balances as well as moves of single shards can.
 //
-// With loads, it lowers the highest share of any member's capacity. A member's fair share of all
-// load is in proportion to its capacity. Its goal is that share. If its hottest key or whole shard
-// has more load, which cannot be divided, that load is the goal. If a member is above High times
-// its share, Balance relieves it down to Low, by as little load as possible. It gives load to a
-// member that is below half its share. In a Keyspace, it splits hot ranges, gives a hot key its
-// own range, and merges cold neighbours.
+// If the loads differ, Balance lowers the highest ratio of a member's load to its capacity. A
+// member's fair share of all load is in proportion to its capacity, and is the member's goal. If
+// the member has a key or an indivisible shard with more load than this share, the goal is that
+// load. If a member is above High times its share, Balance relieves it down to Low, by moving as
+// little load as possible. It gives load to a member that is below half its share. In a Keyspace,
+// it splits hot ranges, gives a hot key its own range, and merges cold neighbours.
 //
-// MovesPerMinute limits moves that balance the members. The limit is half of all load if a member
-// is new or above its capacity. The same applies if a member is half a share above its goal and
-// MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer. Orphans,
-// drains and rules do not count.
+// MovesPerMinute limits the moves that balance the members. The limit is half of all load if a
+// member is new or above its capacity, or if a member is half a share above its goal and
+// MovesPerMinute would take more than 90 s. The higher limit then lasts a minute longer. Moves
+// because of a lost owner, a drain or a rule do not count.
 type Balance struct {
 	// Rules restrict ownership.
 	Rules Rules `yaml:"rules"`

@@ -15,7 +15,7 @@ type Cluster struct {
 	Members []Member // in the order of their IDs, so that all compute the same plan
 	Shards  []Shard
 	Rules   Rules // of operators; they take precedence over the Assigner's
-	// Frozen is set by an operator: only shards whose owner is gone or is leaving are moved.
+	// Frozen is set by an operator. Only shards whose owner is gone or is leaving are then moved.
 	Frozen bool
 	// Moved is the load that was moved in the last minute to balance the members: the sum of
 	// Plan.Moved over the plans of that minute.
@@ -32,12 +32,13 @@ type Member struct {
 	Node   string // label, by which rules name it
 	Zone   string // for Rules.Spread; empty is a zone, too
 	Weight int32  // capacity, relative to the others'; 0: no shards, unless no member has more
-	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, it is
-	// derived from the member's weight.
+	// Capacity is the load that the member can take, in the unit of Shard.Load. If it is 0, the
+	// capacity is derived from the member's weight.
 	Capacity float64
 	Drain    bool // keeps nothing and gets nothing
 	Full     bool // keeps what it has within its share, and gets nothing
-	// Ineligible says why the member is not eligible, if it drains only because of that.
+	// Ineligible is the reason why the member is not eligible, if it is draining only for this
+	// reason.
 	Ineligible string
 }
 
@@ -53,9 +54,9 @@ type Shard struct {
 	// Busy reports whether the shard is being split or merged, so that it is not split or
 	// merged again.
 	Busy bool
-	// Parts says where in the range the load lies, in the order of hashes, according to the
-	// owner's last report. A key with much of the load has its own part, one hash wide. Nil
-	// means unknown.
+	// Parts shows where in the range the load lies, in the order of hashes, according to the
+	// owner's last report. A key with much of the load has its own part, which is one hash wide.
+	// Nil means unknown.
 	Parts []Part
 }
 
@@ -65,8 +66,8 @@ type Part struct {
 	Load  float64
 }
 
-// Assigner decides which member should own each shard. Plan is a pure function: the same Cluster
-// gives the same Plan on every member. It does not modify the Cluster.
+// Assigner decides which member should own each shard. The method Plan is a pure function: the same
+// Cluster gives the same Plan on every member. Plan does not modify the Cluster.
 type Assigner interface {
 	Plan(*Cluster) *Plan
 }
@@ -116,7 +117,7 @@ type Plan struct {
 	// Splits and Merges change the ranges. Each shard takes part in at most one of them.
 	Splits []Split
 	Merges []Merge
-	// Moved is the load that Moves or Merges move to balance the members.
+	// Moved is the load that the plan's Moves and Merges move to balance the members.
 	Moved float64
 	// Urgent reports that more load than usual may move, because a member had far too much load
 	// or was new.
@@ -128,15 +129,15 @@ type Plan struct {
 	Unfinished bool
 }
 
-// Split divides a shard's range at hashes. Each part of the range, from one of these hashes to
-// the next, becomes a new shard. At first, the new shards belong to the owner of the divided
-// shard.
+// Split divides a shard's range at the given hashes. Each part of the range, from one of these
+// hashes to the next, becomes a new shard. At first, the new shards belong to the owner of the
+// divided shard.
 type Split struct {
 	Shard int32    // index in Cluster.Shards
 	At    []uint64 // ascending, within the range but not at its beginning; at most 15
 }
 
-// Merge gives the whole range of one shard to a neighbour. The shard that gives it then ends.
+// Merge gives the whole range of one shard to a neighbour, and the shard ends.
 type Merge struct {
 	From, To int32 // indices in Cluster.Shards
 }

@@ -93,10 +93,10 @@ func equal(i, n int) Range {
 	return Range{at(i), at(i + 1)}
 }
 
-// Map is the map of a keyspace's ranges at one time: every hash is in the range of one shard. It
-// does not change. A nil Map is empty.
+// Map shows the ranges of a keyspace at one time. Every hash is in the range of exactly one shard.
+// A Map does not change. A nil Map is empty.
 type Map struct {
-	// Number grows with each change of the map. It may also grow without a change.
+	// Number increases with each change of the map. It may also increase without a change.
 	Number   int64
 	Keyspace Keyspace
 	from     []uint64 // ascending, the first is 0

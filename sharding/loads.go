@@ -25,9 +25,9 @@ const (
 )
 
 // Add counts the cost of a request for a shard without keys, in any unit, such as milliseconds of
-// work. It ignores costs that are negative or not finite. Costs count while this member owns the
-// shard. For shards of the Keyspace, use Slice.Add, which records where in the range the load
-// lies.
+// work. It ignores costs that are negative or not finite. A cost counts only while this member owns
+// the shard. For shards of the Keyspace, use Slice.Add, which also records where in the range the
+// load lies.
 func (m *Manager) Add(shard string, cost float64) {
 	m.mu.Lock()
 	x := m.meterOf(shard, empty)

@@ -28,10 +28,11 @@ type journal struct {
 	tell func(before, after *assignments) // called with each plan that is read; may be nil
 }
 
-// ReadPlans is for packages of this module only. It reads the plans of a namespace, for tools, and
-// returns the map of the keyspace's ranges, which is nil if there is no keyspace. Aside returns the
-// reason why a shard should have no owner: it is in quarantine, or its range was merged with
-// another one. If the plans cannot be decoded, the error matches core.ErrInvalid.
+// ReadPlans is only for packages of this module. It reads the plans of a namespace, for tools, and
+// returns the map of the keyspace's ranges, which is nil if there is no keyspace. The function
+// aside returns the reason why a shard should have no owner: the shard is in quarantine, or its
+// range was merged with another one. If the plans cannot be decoded, the error matches
+// core.ErrInvalid.
 func ReadPlans(ctx context.Context, b core.Backend, _ seam.Key) (m *Map, aside func(shard string) seam.Aside, err error) {
 	t, err := readTable(ctx, b)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Manager shares a set of shards among the members of a namespace, for one process. It runs
-// alongside the process's Elector. All methods are safe for concurrent use.
+// Manager distributes a set of shards among the members of a namespace. Each process runs one
+// Manager alongside its Elector. All methods are safe for concurrent use.
 type Manager struct {
 	b      core.Backend
 	e      *core.Elector
@@ -84,10 +84,9 @@ type sight struct {
 	number int64
 }
 
-// Run serves this member's share of the shards until ctx ends. It uses a Manager with its own
-// Elector, which runs for as long as the Manager needs it. The error joins those of NewElector,
-// NewManager and both Run methods. When Run returns, every goroutine has ended, except those of
-// handlers that do not return (core.ErrStuck).
+// Run serves this member's share of the shards until ctx ends, with its own Manager and Elector.
+// The error joins those of NewElector, NewManager and both Run methods. When Run returns, every
+// goroutine has ended, except those of handlers that do not return (core.ErrStuck).
 func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error {
 	var c core.Options
 	if o != nil && o.Elector != nil {
@@ -113,9 +112,9 @@ func Run(ctx context.Context, b core.Backend, h core.Handler, o *Options) error 
 	return errors.Join(err, <-ended)
 }
 
-// NewManager returns a Manager that shares out shards among the members of b's namespace. While
-// this process owns a shard, h serves it. The caller runs the Elector, on the same backend, until
-// the Manager's Run has returned. NewManager does no I/O.
+// NewManager returns a Manager that distributes shards among the members of b's namespace. While
+// this process owns a shard, h serves it. The caller runs the Elector, which must use the same
+// backend, until the Manager's Run has returned. NewManager does no I/O.
 func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*Manager, error) {
 	if b == nil || e == nil || h == nil {
 		return nil, fmt.Errorf("tenure: %w: sharding needs a backend, an elector and a handler", core.ErrInvalid)
@@ -141,15 +140,15 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	return m, nil
 }
 
-// Run takes part until ctx ends. Then it empties this member: the assigner gives its shards to
-// others, and each is handed over when its handler has returned. Run returns when no shard is left,
-// or at the end of the leave budget (Options.LeaveBudget). Do not stop the Elector before Run has
-// returned.
+// Run serves this member's shards until ctx ends, and then empties the member: the assigner gives
+// its shards to others, and each shard is handed over when its handler has returned. Run returns
+// when no shard is left, or at the end of the leave budget (Options.LeaveBudget). Do not stop the
+// Elector before Run has returned.
 //
-// If everything was handed over, the error is nil. At the end of the leave budget, it states how
-// many shards are left; the Elector gives them back when it stops. If handlers do not return, the
-// error matches core.ErrStuck, and names their shards. If the Elector ended first, it matches
-// core.ErrStopped. Call Run once. When it returns, every goroutine has ended.
+// If every shard was handed over, the error is nil. If the leave budget ends first, the error
+// states how many shards are left; the Elector gives them back when it stops. If handlers do not
+// return, the error matches core.ErrStuck and names their shards. If the Elector ends first, the
+// error matches core.ErrStopped. Call Run once. When it returns, its goroutines have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Lock()
 	ran := m.ran
@@ -179,8 +178,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return m.loop(ctx, views, failed)
 }
 
-// If on is true, Drain has this member's shards moved away. If it is false, the member takes
-// shards again. Drain does not wait: use Emptied.
+// Drain, if on is true, requests that this member's shards move to other members. If on is false,
+// the member takes shards again. Drain does not wait; to wait, use Emptied.
 func (m *Manager) Drain(on bool) {
 	m.mu.Lock()
 	m.drained = on

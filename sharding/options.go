@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// Options say how shards are shared. All members of a namespace should have the same Options. The
-// fields that have a key can be set in the configuration below sharding: config.Config.Section
-// reads them.
+// Options configure a Manager. All members of a namespace should have the same Options. The fields
+// with a yaml key can be set in the configuration, in the section sharding, which
+// config.Config.Section reads.
 type Options struct {
 	// Shards is the shard set: names, and ranges of numbers such as "orders-0000..1023". It has at
 	// most 199,999. Required if there is no Keyspace.

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Picture shows people what a Manager knows of ranges and loads: see Manager.Picture.
+// Picture contains what a Manager knows about ranges and loads, for display. See Manager.Picture.
 type Picture struct {
 	// Ranges yields the shards of the keyspace with their ranges, in the order of hashes, as
 	// Map.All does.
@@ -34,11 +34,11 @@ const maxElsewhere = 256
 // pictureFor is how long loads are shown after they were last read.
 const pictureFor = 10 * time.Second
 
-// Picture returns this member's knowledge of ranges and loads, without waiting. While Picture is
-// being called, Run reads the members' reports as an assigner does. It reads at most once in an
-// Interval, and at most 20 reports a second. While no member has load, it reads no report. After
-// a pause of about 10 s, the first answer has no loads. The loads of Options.Loads are not
-// included.
+// Picture returns what this member knows about ranges and loads, without waiting. As long as
+// Picture is called regularly, Run reads the members' reports as an assigner does, at most once per
+// Interval and at most 20 reports a second. While no member has load, Run reads no report. If
+// Picture was not called for about 10 s, the first answer has no loads. The loads of Options.Loads
+// are not included.
 func (m *Manager) Picture() Picture {
 	signal(m.watched)
 	p := Picture{Ranges: m.Map().All(), Capacity: map[core.SessionID]float64{}}
@@ -114,15 +114,15 @@ func (m *Manager) watchLoad(ctx context.Context) {
 }
 
 // RangeEvent is the beginning or the end of a split or a merge. The change begins with the plan
-// that orders it. It ends with a later plan, once every shard serves its range.
+// that orders it, and ends with a later plan, once every shard serves its range.
 type RangeEvent struct {
 	Plan  int64    // the plan that began it
 	From  string   // the shard that gives ranges; after a merge, it has no range
 	To    []string // the shards that get them; only From if it takes back a range that was not taken
 	Merge bool
 	Ended bool
-	// At the beginning of a change, Rule is the operators' rule that requested it, if this member
-	// has read that rule. Nil means that the assigner decided.
+	// Rule, at the beginning of a change, is the operators' rule that requested the change, if this
+	// member has read that rule. Nil means that the assigner decided.
 	Rule *control.Rule
 	Why  string // if a range returns: why it was not taken
 }

@@ -98,8 +98,8 @@ type Outcome struct {
 	Number  int64
 	Cluster *Cluster
 	Plan    *Plan
-	// Moves are the moves that were written, in the order of shards. They are the Plan's moves,
-	// and those of shards that were taken over without a plan.
+	// Moves are the moves that were written, in the order of shards. They include the moves of the
+	// Plan, and the moves of shards that were taken over without a plan.
 	Moves []Move
 
 	change *planChange // nil: no change

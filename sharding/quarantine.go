@@ -14,24 +14,25 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// Quarantine says when a shard counts as killing the processes that own it, for example by a
-// request that crashes each of them. For handlers that return, there is Options.Penalty.
+// Quarantine configures when a shard is blamed for the deaths of the processes that own it, for
+// example because a request crashes each of them. For handlers that return, see Options.Penalty.
 //
-// A shard is suspected when its owner dies, that is, when a process with a lease of it ends
-// without a drain. A process that joins again, within a TTL or later, did not die. After Deaths
-// such deaths within Within, the shard is in quarantine: no member claims it, and all other
-// shards continue. Views, the board, metrics, the log and the command tenure show the quarantine.
+// A shard is suspected when its owner dies, that is, when a process that holds a lease of the shard
+// ends without a drain. A process that joins again, within a TTL or later, did not die. If Deaths
+// owners die within the time Within, the shard is put into quarantine: no member claims it, and all
+// other shards continue. Views, the board, metrics, the log and the command tenure show the
+// quarantine.
 //
-// A quarantine ends after For, or by an operator's rule (control.Release). It also ends when the
-// processes turn out to be alive, or a member joins with another version in its metadata. After a
-// quarantine, one more death is enough. Suspicion is recorded in the assigner's log, and survives
-// the assigner. If one more death is enough for a shard, no heir claims it. The shard waits for a
-// plan, unless this applies to most shards.
+// A quarantine ends after the time For, or by an operator's rule (control.Release). It also ends
+// when the processes turn out to be alive, or when a member joins with another version in its
+// metadata. After a quarantine, one more death is enough for the next. Suspicion is recorded in the
+// assigner's log, and survives the assigner. If one more death would put a shard into quarantine,
+// no heir claims it. The shard waits for a plan, unless this applies to most shards.
 //
 // If there are few members, more deaths are needed, for example 7 with three members. A shard is
 // not put into quarantine if another shard was present at each death, or if all deaths were on one
-// machine. The shards are not the cause if more than half of them, or more than three and more than
-// a twentieth, are held or due. All of them are then freed.
+// machine. If more than half of all shards, or more than three and more than a twentieth, are in
+// quarantine or due for it, the shards are not the cause. All of them are then freed.
 type Quarantine struct {
 	// Deaths is the number of owners that must die within Within. Default 3; below 0: no quarantine.
 	Deaths int `yaml:"deaths"`

@@ -12,14 +12,14 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Repair is for tools. It rebuilds the plans of a keyspace from the notes of its shards, if the
-// plans cannot be understood. Ranges and owners do not change. With the options of a member, Repair
-// replaces the plans under the lease of the assigner's shard, which is not granted while a member
-// plans. With nil, it only reads.
+// Repair is for tools. If the plans of a keyspace cannot be understood, Repair rebuilds them from
+// the notes of the keyspace's shards. Ranges and owners do not change. If write contains the
+// options of a member, Repair replaces the plans under the lease of the assigner's shard, which is
+// not granted while another member plans. If write is nil, Repair only reads.
 //
 // If the plans can be understood, or a member of a newer version is alive, the error matches
-// core.ErrConflict. If the notes do not divide the keyspace, it matches core.ErrInvalid and names
-// the shards.
+// core.ErrConflict. If the notes do not divide the keyspace completely, it matches core.ErrInvalid
+// and names the shards.
 func Repair(ctx context.Context, b core.Backend, k Keyspace, write *core.Options) (m *Map, err error) {
 	if write == nil {
 		_, _, m, err = rebuild(ctx, b, k)

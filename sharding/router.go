@@ -20,12 +20,13 @@ type Route struct {
 	Self    bool              // this process owns it
 }
 
-// ErrNoOwner: no living member currently owns the shard, and nothing was done. Try again shortly.
+// ErrNoOwner means no living member currently owns the shard. Nothing was done; try again shortly.
 var ErrNoOwner error = errtext.NotApplied("shard has no owner at present")
 
 // Router finds the owner of a shard, from this process's view and without I/O. An answer may be out
-// of date. That is harmless, because the owner's fence decides. The process need not own anything:
-// an Elector that contends for nothing only observes. All methods are safe for concurrent use.
+// of date, which is harmless, because the owner's fence decides. The process need not own any
+// shard: an Elector that contends for no shard only observes. All methods are safe for concurrent
+// use.
 type Router struct {
 	e *core.Elector
 	m *Manager
@@ -40,8 +41,8 @@ type Router struct {
 // very many shards.
 const routeAge = 5 * time.Millisecond
 
-// NewRouter returns a Router on an Elector and the Manager of the same process, which knows the
-// map of the keyspace's ranges. Without a Manager, it routes by shard only.
+// NewRouter returns a Router that uses an Elector and the Manager of the same process. The Manager
+// knows the map of the keyspace's ranges. Without a Manager, the Router routes only by shard.
 func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	if e == nil {
 		return nil, fmt.Errorf("tenure: %w: the elector is nil", core.ErrInvalid)
@@ -64,9 +65,9 @@ func route(v *core.View, members map[core.SessionID]*core.Member, shard string) 
 	return Route{Shard: shard, Session: o.Session, Token: o.Token, Node: m.Node, Meta: m.Meta, Self: o.Session == v.Session}, nil
 }
 
-// OwnerOfKey returns the destination of requests for a key, which is the owner of its shard. While
-// the range is moving to that shard, the owner refuses the key with ErrMoved. Try again shortly.
-// While the map of ranges is unknown, the error matches ErrNoOwner.
+// OwnerOfKey returns the destination of requests for a key, which is the owner of the key's shard.
+// While the key's range is moving to that shard, the owner refuses the key with ErrMoved; try again
+// shortly. While the map of ranges is unknown, the error matches ErrNoOwner.
 func (r *Router) OwnerOfKey(key string) (Route, error) {
 	shard, err := r.Shard(key)
 	if err != nil {
@@ -75,8 +76,8 @@ func (r *Router) OwnerOfKey(key string) (Route, error) {
 	return r.Owner(shard)
 }
 
-// Shard returns the shard of a key according to the map of ranges that is known here. Its errors
-// are those of OwnerOfKey.
+// Shard returns the shard of a key according to the map of ranges that this process knows. It
+// returns the same errors as OwnerOfKey.
 func (r *Router) Shard(key string) (string, error) {
 	m := r.Map()
 	switch {
@@ -88,8 +89,8 @@ func (r *Router) Shard(key string) (string, error) {
 	return "", fmt.Errorf("tenure: the map of ranges is not known yet: %w", ErrNoOwner)
 }
 
-// Map returns the Manager's map of ranges. If it is not known yet, or there is no keyspace, Map
-// returns nil.
+// Map returns the Manager's map of ranges, or nil if the map is not known yet or there is no
+// keyspace.
 func (r *Router) Map() *Map {
 	if r.m == nil {
 		return nil
@@ -127,8 +128,8 @@ type Changes struct {
 func (r *Router) Changes() *Changes { return &Changes{r: r} }
 
 // Next waits for owners to change and returns the changed shards with their current owners. If a
-// shard has no owner, Session is empty. Intermediate changes are merged. However slow the caller
-// is, no change is lost. The error is that of ctx, or matches core.ErrStopped.
+// shard has no owner, Session is empty. Next merges intermediate changes, but never omits a changed
+// shard, however slow the caller is. The error is that of ctx, or matches core.ErrStopped.
 func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 	for {
 		v, err := c.r.e.WaitView(ctx, c.last)

@@ -12,9 +12,9 @@ import (
 )
 
 // Rules restrict ownership. They take precedence over balance. Like the plan, they are advice.
-// Until the plan is carried out, and while there is no assigner, a member may own a shard against a
-// rule. If the rules leave no living member for a shard, they do not apply to it: no shard is left
-// without an owner (W1).
+// Until the plan is carried out, and while there is no assigner, a member may own a shard in
+// violation of a rule. If the rules leave no living member for a shard, they do not apply to the
+// shard, because no shard is left without an owner (W1).
 //
 // Shards are named exactly, or by a prefix that ends in "*".
 type Rules struct {

@@ -20,11 +20,11 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// ErrMoved: a key does not belong to this shard, or does not belong to it yet. The error is a
+// ErrMoved means a key does not belong to this shard, or does not belong to it yet. The error is a
 // *MovedError.
 var ErrMoved error = errtext.NotApplied("key belongs to another shard")
 
-// MovedError names the shard that a key belongs to. It matches ErrMoved.
+// MovedError names the shard to which a key belongs. It matches ErrMoved.
 type MovedError struct {
 	Shard string // the shard that refused the key
 	// To is the shard that the key belongs to, according to the map of the process that refused
@@ -129,20 +129,22 @@ func (v *serving) leave() {
 	}
 }
 
-// Take copies the data of a range into the shard that gets it. The shard from has given up the
-// range: its log and items no longer change for these keys, and can be read through the backend.
-// Take returns operations. They are committed together with the note that the range is here, so
-// that they are applied exactly once. If they exceed one commit, the puts and deletes without a
-// condition are committed before it, in pieces. If Take or a commit fails, Take is called again.
-// Until it succeeds, both shards refuse the range. If attempts fail for 30 s, the giver gets the
-// range back. The giver keeps its data. So if a range comes back, Take also deletes the items of
-// that range that the shard still has. Operations on items whose keys begin with "tenure/" are
-// left out, because each shard has such items of its own.
+// Take copies the data of a range into the shard that receives the range. The shard from has given
+// up the range: its log and items no longer change for these keys, and can be read through the
+// backend. The operations that Take returns are committed together with the note that the range has
+// arrived, so that they are applied exactly once. If they exceed one commit, the puts and deletes
+// without a condition are committed first, in pieces. If Take or a commit fails, Take is called
+// again. Until it succeeds, both shards refuse the range. If attempts fail for 30 s, the giver gets
+// the range back.
+//
+// The giver keeps its data. Therefore, if a range comes back, Take must also delete the items of
+// that range that the shard still has. Operations on items whose keys begin with "tenure/" are left
+// out, because each shard has its own.
 type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 
 // OpenSlice returns the Slice of a lease's shard. The Slice carries out planned splits and merges
-// of the shard's range. Call it at the beginning of the handler of a shard of Options.Keyspace,
-// before the first write:
+// of the shard's range. The handler of a shard of Options.Keyspace calls OpenSlice before its first
+// write:
 //
 //	s, err := manager.OpenSlice(ctx, lease, take)
 //	if err != nil {
@@ -151,14 +153,15 @@ type Take func(ctx context.Context, from string, r Range) ([]core.Op, error)
 //	defer s.Close()
 //
 // A range moves from one shard to another in two steps. First, the giver waits until calls of
-// Commit and Do have returned. Under its lease, it then notes that it gave the range, and to which
-// shard. From then on, neither this lease nor an earlier one writes in the range. Then the taker,
-// which waits for that note, takes the range, and notes that it has it. In between, both refuse the
-// range's keys, so no key is ever served by two shards. All other keys are served all the time.
+// Commit and Do have returned. Under its lease, it then notes that it gave up the range, and to
+// which shard. From then on, neither this lease nor an earlier one writes in the range. Second, the
+// taker, which waits for that note, takes the range and writes its own note. In between, both
+// shards refuse the range's keys, so that no key is ever served by two shards. All other keys stay
+// in service.
 //
-// If there is no data to copy, take may be nil. The handler's ctx limits the changes. Close ends
-// and joins them before the handler returns, and the lease with it. If a change takes longer than
-// 30 s, it is logged at Warn to slog.Default with the reason, and again every 5 min.
+// If there is no data to copy, take may be nil. The changes run until the handler's ctx ends. Call
+// Close before the handler returns, to end the changes and wait for them. If a change takes longer
+// than 30 s, it is logged at Warn to slog.Default with the reason, and again every 5 min.
 //
 // The error matches core.ErrInvalid if the shard is not in the keyspace, its note cannot be
 // decoded, or the lease already has an open slice. Otherwise, it is the error of ctx or of the
@@ -231,7 +234,7 @@ func (t *assignments) first(shard string, i int) (Range, error) {
 }
 
 // Check returns nil if the shard serves the key now. Otherwise, the error matches ErrMoved. The
-// range may be given up right afterwards, so write through Commit or Do.
+// shard may give up the range right afterwards, so write through Commit or Do.
 func (s *Slice) Check(key string) error {
 	h := s.m.o.Keyspace.Of(key)
 	if s.serving.Load().has.Has(h) {
@@ -261,9 +264,10 @@ func (s *Slice) Commit(ctx context.Context, key string, ops ...core.Op) (core.Co
 }
 
 // Do calls f, which may read and write for the key under the lease, in the store or outside. If the
-// shard does not have the key, the error matches ErrMoved, and f is not called. A range is not
-// given up while f runs. So f must return only when it knows the outcome of its writes outside the
-// store. f must not run long: a change that has waited for f for 5 s is put off.
+// shard does not have the key, the error matches ErrMoved, and f is not called. The shard does not
+// give up the range while f runs. Therefore, f must return only when it knows the outcome of its
+// writes outside the store. f should return soon: a change that has waited for f for 5 s is
+// postponed.
 func (s *Slice) Do(key string, f func() error) error {
 	v, err := s.enter(key)
 	if err != nil {

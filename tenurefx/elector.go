@@ -43,11 +43,11 @@ func AsHooks(constructor any) any {
 type Work struct {
 	Shards []string
 	// Start begins the work and returns. ctx ends when the lease may no longer be used, so the work
-	// may keep ctx. If Start returns an error, the shard is given back and claimed again after a
-	// back-off.
+	// may keep ctx. If Start returns an error, the Elector gives the shard back, and claims it
+	// again after a back-off.
 	Start func(ctx context.Context, lease *core.Lease) error
 	// Stop ends the work and returns when it has ended. ctx ends when the lease may no longer be
-	// used. Drop the rest of the work then.
+	// used. When it ends, Stop must drop the rest of the work.
 	Stop func(ctx context.Context) error
 }
 
@@ -179,8 +179,9 @@ func hook(name string, run func(context.Context) error, sd fx.Shutdowner) fx.Hoo
 }
 
 // early ends the context before its deadline, to leave time for later hooks. It leaves a tenth of
-// the rest, or a second if that is more, but at most half. A store that syncs its files when it
-// closes needs this time. Without it, fx reports only that the deadline passed.
+// the remaining time, or a second if that is longer, but at most half of the remaining time. A
+// store that syncs its files when it closes needs this time. Without it, fx reports only that the
+// deadline passed.
 func early(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -18,9 +18,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Open opens a namespace through its own client, which Close closes. Unless c says otherwise,
-// the client redials a broken connection at least once a second, and logs nothing. Its
-// keep-alive detects a dead connection with a watch within 13 s. c.Context is not used.
+// Open opens a namespace through its own client, which Close closes. Unless c says otherwise, the
+// client redials a broken connection at least once a second, logs nothing, and detects a dead
+// connection with a watch within 13 s. c.Context is not used.
 func Open(ctx context.Context, c clientv3.Config, namespace string, o *Options) (*Backend, error) {
 	opts, err := o.withDefaults()
 	if err != nil {

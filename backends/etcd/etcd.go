@@ -30,11 +30,11 @@ type Backend struct {
 var _ driver.Backend = (*Backend)(nil)
 
 // OpenClient opens a namespace through the caller's client. The caller closes the client after the
-// Backend. ctx limits the opening only. o may be nil. An error says in one line what to change.
+// Backend. ctx limits only the opening. o may be nil. An error says in one line what to change.
 //
-// The Backend makes connections to the client's endpoints, with the client's configuration. So
-// wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do not
-// apply.
+// The Backend makes its own connections to the client's endpoints, with the client's configuration.
+// Therefore, wrappers of client.KV or client.Watcher, such as the prefix of clientv3/namespace, do
+// not apply.
 func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
 		return nil, opening(namespace, fmt.Errorf("%w: OpenClient needs a client", driver.ErrInvalid))
@@ -98,8 +98,8 @@ func (s *store) limits() driver.Limits {
 //
 //	resp, err := client.Txn(ctx).If(b.Guard(lease.Fence())...).Then(clientv3.OpPut("paid/42", "yes")).Commit()
 //
-// A refused transaction (resp.Succeeded is false) means that the lease is no longer the current
-// grant. After an error of Commit, the outcome may be unknown, so read before sending the
+// If the transaction is refused (resp.Succeeded is false), the lease is no longer the current
+// grant. After an error of Commit, the outcome may be unknown, so read before you send the
 // transaction again.
 func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 	conditions, held, _, ok := kv.Granted(b.Backend, fence)
@@ -117,7 +117,7 @@ func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 }
 
 // RaiseFloor makes every token that a namespace grants from now on greater than above. After a
-// restore from a snapshot, an operator calls it before starting any process again. Pass the
+// restore from a snapshot, an operator calls RaiseFloor before starting any process again. Pass the
 // highest token known from logs, marks or metrics.
 func RaiseFloor(ctx context.Context, client *clientv3.Client, namespace string, above driver.Token, o *Options) error {
 	opts, err := o.withDefaults()

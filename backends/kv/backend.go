@@ -44,7 +44,7 @@ type Backend struct {
 	running sync.WaitGroup
 }
 
-// Info returns what is constant after opening.
+// Info returns the values that are constant after opening.
 func (b *Backend) Info() driver.Info { return b.info }
 
 // Close ends blocked calls, joins the goroutines and closes the Store.

@@ -145,8 +145,8 @@ func (b *Backend) current(f driver.Fence) (Rev, bool) {
 }
 
 // Guard returns the conditions under which a fence is the shard's current grant, for a transaction
-// of the caller on the same store (rule F1). The conditions are on the shard's record and on the
-// namespace's identity, without which no token means anything. Guard reads the store only if this
+// of the caller on the same store (rule F1). The conditions compare the shard's record and the
+// namespace's identity, which determines the meaning of a token. Guard reads the store only if this
 // process does not know the lease. If the fence is not current, it returns *driver.FencedError.
 func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	if err := driver.CheckFence(f); err != nil {
@@ -174,10 +174,11 @@ func Guard(ctx context.Context, b *Backend, f driver.Fence) ([]Compare, error) {
 	return []Compare{{Key: b.keys.Identity(), Rev: b.idRev}, {Key: key, Rev: rev}}, nil
 }
 
-// Granted returns the conditions of Guard, and how the value of the shard's record begins while
-// f is its current grant. It is for a store that compares both in one transaction without
-// reading first. acked is the store's revision that this process knows (I1). ok is false for a
-// token that no grant can have, and after the store was found to have changed.
+// Granted returns the conditions of Guard, and the bytes with which the value of the shard's record
+// begins while f is the current grant. It is for a store that compares both in one transaction
+// without reading first. The result acked is the highest revision of the store that this process
+// knows (I1). ok is false for a token that no grant can have, and after the store was found to have
+// changed.
 func Granted(b *Backend, f driver.Fence) (conditions []Compare, held []byte, acked Rev, ok bool) {
 	rev := b.revision(f.Token)
 	if driver.CheckFence(f) != nil || rev == 0 || b.changed.Load() != nil {

@@ -77,9 +77,9 @@ const maxBad = 1000
 
 // ReadLog returns a part of a shard's log. See driver.Backend.
 //
-// The head is read first and limits the page, so later commits are not in it. If entries are
-// trimmed during the call, they are missing at the page's beginning, and the head read afterwards
-// must explain the gap.
+// ReadLog reads the head first, so the page contains no later commits. If entries are trimmed
+// during the call, they are missing at the page's beginning, and the head read afterwards must
+// explain the gap.
 func (b *Backend) ReadLog(ctx context.Context, shard driver.ShardID, after driver.Seq, limit int) (*driver.LogPage, error) {
 	if err := driver.CheckShard(shard); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ type decision struct {
 	Total     int     `json:"total"`     // minutes of delay so far
 	Mean      float64 `json:"mean"`      // Total/Count, to a hundredth
 	Longest   int     `json:"longest"`   // longest delay so far, minutes
-	Token     int64   `json:"token"`     // of the lease that its writer believed to hold
+	Token     int64   `json:"token"`     // of the lease that its writer believed it held
 	At        int64   `json:"at"`        // host's monotonic clock when it was written, nanoseconds
 }
 
@@ -28,7 +28,7 @@ func (s decision) next(d departure, token int64) decision {
 	return n
 }
 
-// facts returns the decision with only the figures that the file determines.
+// facts returns the decision with only those figures that the file determines.
 func (s decision) facts() decision {
 	s.Token, s.At = 0, 0
 	return s

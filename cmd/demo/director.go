@@ -27,7 +27,7 @@ const (
 // Only one goroutine uses it.
 type director struct {
 	o        *options
-	server   *server // the run's own, for faults; otherwise nil
+	server   *server // the server that this run started, for faults; otherwise nil
 	flights  *timetable
 	schedule schedule
 	progress io.Writer
@@ -37,13 +37,13 @@ type director struct {
 	reports  chan childReport
 	quit     chan struct{}
 	members  []*node
-	children []*child // all that were ever started
-	dir      string   // of the files in which they record their calls
+	children []*child // all children that were ever started
+	dir      string   // folder of the files in which the children record their calls
 	calls    []string // those files
 	history  *history
 	began    time.Time
 	cleared  int // number of departures let through
-	limit    int // number that the present step allows
+	limit    int // number of departures that the current step allows
 	cities   map[string]string
 	trouble  string  // the last failure between a member and the store
 	shown    int     // percentage of the progress last printed
@@ -63,7 +63,7 @@ const (
 	statusGone     = "gone"
 )
 
-// A node is a member: its label, and its present process.
+// A node is a member: its label, and its current process.
 type node struct {
 	label  string
 	child  *child
@@ -277,8 +277,7 @@ func (d *director) holdWrite(ctx context.Context, s *node) (string, error) {
 	return airport, nil
 }
 
-// waiting returns the number of an airport's departures that the present step has still to let
-// through.
+// waiting returns how many of an airport's departures the current step still has to let through.
 func (d *director) waiting(airport string) int {
 	n := 0
 	for _, dep := range d.flights.from[airport] {
@@ -289,8 +288,8 @@ func (d *director) waiting(airport string) int {
 	return n
 }
 
-// restartServer kills the server, starts it again, and waits until every departure that came due
-// since is decided.
+// restartServer kills the server, starts it again, and waits until every departure that has become
+// due since then is decided.
 func (d *director) restartServer(ctx context.Context) error {
 	granted := d.history.granted
 	killed := time.Now()
@@ -384,7 +383,8 @@ func (d *director) awaitFor(ctx context.Context, limit time.Duration, what strin
 	return nil
 }
 
-// clearSome lets the departures of a time through, up to the limit of the present step.
+// clearSome lets as many departures through as are due for the time passed, up to the limit of the
+// current step.
 func (d *director) clearSome(passed time.Duration) error {
 	n := int(int64(d.flights.total) * int64(passed) / int64(d.o.duration))
 	upto := min(d.cleared+max(n, 1), d.limit)

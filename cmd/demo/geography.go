@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// A projection is Albers' conic projection, which keeps areas. Its fields are two exact
-// parallels, a point that lies at x, y of the map, and the width of the map in radians.
+// A projection is Albers' conic projection, which keeps areas. Its fields are the two standard
+// parallels, a point that lies at x, y on the map, and the width of the map in radians.
 type projection struct {
 	south, north float64 // parallels, degrees
 	lat, lon     float64 // of the point

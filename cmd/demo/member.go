@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member is one of the processes that share the airports. A sharding.Manager beside an Elector
-// serves its share, and a follower.Tailer shows all airports.
+// A member is one of the processes that share the airports. It serves its share with an Elector and
+// a sharding.Manager, and shows all airports with a follower.Tailer.
 type member struct {
 	config  memberConfig
 	flights *timetable
@@ -43,7 +43,7 @@ const (
 	leaveBudget    = 10 * time.Second // until all airports are taken over, plus a TTL
 	quitLimit      = 5 * time.Second  // for each part of a member to end when the director is gone
 	planningParts  = 10               // largest number of plans in a TTL
-	successorParts = 20               // the second in order waits TTL/successorParts for the first
+	successorParts = 20               // the second successor in order waits TTL/successorParts for the first
 )
 
 // runMember is the main function of a child process. The end of in ends it.
@@ -136,7 +136,7 @@ func (m *member) planned(o *sharding.Outcome) {
 	m.report(event{Is: isPlanned, Count: len(o.Moves), Cause: reasons(by)})
 }
 
-// called reports heartbeats, to be shown.
+// called reports heartbeats, which the director shows.
 func (m *member) called(c core.Call) {
 	if m.config.Measured && c.Kind == "beat" && c.Err == nil {
 		m.report(event{Is: isBeat})
@@ -224,7 +224,7 @@ func cmpErr(err, otherwise error) error {
 	return otherwise
 }
 
-// show reports the board to the director once it has every departure of the file.
+// show reports the board to the director when the board has every departure of the file.
 func (m *member) show() {
 	ctx, cancel := context.WithTimeout(context.Background(), readLimit)
 	defer cancel()
@@ -258,7 +258,7 @@ func startPart(name string, run func(context.Context) error, ended chan<- *part)
 	return p
 }
 
-// endParts ends one part after the other, each within the limit.
+// endParts ends one part after another, each within the limit.
 func endParts(parts []*part, limit time.Duration) error {
 	var errs []error
 	for _, p := range parts {

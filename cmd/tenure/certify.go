@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/certify"
 )
 
-// member runs this process as a member of the system suite, if certify started it as one. The
-// environment variable counts only if there are no arguments, so the environment cannot change the
+// member runs this process as a member of the system suite, if certify started it as one. It reads
+// the environment variable only if there are no arguments, so the environment cannot change the
 // meaning of a command.
 func member() (code int, is bool) {
 	if len(os.Args) != 1 {

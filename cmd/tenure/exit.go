@@ -84,7 +84,7 @@ func codeOf(ctx context.Context, err error) int {
 	return exitUnreachable
 }
 
-// ours reports whether an error is about the files or the disk of this host, rather than a
+// ours reports whether an error is about the files or the disk of this host, and not about a
 // server.
 func ours(err error) bool {
 	if e, ok := errors.AsType[*sqlitedriver.Error](err); ok {
@@ -126,8 +126,8 @@ func denied(err error) bool {
 	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
 }
 
-// advised returns a store's error. If the store refused the user, it adds where the rights are
-// listed.
+// advised returns a store's error. If the store refused the user, the error also names the page
+// that lists the rights.
 func advised(err error, backend string) error {
 	if err == nil || !denied(err) || strings.Contains(err.Error(), "docs/backends") {
 		return err

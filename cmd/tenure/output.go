@@ -30,7 +30,7 @@ func (t *table) add(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// printable returns a cell without characters that a terminal obeys.
+// printable returns a cell without control characters, which a terminal would obey.
 func printable(s string) string {
 	if s == "" {
 		return "-"
@@ -88,7 +88,7 @@ func (a *app) write(text []byte) error {
 	return err
 }
 
-// asJSON returns v as JSON that a terminal can show.
+// asJSON returns v as JSON that is safe to show on a terminal.
 func asJSON(v any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -137,7 +137,8 @@ func (p plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// asYAML returns v as YAML that a terminal can show, with the keys and the order of its JSON.
+// asYAML returns v as YAML that is safe to show on a terminal, with the keys of its JSON in the
+// same order.
 func asYAML(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -172,7 +173,8 @@ func block(n *yaml.Node) {
 	}
 }
 
-// payload is bytes from the store, as text if they are text, otherwise as base64.
+// payload is bytes from the store. It is shown as text if the bytes are text, and otherwise as
+// base64.
 type payload struct {
 	Text   *string `json:"text,omitempty"`
 	Base64 []byte  `json:"base64,omitempty"`

@@ -84,7 +84,8 @@ func (a *app) repairCommands() []*cobra.Command {
 	return []*cobra.Command{evict, raise, repair, remove}
 }
 
-// repair shows the map that the notes of a keyspace's shards make, asks, and replaces the plans.
+// repair shows the map that follows from the notes of a keyspace's shards, asks, and replaces the
+// plans.
 func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace) error {
 	m, err := sharding.Repair(ctx, b, k, nil)
 	if err != nil {
@@ -183,8 +184,8 @@ func (a *app) evictAs(ctx context.Context, b core.Backend, suspect driver.Suspec
 		results[0].Current))
 }
 
-// removeNamespace shows the contents of the namespace, has its name typed again, and removes all
-// its records.
+// removeNamespace shows the contents of the namespace, asks the operator to type its name, and
+// removes all its records.
 func (o *order) removeNamespace(ctx context.Context, confirm string) error {
 	o.a.hasty = true
 	opener, settings, err := o.a.chosen(ctx)

@@ -19,12 +19,12 @@ type statusOut struct {
 	Members   int    `json:"members"`
 	// Watched is how long status waited for heartbeats.
 	Watched string         `json:"watched"`
-	Beats   []heartbeat    `json:"heartbeats"` // the last one of each member that is not silent, oldest first
+	Beats   []heartbeat    `json:"heartbeats"` // the last heartbeat of each member that is not silent, oldest first
 	Silent  []silentMember `json:"silent"`
 	Shards  int            `json:"shards"`
-	// Owned counts the shards whose owner made a heartbeat. Ended counts those without an owner
-	// whose range was merged with another. Unowned counts the others without an owner that are
-	// not in quarantine.
+	// Owned counts the shards with an owner that made a heartbeat. Ended counts shards without an
+	// owner whose range was merged with another. Unowned counts the other shards without an owner,
+	// except those in quarantine.
 	Owned       int                `json:"owned"`
 	Unowned     int                `json:"unowned"`
 	Reserved    int                `json:"reserved"`
@@ -55,11 +55,11 @@ type silentMember struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
 	TTL     string         `json:"ttl"`
-	Shards  int            `json:"shards"` // whose record still names it as the owner
+	Shards  int            `json:"shards"` // number of shards whose record still names the member as the owner
 }
 
-// status first waits until each member has made a heartbeat or was silent for its TTL. It does
-// so because the records of stopped and running members look the same.
+// status first waits until each member has made a heartbeat or was silent for its TTL, because the
+// records of stopped and running members look the same.
 func (a *app) status(ctx context.Context, b core.Backend) error {
 	began := time.Now()
 	seen, err := a.heartbeats(ctx, b, maxTTL)
@@ -161,8 +161,8 @@ func (o *statusOut) table() *table {
 	return t
 }
 
-// verdict returns an error if there are no members, a member is silent or in trouble, or a shard is
-// in quarantine.
+// verdict returns an error if there are no members, if a member is silent or in trouble, or if a
+// shard is in quarantine.
 func (o *statusOut) verdict() error {
 	switch {
 	case o.Members == 0:
@@ -193,9 +193,9 @@ func departed(page *driver.View, s core.SessionID) bool {
 // maxTTL is the longest TTL that a member may have.
 const maxTTL = 24 * time.Hour
 
-// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its
-// TTL. It returns the time when it saw each heartbeat; zero means never. It does not watch
-// members whose TTL is above most.
+// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its TTL. It
+// returns the time when it saw each member's heartbeat, or zero for a member without a heartbeat.
+// It does not watch members with a TTL above most.
 func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration) (map[core.SessionID]time.Time, error) {
 	v, err := a.state(ctx, b)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Image is a container image of a store, with what is needed to run it and to open a backend.
-// The functions of this package return Images. The zero Image is invalid.
+// Image is a container image of a store, with the settings to run it and to open a backend. The
+// functions of this package return Images. The zero Image is invalid.
 type Image struct {
 	name       string
-	port       int // inside the container
+	port       int // the store's port inside the container
 	env        map[string]string
-	entrypoint []string // empty: the image's
+	entrypoint []string // empty: the image's entry point
 	command    []string
 	secret     string // removed from messages
 	opener     driver.Opener

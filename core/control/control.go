@@ -2,13 +2,13 @@
 // a node, place or move a shard, or freeze all shards. It may also allow a node to be stopped, or
 // decide an effect in doubt. The command tenure writes the rules. Package sharding obeys them in
 // its plans. A core.Elector obeys drains, moves and resignations for the shards that no plan
-// assigns. Neither obeys a Stop, which only callers that request another Stop read. Neither obeys a
-// Resolve, which package effect carries out.
+// assigns. Neither obeys a Stop, which matters only to callers that request another Stop. Neither
+// obeys a Resolve, which package effect carries out.
 //
 // A rule is an item of the reserved shard Shard. Like any other commit, it is written under a lease
 // of that shard. It is therefore written completely or not at all, and it survives restarts. The
-// members see in their views that the shard's record has changed. The command takes a lease for
-// each change.
+// command takes a lease for each change, and the members see in their views that the shard's record
+// has changed.
 //
 // Rules are advice to planners. They never grant or fence anything. A rule with an end expires
 // according to the wall clock of the member that obeys it. A move or resignation names the token of
@@ -69,15 +69,15 @@ const (
 	OutcomeRepeat = "repeat" // attempt it once more, with the same idempotency key
 )
 
-// MaxRules is the number of rules that members obey: the first by key. A namespace needs few,
-// because one prefix covers many shards.
+// MaxRules is the largest number of rules that members obey; these are the first by key. A
+// namespace needs few rules, because one prefix covers many shards.
 const MaxRules = 1000
 
 // maxRecords is the number of records that Read reads, whatever they contain. If there are more, it
 // reads MaxRules of each kind.
 const maxRecords = 4 * MaxRules
 
-// MaxRecord is larger than the record of any rule, in bytes.
+// MaxRecord is a size, in bytes, that exceeds the record of any rule.
 const MaxRecord = 32 << 10
 
 // maxSessions limits the number of Sessions.
@@ -89,7 +89,7 @@ type Rule struct {
 	Node   string `json:"node,omitempty"`   // a node label
 	Shards string `json:"shards,omitempty"` // a shard's name, or a prefix that ends in "*"
 
-	// Hash is the hash of a Split or Merge, in the form 0x8000000000000000. It cannot be the
+	// Hash is the hash at which to split or merge, in the form 0x8000000000000000. It cannot be the
 	// first hash.
 	Hash string `json:"hash,omitempty"`
 
@@ -100,7 +100,7 @@ type Rule struct {
 	// The requester of a Stop chooses it.
 	Away int `json:"away,omitempty"`
 	// Sessions lists the sessions of Node when a Stop was written, at most 100. A session of Node
-	// that joins later ends the Stop, because the node is back.
+	// that joins later ends the Stop, because it shows that the node is back.
 	Sessions []driver.SessionID `json:"sessions,omitempty"`
 
 	// Effect is the key of the effect in doubt that a Resolve decides, and Outcome is its outcome.
@@ -242,8 +242,8 @@ func checkShards(s string, one bool) error {
 
 // Key returns the key of the rule's item. Two rules with the same key replace each other. There is
 // at most one pin for a shard or prefix, one drain and one stop for a node, and one split or merge
-// for a hash. A shard also has at most one move or resignation and one release, and an effect one
-// outcome.
+// for a hash. A shard has at most one move or resignation, and one release. An effect has at most
+// one outcome.
 func (r *Rule) Key() string {
 	shards := "shard/" + r.Shards
 	switch p, isPrefix := strings.CutSuffix(r.Shards, "*"); {
@@ -276,7 +276,7 @@ func (r *Rule) Key() string {
 func (r *Rule) Active(now time.Time) bool { return r.Expires.IsZero() || now.Before(r.Expires) }
 
 // Spent reports whether the rule has done its work or can no longer do it. Such a rule acts on one
-// lease, but token, the shard's current token, belongs to another lease.
+// lease, but token, which is the shard's current token, belongs to another lease.
 func (r *Rule) Spent(token driver.Token) bool { return r.Token != 0 && r.Token != token }
 
 // Put returns the operation that writes the rule, for a commit under a lease of Shard.
@@ -296,10 +296,10 @@ func Remove(r *Rule) (driver.Op, error) {
 	return driver.Op{Kind: driver.OpDelete, Key: r.Key()}, nil
 }
 
-// Read returns at most MaxRules rules, by key, including rules that have ended. It leaves out
+// Read returns at most MaxRules rules, by key, including rules that have ended. Read leaves out
 // records that are not rules, such as those of a newer version, and all rules after the first
-// MaxRules. If it leaves out any, it returns the rules that it could read, with an error of at most
-// 8 KiB. If it cannot read any, the rules are nil.
+// MaxRules. If it leaves out any record, it returns the rules that it could read, with an error of
+// at most 8 KiB. If it cannot read any, the rules are nil.
 func Read(ctx context.Context, b driver.Backend) ([]Rule, error) {
 	rules := []Rule{}
 	left, notUnderstood := 0, 0

@@ -8,9 +8,10 @@ import (
 // maxDamagedText limits the bytes of each text in a DamagedError.
 const maxDamagedText = 256
 
-// DamagedError names a record in the store that cannot be read. No release writes such bytes, or
-// the record is longer than any valid record. It matches ErrDamaged. Calls that need the record
-// fail with it, and all other calls continue to work (D1). See Damaged.
+// DamagedError names a record in the store that cannot be read, because no release writes such
+// bytes, or because the record is longer than any valid record. Calls that need the record fail
+// with this error, and all other calls continue to work (D1). DamagedError matches ErrDamaged. See
+// Damaged.
 type DamagedError struct {
 	Key   string  `json:"key"`             // the key in the store's own tools; printable, at most 256 bytes
 	Shard ShardID `json:"shard,omitempty"` // the shard of the record, head or log; empty for other records
@@ -18,7 +19,7 @@ type DamagedError struct {
 }
 
 // Damaged returns a DamagedError for a key, which may contain any bytes. It quotes text that cannot
-// be printed, cuts text that is too long, and leaves out a shard without a valid name.
+// be printed, cuts text that is too long, and leaves out a shard with an invalid name.
 func Damaged(key string, shard ShardID, why string) *DamagedError {
 	if CheckShard(shard) != nil {
 		shard = ""

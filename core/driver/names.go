@@ -32,8 +32,8 @@ func Reserved(name string) bool { return strings.HasPrefix(name, "_") }
 // removed when the lock is free (rule R2).
 const LockPrefix = "_lock."
 
-// MaxFreeLocks limits the records of free locks without a head that a namespace keeps for each
-// process that released locks (rule R2).
+// MaxFreeLocks is the largest number of records of free locks without a head that a namespace keeps
+// for each process that released locks (rule R2).
 const MaxFreeLocks = 2048
 
 // IsLock reports whether the shard is a lock (rule R2).

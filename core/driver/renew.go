@@ -14,7 +14,7 @@ import (
 type TLSReader func() (*tls.Config, error)
 
 // Renewed returns a TLSReader for files that may be replaced, and the first configuration. While
-// the files cannot be read, for example during a replacement, the reader returns the newest
+// the files cannot be read, for example during a replacement, the reader returns the last
 // configuration until its client certificate has expired. Renewed records the certificate's end in
 // cert.
 func (read TLSReader) Renewed(cert *Certificate) (TLSReader, *tls.Config, error) {

@@ -53,7 +53,7 @@ func app(c *config.Config, every time.Duration, job func(context.Context) (strin
 // it.
 const lastRun = "last"
 
-// lead runs the job whenever the interval has passed since it last began, in any process.
+// lead runs the job whenever the interval has passed since the job last began, in any process.
 func lead(
 	ctx context.Context, lease *core.Lease, every time.Duration, job func(context.Context) (string, error),
 ) error {

@@ -77,7 +77,8 @@ func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath stri
 	return errors.Join(failed, a.Stop(stopping))
 }
 
-// listeners are the port of requests, and the port of operators, which shows too much for others.
+// listeners are the port for requests, and the port for operators, which shows more than others
+// should see.
 type listeners struct{ requests, ops net.Listener }
 
 func listenOn(ctx context.Context, requests, ops string) (l listeners, err error) {
@@ -122,16 +123,16 @@ func options(c *config.Config, l listeners) *core.Options {
 	return o
 }
 
-// near allows members to forward requests, with their credentials, to this machine, where the
-// example is tried, and to private networks, where members are. By default only addresses other
-// than this machine's are allowed.
+// near allows members to forward requests, with their credentials, to this machine and to private
+// networks. The example is tried on one machine, and members usually run in private networks. By
+// default, addresses of this machine are not allowed.
 func near(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	return err == nil && (ip.IsLoopback() || ip.IsPrivate())
 }
 
-// routes sets the handlers of the gateways. It is called before the Manager runs, whose handler
-// needs the Manager.
+// routes sets the handlers of the gateways. It is called before the Manager runs, because the
+// Manager's handler needs the Manager.
 func routes(g *gateways, s *service, m *model, e *core.Elector, sm *sharding.Manager, r *sharding.Router, t *follower.Tailer) error {
 	s.manager = sm
 	place, err := route.NewHandler(e, r, http.HandlerFunc(s.place), &route.Options{

@@ -103,7 +103,7 @@ func decide(ctx context.Context, lease *core.Lease) error {
 	}
 }
 
-// connect connects to a server, or to one that it starts in this process.
+// connect connects to a server. If url is empty, it starts a server in this process.
 func connect(url, folder string) (*nats.Conn, func(), error) {
 	if url != "" {
 		nc, err := nats.Connect(url)

@@ -1,4 +1,4 @@
-// Package examine contains findings that several backends make.
+// Package examine contains checks that several backends share.
 package examine
 
 import (

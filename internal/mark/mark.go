@@ -1,6 +1,6 @@
 // Package mark defines the metadata of members that Tenure writes, and that applications can
-// neither set nor remove. Package sharding recognizes members by it, because each member that
-// runs a Manager has a mark. The ids of one process's sessions begin with the same bytes.
+// neither set nor remove. Each member that runs a Manager of package sharding has a mark, by which
+// other Managers recognize it. The session ids of one process begin with the same bytes.
 package mark
 
 import (
@@ -31,8 +31,8 @@ func Allowed(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 // ProcessLen is the number of bytes at the beginning of a session's id that name its process.
 const ProcessLen = 16
 
-// Process returns the common beginning of the ids of a process's sessions. An id of another length
-// than core's stands for a process with one session.
+// Process returns the common beginning of the ids of a process's sessions. If an id has another
+// length than the ids that core makes, it stands for a process with one session.
 func Process(id driver.SessionID) driver.SessionID {
 	if len(id) == 2*ProcessLen {
 		return id[:ProcessLen]

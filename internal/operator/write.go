@@ -42,14 +42,14 @@ type Change struct {
 // it, and takes a lease. A Writer is safe for concurrent use.
 type Writer struct {
 	Backend core.Backend
-	// Options are those of the members, and may be nil. Node, Hooks and options that pass a
-	// shard on are ignored.
+	// Options are the options of the members that write, and may be nil. The Writer ignores Node,
+	// Hooks and options that pass a shard on.
 	Options *core.Options
 	// Timeout limits each call to the store. With two TTLs added, it limits the wait for the
 	// lease.
 	Timeout time.Duration
-	// Denied, if set, reports whether a store refused a call because a right is missing. The
-	// Writer ends at the first such error, whereas an Elector would try again.
+	// Denied, if set, reports whether a store refused a call because a right is missing. The Writer
+	// gives up at the first such error, while an Elector would try again.
 	Denied func(error) bool
 	// Late, if set, is called with the error of a write that succeeded, and the time for which
 	// the lease may remain.
@@ -154,9 +154,8 @@ func (w *Writer) state(ctx context.Context) (*driver.View, error) {
 	return v, nil
 }
 
-// stateUnder reads the whole namespace under a lease. A server that is behind may still show an
-// older state, such as the sessions of a node before its place was written. stateUnder then reads
-// again.
+// stateUnder reads the whole namespace under a lease. If a server that is behind shows an older
+// state, such as a node's sessions before its place was written, stateUnder reads again.
 func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, error) {
 	for range staleReads {
 		v, err := w.state(ctx)
@@ -179,8 +178,8 @@ func (w *Writer) stateUnder(ctx context.Context, l *core.Lease) (*driver.View, e
 		core.ErrRetry, control.Shard)
 }
 
-// tidy appends operations that remove ended and spent rules to a commit. The lease keeps others
-// from writing rules before it.
+// tidy appends operations that remove ended and spent rules to a commit. Because of the lease, no
+// other writer can write rules before that commit.
 func (w *Writer) tidy(ctx context.Context, l *core.Lease, v *driver.View, ops []core.Op) []core.Op {
 	tokens := make(map[string]core.Token, len(v.Shards))
 	for _, s := range v.Shards {
@@ -212,8 +211,8 @@ type writing struct {
 	written chan error
 }
 
-// heard ends the work at the first call that is refused because a right is missing. Otherwise,
-// the Elector would repeat it until the time is up.
+// heard ends the work at the first call that the store refuses because a right is missing.
+// Otherwise, the Elector would repeat the call until the time is up.
 func (x *writing) heard(err error, end func()) {
 	if err == nil || x.w.Denied == nil || !x.w.Denied(err) {
 		return

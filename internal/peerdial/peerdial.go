@@ -1,6 +1,7 @@
 // Package peerdial connects to addresses that members of a namespace advertise. A member may
-// advertise any address, so peerdial refuses addresses of this process's machine and its link.
-// It checks resolved addresses, so that a name cannot resolve differently after the check.
+// advertise any address, so this package refuses loopback, link-local and other addresses of its
+// own machine. It checks addresses after resolving them, so that a name cannot resolve differently
+// after the check.
 package peerdial
 
 import (

@@ -42,7 +42,8 @@ type outcomeBody struct {
 // maxReason is the number of bytes of a reason that package effect keeps.
 const maxReason = 500
 
-// decision is what the client says: done with a result, or one of the other states without.
+// decision returns the client's report: the state done with a result, or another state without a
+// result.
 func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 	valued := b.Text != nil || b.Base64 != nil
 	switch {
@@ -104,7 +105,7 @@ func (s *Server) resolveEffect(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveEffect reads a body, does its request under the lease, and answers with the effect.
+// serveEffect reads a body, carries out its request under the lease, and answers with the effect.
 func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func(*json.Decoder) (core.Token, error),
 	do func(context.Context, *effects) (effectReply, error)) {
 	_, x, done, err := s.under(w, r, decode)
@@ -127,8 +128,8 @@ func (s *Server) serveEffect(w http.ResponseWriter, r *http.Request, decode func
 	answer(w, http.StatusOK, reply)
 }
 
-// noEffectsProblem is for locks, because records of effects outlast their lease, and a lock
-// leaves nothing.
+// noEffectsProblem is the answer for locks. They have no effects, because records of effects
+// outlast their lease, while a lock leaves no records.
 func noEffectsProblem() *problem {
 	return refuse(http.StatusConflict, codeNoEffects, "a lock keeps no records of effects: contend for a shard")
 }

@@ -30,7 +30,7 @@ type tenancy struct {
 	s     *Server
 	id    string
 	shard string
-	ttl   time.Duration // a client that is silent for this long counts as gone
+	ttl   time.Duration // how long a client may be silent before it counts as gone
 	lock  bool          // the shard is a lock: there is one lease, and no effects
 
 	changed chan struct{} // gets an element when the state changes
@@ -97,7 +97,7 @@ func (c *tenancy) state() leaseState {
 	return s
 }
 
-// news lets the stream write the state.
+// news makes the stream write the state.
 func (c *tenancy) news() {
 	select {
 	case c.changed <- struct{}{}:
@@ -146,7 +146,7 @@ func (c *tenancy) end(cause string) {
 	}
 }
 
-// held returns the lease with a token, for a write, and its effects.
+// held returns the lease that has this token, for a write, and the lease's effects.
 func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	l, x, err := c.current()
 	if err == nil && l.Token() != token {
@@ -156,7 +156,7 @@ func (c *tenancy) held(token core.Token) (*core.Lease, *effects, error) {
 	return l, x, err
 }
 
-// current returns the lease that is held now, and its effects.
+// current returns the lease that is held now, and the lease's effects.
 func (c *tenancy) current() (*core.Lease, *effects, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -318,7 +318,8 @@ func (s *Server) follow(ctx context.Context, c *tenancy, out *stream) {
 	}
 }
 
-// admit registers a client. Unless the client wants a lock, the Elector contends for it.
+// admit registers a client. Unless the client wants a lock, the Elector then contends for the
+// shard.
 func (s *Server) admit(c *tenancy) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

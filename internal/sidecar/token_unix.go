@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// withoutWaiting keeps the opening of a FIFO from waiting for its writer.
+// withoutWaiting makes opening a FIFO return without waiting for a writer.
 const withoutWaiting = syscall.O_NONBLOCK
 
 // checkOwner refuses a file of another user, who may know the token. A user with special rights can

@@ -21,17 +21,18 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// DefaultClockError is the default limit of how far apart the members' wall clocks may be.
+// DefaultClockError is the default for how far apart the members' wall clocks may be.
 const DefaultClockError = 50 * time.Millisecond
 
-// maxBreaches limits the breaches that a Report lists. The first ones are the most useful.
+// maxBreaches limits the breaches that a Report lists. The first breaches are the most useful.
 const maxBreaches = 100
 
 // A Source is a file to check.
 type Source struct {
 	Name string
 	Open func() (io.ReadCloser, error)
-	// MayGo is true if a member may still remove the file. A missing file is then a gap.
+	// MayGo is true if a member may still remove the file. If MayGo is true, a missing file is a
+	// gap.
 	MayGo bool
 }
 
@@ -66,7 +67,7 @@ func File(name string) Source {
 	}}
 }
 
-// A Breach is a rule that is broken according to the traces.
+// A Breach is a rule that is broken, according to the traces.
 type Breach struct {
 	Rule  string    `json:"rule"`
 	Text  string    `json:"text"`
@@ -950,9 +951,10 @@ func (c *checker) compareEviction(e *eviction) {
 		e.by, e.of, s.node, silent, s.ttl)})
 }
 
-// compareProof looks for an eviction whose silence the member could not have proven (C5). The TTL
-// before it must be covered by answered calls, each answered at most half a TTL after the previous
-// one was sent. It skips evictions of sessions of the same node, which have other reasons.
+// compareProof looks for an eviction by a member that could not have proven the silence (C5).
+// Answered calls must cover the TTL before the eviction, each answered at most half a TTL after the
+// previous one was sent. compareProof skips evictions of sessions of the same node, which have
+// other reasons.
 func (c *checker) compareProof(e *eviction, s *session) {
 	if len(e.proof) == 0 || s.node == e.by {
 		return

@@ -18,14 +18,14 @@ type begin struct {
 	at    time.Time
 }
 
-// A said is the number of a state that a session published.
+// A said is a state that a session published, with its number.
 type said struct {
 	session driver.SessionID
 	update  driver.UpdateNo
 }
 
-// seen is the state that one member saw. It serves to check that time does not go back for that
-// member (O1).
+// seen is the state that one member saw. With it, the checker finds views in which time goes back
+// for that member (O1).
 type seen struct {
 	tokens  map[driver.ShardID]driver.Token
 	beats   map[driver.SessionID]driver.Version

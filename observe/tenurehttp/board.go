@@ -48,7 +48,7 @@ type Place struct {
 // Limits of the first update of a stream. If there are more shards, the board says so.
 const (
 	maxBoardShards = 20_000
-	maxBoardBytes  = 2 << 20 // of the shards' names, and of why they are set aside
+	maxBoardBytes  = 2 << 20 // of the shards' names, and of the reasons why they are set aside
 )
 
 // update is one message of a stream: first the whole board, then the changes. Empty fields have not
@@ -78,9 +78,10 @@ type update struct {
 	Moves     []moveJSON       `json:"moves,omitempty"` // of this member, oldest first
 	Notes     []Note           `json:"notes,omitempty"`
 	Places    map[string]point `json:"places,omitempty"`
-	// MemberLoads is memberShares by session, and Ranges is []rangeJSON. Elsewhere are the zones of
-	// shards whose owner is in another one. Loads are the changed loads; null means no longer
-	// known. All are left out without Options.Sharding.
+	// MemberLoads is memberShares by session, and Ranges is []rangeJSON. Elsewhere has the
+	// preferred zones of shards whose owner is in another zone. Loads are the loads that changed;
+	// null means that the load is no longer known. All these fields are left out without
+	// Options.Sharding.
 	MemberLoads json.RawMessage     `json:"member_loads,omitempty"`
 	Elsewhere   json.RawMessage     `json:"elsewhere,omitempty"`
 	Ranges      json.RawMessage     `json:"ranges,omitempty"`
@@ -110,7 +111,7 @@ func newRow(o *core.Ownership, owner int) boardRow {
 	return append(row, cut(o.Aside, maxAside), until)
 }
 
-// boardOwner is a number and the session that it stands for.
+// boardOwner is a session and the number that stands for it in rows.
 type boardOwner [2]any
 
 // point is a Place: x, y, name.
@@ -195,7 +196,7 @@ func (f *feed) changes(u *update, v *core.View) {
 	f.shards = shown
 }
 
-// diff walks both sorted lists.
+// diff adds the differences between two sorted lists of shards to an update.
 func (f *feed) diff(u *update, shown []core.Ownership) {
 	old := f.shards
 	for i := range shown {
@@ -248,7 +249,7 @@ func movesAfter(last, v *core.View, say func(error) string) []moveJSON {
 	return moves(fresh, say)
 }
 
-// sentence returns the text that the board shows for why a lease or a session ended.
+// sentence returns the board's explanation of why a lease or a session ended.
 func sentence(err error) string {
 	for _, s := range []struct {
 		of   error

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// Limits of what is shown of effects.
+// Limits of the effects shown.
 const (
 	maxEffectShards = 100         // with the most effects that wait for a person, then the most in doubt
 	effectsEvery    = time.Second // the shortest time between two counts
@@ -18,8 +18,8 @@ const (
 
 // effectsJSON is the number of effects of this process that wait. It is immutable.
 type effectsJSON struct {
-	// InDoubt counts effects about which Resolve or the next Do decides. Unresolved counts effects
-	// that wait for a person. Oldest is when the oldest of both began.
+	// InDoubt counts effects that Resolve or the next Do will decide. Unresolved counts effects
+	// that wait for a person. Oldest is when the oldest of all these effects began.
 	InDoubt    int           `json:"in_doubt"`
 	Unresolved int           `json:"unresolved"`
 	Oldest     time.Time     `json:"oldest,omitzero"`
@@ -27,14 +27,14 @@ type effectsJSON struct {
 	More       bool          `json:"more,omitempty"` // there are more shards
 }
 
-// effectShard is the number of effects of a shard that wait.
+// effectShard is the number of a shard's effects that wait.
 type effectShard struct {
 	Shard      string `json:"shard"`
 	InDoubt    int    `json:"in_doubt"`
 	Unresolved int    `json:"unresolved"`
 }
 
-// effects counts for all streams and answers. It is safe for concurrent use.
+// effects counts the waiting effects for all streams and answers. It is safe for concurrent use.
 type effects struct {
 	counts func() effect.Counts // may be nil
 

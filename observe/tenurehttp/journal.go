@@ -14,7 +14,7 @@ import (
 
 // These are the kinds of a Note.
 const (
-	NoteRefused = "refused" // a write, because of its fence
+	NoteRefused = "refused" // a fence refused a write
 	NoteMember  = "member"  // another member joined, fell silent or left
 	NoteSession = "session" // an event of this process's own session
 	NoteRange   = "range"   // splits and merges
@@ -118,8 +118,8 @@ func (j *Journal) add(n Note) {
 	j.notes = append(j.notes, n)
 }
 
-// since returns the kept notes after the first n, the total number of notes, and the number of
-// refused writes. A nil Journal has none.
+// since returns the notes after the first n that the Journal still has, the total number of notes,
+// and the number of refused writes. A nil Journal has no notes.
 func (j *Journal) since(n uint64) (notes []Note, total, refused uint64) {
 	if j == nil {
 		return nil, 0, 0

@@ -12,15 +12,16 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Limits of what is shown of ranges and loads.
+// Limits of the ranges and loads shown.
 const (
 	maxRanges   = 256         // if there are more, neighbours are combined
 	maxLoads    = 4096        // members whose load is shown
 	sharesEvery = time.Second // the shortest time between two looks
-	sharesRest  = 20          // the shortest pause, in durations of the last look
+	sharesRest  = 20          // the shortest pause, as a multiple of the last look's duration
 )
 
-// shares are the ranges and loads at one time. They are immutable. Nil: the handler shows none.
+// shares are the ranges and loads at one time. They are immutable. Nil means that the handler shows
+// none.
 type shares struct {
 	loads   map[string]float64              // by shard; only known loads
 	members map[core.SessionID]memberShares // empty while no load is known
@@ -31,13 +32,13 @@ type shares struct {
 	membersJSON, rangesJSON, elsewhereJSON json.RawMessage
 }
 
-// memberShares is the load of a member's shards, and its capacity (0: unknown).
+// memberShares is the load of a member's shards, and the member's capacity (0: unknown).
 type memberShares struct {
 	Load     float64 `json:"load"`
 	Capacity float64 `json:"capacity,omitempty"`
 }
 
-// rangeJSON is a range of the keyspace, or neighbours that are shown as one.
+// rangeJSON is a range of the keyspace, or several neighbouring ranges shown as one.
 type rangeJSON struct {
 	Range sharding.Range `json:"range"`
 	Part  float64        `json:"part"`  // of the keyspace, which is 1
@@ -45,13 +46,14 @@ type rangeJSON struct {
 	// Shards is the number of ranges combined, and Owners the number of their owners.
 	Shards int `json:"shards"`
 	Owners int `json:"owners"`
-	// Session is the owner of the largest part. Empty: no living member.
+	// Session is the owner of the largest part. It is empty if no living member owns that part.
 	Session core.SessionID `json:"session,omitempty"`
-	// Load is the sum of the known loads. It is left out if none is known.
+	// Load is the sum of the known loads. It is left out if no load is known.
 	Load *float64 `json:"load,omitempty"`
 }
 
-// shared looks at ranges and loads at most once in sharesEvery, for all streams and answers.
+// shared returns the ranges and loads for all streams and answers. It reads them at most once in
+// sharesEvery.
 func (h *handler) shared(v *core.View) *shares {
 	if h.sharding == nil {
 		return nil
@@ -149,7 +151,7 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	return out
 }
 
-// maxShardName exceeds the length of valid names. maxZone is the number of bytes of a zone shown.
+// maxShardName is longer than any valid name. maxZone is how many bytes of a zone's name are shown.
 const maxShardName, maxZone = 200, 64
 
 // isLoad reports whether a number can be a load.

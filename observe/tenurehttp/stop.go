@@ -27,8 +27,8 @@ const (
 	maxAsking    = 16               // concurrent requests
 )
 
-// stops answers requests for /may-stop. One request at a time asks the store. Requests that
-// arrived before it asked get the same answer. It is safe for concurrent use.
+// stops answers requests for /may-stop. One request at a time asks the store. All requests that
+// arrived before it asked get the same answer. A stops is safe for concurrent use.
 type stops struct {
 	source  Source
 	backend core.Backend
@@ -76,7 +76,7 @@ func (s *stops) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reply(w, a.status, a.body)
 }
 
-// refusal returns the status and the reason if a request is refused, otherwise 0. It is strict
+// refusal returns the status and the reason if a request is refused, and otherwise 0. It is strict,
 // because an accepted request writes to the store, and a reserved place delays other nodes.
 func (s *stops) refusal(w http.ResponseWriter, r *http.Request) (status int, why string) {
 	switch {
@@ -114,7 +114,8 @@ func (s *stops) authorised(r *http.Request) bool {
 }
 
 // local reports whether a request came over a Unix socket, where the mode of the file decides who
-// may ask. A loopback port does not: every user, container and proxy of the machine reaches it.
+// may ask. A loopback port has no such protection, because every user, container and proxy of the
+// machine reaches it.
 func local(r *http.Request) bool {
 	for name := range r.Header {
 		if name == "Forwarded" || name == "Via" || strings.HasPrefix(name, "X-Forwarded-") || name == "X-Real-Ip" ||
@@ -126,9 +127,9 @@ func local(r *http.Request) bool {
 	return unix
 }
 
-// answer asks the store. For stopFresh after a question, it repeats a no. It never repeats a yes
-// from before the request, because the place may have ended since. The end of the request does
-// not end the question, because other requests wait for the answer.
+// answer asks the store. For stopFresh after a question, it repeats the answer if that was no. It
+// never repeats a yes from before the request, because the place may have ended since. If the
+// request ends, the question continues, because other requests wait for the answer.
 func (s *stops) answer(ctx context.Context) stopReply {
 	came := s.asked.Load()
 	select {

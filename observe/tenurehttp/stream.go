@@ -13,13 +13,13 @@ import (
 const (
 	maxStreams     = 16
 	streamEvery    = 200 * time.Millisecond // the shortest time between two updates
-	streamPulse    = time.Second            // the longest time between two updates of the heartbeats' ages
+	streamPulse    = time.Second            // the longest time until the heartbeats' ages are updated
 	streamPatience = 10 * time.Second       // for a client to take a message or an answer
 	streamLife     = 15 * time.Minute       // after which the client must ask again
 )
 
-// streams manages the places of a handler's streams, and ends the streams with their server. It is
-// safe for concurrent use.
+// streams manages the places for a handler's streams, and ends the streams when their server ends.
+// It is safe for concurrent use.
 type streams struct {
 	most int
 
@@ -36,9 +36,9 @@ type place struct {
 	ended chan struct{} // closed when the server shuts down; may be nil
 }
 
-// enter makes room for a stream, or returns nil. If all places are taken, an address with the most
-// places loses its oldest one to an address with fewer. Without this, streams that are held but
-// never read, which look like quiet ones, would keep all other clients out.
+// enter gives a stream a place, or returns nil. If all places are taken, the address with the most
+// places loses its oldest place to an address with fewer. Otherwise, clients that open streams and
+// never read them could keep all other clients out, because such streams look like quiet ones.
 func (s *streams) enter(r *http.Request) *place {
 	p := &place{from: network(r.RemoteAddr), lost: make(chan struct{})}
 	s.mu.Lock()
@@ -61,7 +61,7 @@ func (s *streams) enter(r *http.Request) *place {
 	return p
 }
 
-// makeRoom ends a stream in favour of an address. The caller holds s.mu.
+// makeRoom ends another stream to free a place for an address. The caller holds s.mu.
 func (s *streams) makeRoom(from netip.Prefix) bool {
 	count := make(map[netip.Prefix]int)
 	most := 0
@@ -89,7 +89,8 @@ func (s *streams) leave(p *place) {
 	}
 }
 
-// network returns what counts as one client: an address, or for IPv6 its network of 64 bits.
+// network returns the addresses that count as one client: a single address, or for IPv6 its /64
+// network.
 func network(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

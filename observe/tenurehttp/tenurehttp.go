@@ -21,35 +21,37 @@
 //	                     Only with Options.Stops
 //
 // The handler answers everything except /may-stop without I/O, from Elector.View and Options, as
-// JSON. The answer is a snapshot: a process that was stopped may answer 200 once more after it was
-// superseded. A load balancer may rely on the answer. A write may not, because only the lease in
-// the store decides.
+// JSON. The answer is a snapshot, so a process that was stopped may answer 200 once more after it
+// was superseded. A load balancer may rely on the answer, but a write may not, because only the
+// lease in the store decides.
 //
-// An answer has at most 2 MiB. If the namespace holds more, lists end early and say so.
+// An answer has at most 2 MiB. If the namespace holds more, the lists are cut, and the answer says
+// so.
 //
-// The board is for people. It shows members with their heartbeats, every shard in its owner's
-// colour, moves with their reasons, refused writes and lag. With Options.Sharding, it also shows
-// loads and the ranges of the keyspace. With Options.Effects, it shows the number of effects that
-// wait. It loads nothing from another host, which its Content-Security-Policy forbids. Its
-// address must end in a slash, as in the example. It shows the first 20,000 shards.
+// The board is for people. It shows members with their heartbeats, up to 20,000 shards in their
+// owners' colours, moves with their reasons, refused writes, and lag. With Options.Sharding, it
+// also shows loads and the ranges of the keyspace. With Options.Effects, it shows how many effects
+// wait. Its Content-Security-Policy forbids loading anything from another host. The board's address
+// must end in a slash, as in the example.
 //
-// A stream of /events sends changes at most five times a second. It ends when its server ends,
-// when the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
-// there are more streams than Options.MaxStreams, the newest is refused. However, if its address
-// has fewer streams than another, the address with the most streams loses its oldest one instead.
+// A stream of /events sends changes at most five times a second. It ends when its server ends, when
+// the client takes nothing for 10 s, or after 15 min. The page then opens another stream. If
+// Options.MaxStreams streams are open, the handler refuses a new stream. However, if the client's
+// address has fewer streams than another address, the address with the most streams loses its
+// oldest stream instead.
 //
-// /may-stop is for preStop hooks and controllers that update members one by one. It asks the store
-// as "tenure may-stop" does, but only for the node of this member. This includes writes to the
-// store. Asking again keeps the place. It accepts only GET without parameters, and no request of a
+// /may-stop is for preStop hooks and controllers that update members one by one. Like "tenure
+// may-stop", it reads and writes the store, but only for the node of this member. A repeated
+// request keeps the place. The path accepts only GET without parameters, and no request of a
 // browser. It answers requests over a Unix socket or, with Options.StopToken, requests with that
 // token. It asks the store at most once a second, and writes at most twice in Options.StopFor.
-// Between two questions, it repeats a no. Before it says yes, it asks again.
+// Until it may ask the store again, it repeats a no. Before each yes, it asks the store.
 //
 // The other paths take only GET and HEAD and change nothing. They show names, metadata and
 // addresses of members, so serve them on loopback, or where only operators reach them. Over
-// loopback, the handler refuses a Host that is neither localhost, a loopback address nor one of
-// Options.Hosts. Otherwise, another site's page could read the answers through a DNS name that
-// points to loopback. /healthz, /livez and /readyz take any Host.
+// loopback, the handler refuses a Host header that is neither localhost, a loopback address nor one
+// of Options.Hosts. Otherwise, a page of another site could read the answers through a DNS name
+// that points to loopback. /healthz, /livez and /readyz take any Host.
 package tenurehttp
 
 import (
@@ -82,7 +84,7 @@ type Source interface {
 // Options are the options of a Handler. Nil means the defaults.
 type Options struct {
 	// MaxShards limits the shards, and the leases, in one answer of /view. Default and maximum:
-	// 1000. Ask for the other shards with ?after=NAME.
+	// 1000. To get the other shards, request ?after=NAME.
 	MaxShards int
 	// NeedsStore makes /readyz answer 503 while the session is not trusted, too. This includes
 	// every outage of the store. By default, such a member stays ready, because no other member
@@ -92,22 +94,24 @@ type Options struct {
 	// shown.
 	Journal *Journal
 	// Lag returns how far a follower is behind, as follower.Tailer.Lag does. It returns the number
-	// of entries known and not applied, and how long the oldest of them has been known. It must
-	// not wait. If it is nil, no lag is shown.
+	// of entries that are known and not applied, and how long the oldest of them has been known. It
+	// must not wait. If Lag is nil, the Handler shows no lag.
 	Lag func() (entries int64, oldest time.Duration)
 	// Sharding, if set, lets the board and /view show the ranges of a keyspace, and the load of
-	// shards and members. Use Manager.Picture of the Manager on this Elector. Its comment describes
-	// its calls to the store. The Handler calls it at most once a second, and only while a board is
-	// open or /view is asked for. It must not wait.
+	// shards and members. Use the method Picture of the sharding.Manager on this Elector, which
+	// documents its calls to the store. The Handler calls the function at most once a second, and
+	// only while a board is open or /view is requested. The function must not wait.
 	Sharding func() sharding.Picture
 	// Effects, if set, lets the board and /view show how many effects of this process wait, and for
-	// what. Use the method Counts of the ledgers' effect.Stats. The Handler calls it at most once a
-	// second, and only while a board is open or /view is asked for. No key of an effect is shown.
+	// what. Use the method Counts of the ledgers' effect.Stats. The Handler calls the function at
+	// most once a second, and only while a board is open or /view is requested. It shows no keys of
+	// effects.
 	Effects func() effect.Counts
 	// Places, if set, lets the board draw these shards on a map, too. The Handler does not modify
 	// it.
 	Places map[string]Place
-	// MaxStreams limits the number of boards that follow concurrently. Default and maximum: 16.
+	// MaxStreams limits the number of boards that are open at the same time. Default and maximum:
+	// 16.
 	MaxStreams int
 	// Hosts are further names, without ports, that a request over loopback may have as its Host.
 	// An example is the name of a proxy on this machine. Default: none.
@@ -116,8 +120,9 @@ type Options struct {
 	// Stops is the backend of the Elector. The path /may-stop reads it, and reserves places in
 	// it. If Stops is nil, there is no /may-stop.
 	Stops core.Backend
-	// StopAway is the number of nodes that may be away at a time, including the node that is about
-	// to stop. Default 1. The smallest number among this request and the reserved places counts.
+	// StopAway is the number of nodes that may be away at the same time, including the node that is
+	// about to stop. Default 1. If reserved places have smaller numbers, the smallest number
+	// applies.
 	StopAway int
 	// StopMembers is the number of nodes that should run; missing nodes count as away. Default 0:
 	// unknown.
@@ -126,8 +131,8 @@ type Options struct {
 	// min, 1 s to 24 h. If each process has a new label, as in a Deployment, joining does not end a
 	// place. Set StopFor to the time that a replacement takes.
 	StopFor time.Duration
-	// StopToken is the bearer token that /may-stop requires. Default: none; /may-stop then answers
-	// only requests over a Unix socket that no proxy passed on.
+	// StopToken is the bearer token that /may-stop requires. Default: none. Without a token,
+	// /may-stop answers only requests that come over a Unix socket and not through a proxy.
 	StopToken string
 }
 
@@ -146,13 +151,14 @@ type viewJSON struct {
 	// TrustRemaining is how long the member's leases last if no further heartbeat succeeds.
 	TrustRemaining string       `json:"trust_remaining,omitempty"`
 	Members        []memberJSON `json:"members"`
-	// MoreMembers is true if members are left out because names and metadata are long.
+	// MoreMembers is true if the answer leaves out members because names and metadata are long.
 	MoreMembers bool `json:"more_members,omitempty"`
-	// Shards are the first shards, or those after ?after=NAME, or the one of ?shard=NAME.
+	// Shards are the first shards, or with ?after=NAME the shards after that name, or with
+	// ?shard=NAME only that shard.
 	Shards []shardJSON `json:"shards"`
 	More   bool        `json:"more,omitempty"` // there are more shards
-	// Unowned and Reserved count the shards without an owner, as core.View.Unowned does: Reserved
-	// counts Tenure's own.
+	// Unowned and Reserved count the shards without an owner, as core.View.Unowned does. Reserved
+	// counts Tenure's own shards.
 	Unowned  int `json:"unowned"`
 	Reserved int `json:"unowned_reserved"`
 	// Quarantined counts the shards in quarantine, as core.View.Quarantined does.
@@ -165,7 +171,7 @@ type viewJSON struct {
 	Damaged      []*core.DamagedError `json:"damaged,omitempty"`
 	DamagedTotal int                  `json:"damaged_total"`
 	// Refused counts writes that their fence refused. Notes are the newest of the Journal, oldest
-	// first. Lag is a follower's: see Options.
+	// first. Lag is how far a follower is behind: see Options.
 	Refused uint64   `json:"refused,omitempty"`
 	Notes   []Note   `json:"notes,omitempty"`
 	Lag     *lagJSON `json:"lag,omitempty"`
@@ -199,8 +205,8 @@ type memberJSON struct {
 	// SinceHeartbeat is how long ago this member saw the other member's last heartbeat, if it
 	// watches that member.
 	SinceHeartbeat string `json:"since_heartbeat,omitempty"`
-	// Load is the sum of the known loads of the member's shards, and its capacity, if it has one.
-	// It is left out if no load is known: see Options.Sharding.
+	// Load is the sum of the known loads of the member's shards, and the member's capacity, if it
+	// has one. Load is left out if no load is known: see Options.Sharding.
 	Load *memberShares `json:"load,omitempty"`
 
 	ttl time.Duration
@@ -212,14 +218,14 @@ type shardJSON struct {
 	Node    string     `json:"node,omitempty"`
 	Session string     `json:"session,omitempty"`
 	Token   core.Token `json:"token"`
-	// Aside is why the shard is meant to have no owner. It is left out if the shard should have
-	// one. AsideUntil is the end of that, for example of a quarantine. It is left out if there is
-	// none.
+	// Aside is why the shard should have no owner. It is left out if the shard should have an
+	// owner. AsideUntil is when Aside ends, for example the end of a quarantine. It is left out if
+	// there is no end.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 	// Load is left out if it is unknown: see Options.Sharding.
 	Load *float64 `json:"load,omitempty"`
-	// Elsewhere is the zone that the shard prefers, if its owner is in another one.
+	// Elsewhere is the zone that the shard prefers, if its owner is in another zone.
 	Elsewhere string `json:"elsewhere,omitempty"`
 }
 
@@ -301,8 +307,8 @@ func Handler(s Source, o *Options) http.Handler {
 // probes are the paths that an orchestrator asks, under any Host.
 var probes = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true}
 
-// CheckHost returns a handler that refuses the same Hosts over loopback as Handler does. It is for
-// other pages of the same server, such as metrics. The hosts are names without ports.
+// CheckHost returns a handler that, over loopback, refuses the same Host headers as Handler. It is
+// for other pages of the same server, such as metrics. The hosts are names without ports.
 func CheckHost(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if addressed(w, r, hosts) {
@@ -312,7 +318,8 @@ func CheckHost(next http.Handler, hosts ...string) http.Handler {
 }
 
 // addressed reports whether a request over loopback names this machine. If not, it answers the
-// request. A page of another site whose name points to loopback sends the name of that site.
+// request. If the DNS name of another site points to loopback, requests from that site's pages have
+// the name of that site.
 func addressed(w http.ResponseWriter, r *http.Request, hosts []string) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if local == nil || !local.IP.IsLoopback() {
@@ -378,10 +385,10 @@ type handler struct {
 	effects effects
 }
 
-// counts are the numbers that need a look at every shard of a View.
+// counts are the numbers for which every shard of a View must be read.
 type counts struct{ unowned, reserved, quarantined, known int }
 
-// count counts once for each snapshot.
+// count returns the counts of a View. It counts once for each snapshot.
 func (h *handler) count(v *core.View) counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()

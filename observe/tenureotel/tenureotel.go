@@ -8,9 +8,10 @@
 //
 // A call to the store is a span, such as "tenure commit". Its parent is the span of the context
 // passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
-// callers, its parent is the first caller's span. It is linked to the spans of the others. Calls
-// that the member makes for itself, such as heartbeats, are below the span of Run's context. If
-// Run's context has no span, these calls have one only if Options.Background is set.
+// callers, its span's parent is the first caller's span, and the span links to the spans of the
+// other callers. The spans of calls that the member makes for itself, such as heartbeats, are below
+// the span of Run's context. If Run's context has no span, these calls have spans only if
+// Options.Background is set.
 //
 // The metrics, with their attributes and units:
 //
@@ -77,7 +78,7 @@ type Options struct {
 	// Attributes are added to each span and metric. If a process has several Electors, the
 	// attributes distinguish them, for example by namespace.
 	Attributes []attribute.KeyValue
-	// Background requests a span without a parent for each call that the member makes for itself.
+	// Background requests spans, without parents, for the calls that the member makes for itself.
 	Background bool
 }
 
@@ -232,7 +233,7 @@ func outcomeOf(err error) attribute.KeyValue {
 	return attribute.String("outcome", outcome)
 }
 
-// callStart makes a span of a call below the caller's span.
+// callStart makes a span for a call, below the caller's span.
 func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Context, func(error)) {
 	if !t.background && !trace.SpanContextFromContext(ctx).IsValid() {
 		linked := false

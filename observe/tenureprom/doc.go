@@ -1,6 +1,6 @@
 // Package tenureprom exports the metrics of an Elector, and of the packages used with it, to
-// Prometheus. It uses only exported names, so an application can have its own package of this
-// kind.
+// Prometheus. It uses only exported names of Tenure, so an application can write its own package
+// like this one.
 //
 //	metrics := tenureprom.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, metrics.Hooks())
@@ -58,8 +58,8 @@
 //	tenure_effects_retries_total             attempts after an effect's first
 //	tenure_effects_full_total                calls of Do refused because too many are in doubt
 //
-// The number of series does not depend on the number of shards, except for these, which
-// Options.PerShard adds:
+// The number of series does not depend on the number of shards, except for the following series,
+// which Options.PerShard adds:
 //
 //	tenure_shard_leader{shard}               1 for each shard that this member serves
 //	tenure_shard_token{shard}                newest token known of each shard

@@ -193,7 +193,7 @@ func (c *counters) all() []prometheus.Collector {
 	}
 }
 
-// Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
+// Watch sets the Elector whose View is shown. Without an Elector, Metrics has no gauges.
 func (m *Metrics) Watch(e Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,7 +209,7 @@ func (m *Metrics) Follow(t Tailer) {
 }
 
 // Effects sets the effects to show. Pass the effect.Options.Stats of all ledgers of this process.
-// Without this call, there are no metrics of effects.
+// Without this call, Metrics has no metrics of effects.
 func (m *Metrics) Effects(s *effect.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

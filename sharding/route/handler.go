@@ -27,20 +27,20 @@ type Options struct {
 	// returns an error, the answer is 400 with the error's text, or 503 if the error matches
 	// sharding.ErrNoOwner. Required.
 	Shard func(r *http.Request) (string, error)
-	// Forward sends a request for another member's shard to that member. By default, the
-	// Handler answers with the owner.
+	// Forward makes the Handler send a request for another member's shard to that member. By
+	// default, the Handler answers with the owner's address.
 	Forward bool
 	// AddressKey is the key of a member's metadata that holds its address. Default
 	// DefaultAddressKey.
 	AddressKey string
-	// Allow reports whether a request, with its credentials, may be forwarded to an address.
-	// Nil, the default, allows every address except this machine's and loopback, link-local,
-	// multicast or unspecified addresses. A name that resolves to such an address is refused in
-	// any case.
+	// Allow reports whether a request, with its credentials, may be forwarded to an address. Nil,
+	// the default, allows every address except this machine's and loopback, link-local, multicast
+	// or unspecified addresses. A name that resolves to such an address is always refused.
 	Allow func(u *url.URL) bool
-	// Transport sends forwarded requests. If Transport is set, Allow must be set too, because
-	// Transport connects without the Handler's checks. The default also checks the addresses of
-	// names, uses no proxy, and limits connecting to 10 s; the request's context limits the answer.
+	// Transport sends forwarded requests. If Transport is set, Allow must be set as well, because
+	// Transport connects without the Handler's checks. The default also checks the addresses to
+	// which names resolve, uses no proxy, and limits connecting to 10 s. The request's context
+	// limits the wait for the answer.
 	Transport http.RoundTripper
 }
 
@@ -52,8 +52,8 @@ func FromContext(ctx context.Context) *core.Lease {
 	return l
 }
 
-// NewContext returns a context for work under a lease. The context carries the lease, and also
-// ends with the lease, with the same cause. done ends the context.
+// NewContext returns a context for work under a lease. The context carries the lease, and ends when
+// the lease ends, with the same cause. The function done also ends the context.
 func NewContext(ctx context.Context, lease *core.Lease) (inside context.Context, done func()) {
 	inside, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, lease))
 	stop := context.AfterFunc(lease.Context(), func() { cancel(context.Cause(lease.Context())) })
@@ -72,8 +72,8 @@ type handler struct {
 
 // NewHandler returns a handler that passes requests for the shards of this process to next, and
 // forwards or answers the others. The context of a request that next serves also ends with the
-// lease, with the same cause. The Router must be on the same Elector. Both stay the caller's.
-// The error matches core.ErrInvalid.
+// lease, with the same cause. The Router must use the same Elector. The caller still owns both. The
+// error matches core.ErrInvalid.
 func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Options) (http.Handler, error) {
 	if e == nil || r == nil || next == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router, a handler and Options.Shard", core.ErrInvalid)

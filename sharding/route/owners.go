@@ -26,10 +26,10 @@ import (
 
 // OwnersOptions are the options of NewOwners. Nil means the defaults.
 type OwnersOptions struct {
-	// AddressKeys are the keys of members' metadata that are shown; the rest of the metadata is not
-	// shown. Default "http" and "grpc".
+	// AddressKeys lists the keys of members' metadata that the map contains. Default "http" and
+	// "grpc".
 	AddressKeys []string
-	// MaxWaiting limits the requests that wait for a change at a time. Further requests get an
+	// MaxWaiting limits how many requests wait for a change at a time. Further requests get an
 	// answer immediately, with Retry-After. Default 1000, at most 100,000.
 	MaxWaiting int
 	// Authorize reports whether a request is allowed, for example by its credential. Other
@@ -123,8 +123,8 @@ type owners struct {
 }
 
 // NewOwners returns a handler that answers with the map of owners, for a Client, from this
-// process's view and without I/O. The package comment describes the answers. The Router must be
-// on the same Elector. Both stay the caller's. The error matches core.ErrInvalid.
+// process's view and without I/O. The package comment describes the answers. The Router must use
+// the same Elector. The caller still owns both. The error matches core.ErrInvalid.
 func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Handler, error) {
 	if e == nil || r == nil {
 		return nil, fmt.Errorf("tenure: %w: the map of owners needs an elector and a router", core.ErrInvalid)

@@ -16,8 +16,8 @@ import (
 // Forwarded is the header of a request that a member has forwarded.
 const Forwarded = "Tenure-Forwarded"
 
-// These are the types of the problem documents (RFC 9457) in a Handler's answers. The document
-// of ProblemOwner also names the owner's node and token, and its address if it publishes one.
+// The types of the problem documents (RFC 9457) in a Handler's answers. A document of the type
+// ProblemOwner also contains the owner's node and token, and its address if it publishes one.
 const (
 	ProblemOwner       = "urn:tenure:route:owner"       // 421
 	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
@@ -36,9 +36,9 @@ func answer(w http.ResponseWriter, d problem.Document) {
 	d.Write(w)
 }
 
-// Refuse answers a request as a Handler does if the shard has no owner. Nothing was done, and
-// clients try again. The application's handler calls it if the lease ends as the request arrives,
-// or if a Slice refuses the request's key.
+// Refuse answers a request as a Handler does if the shard has no owner: nothing was done, and
+// clients try again. The application's handler calls Refuse if the lease ends as the request
+// arrives, or if a Slice refuses the request's key.
 func Refuse(w http.ResponseWriter, shard string) {
 	answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})

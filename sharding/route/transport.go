@@ -14,8 +14,8 @@ import (
 // TransportOptions are the options of a Transport.
 type TransportOptions struct {
 	// Allow reports whether the request, with its header and body, may be sent to an address that
-	// an answer names. Required, because an untrusted server could otherwise have credentials
-	// sent anywhere.
+	// an answer names. Allow is required, because an untrusted server could otherwise have
+	// credentials sent to any address.
 	Allow func(u *url.URL) bool
 	// Base sends the requests. Default http.DefaultTransport.
 	Base http.RoundTripper
@@ -27,10 +27,10 @@ type TransportOptions struct {
 }
 
 // Transport is an http.RoundTripper that sends a request again if a Handler refused it. It sends
-// the request to the owner in the answer or, if the shard had none, a little later. It follows only
-// answers that say that nothing was done. It sends a body again only if the request has GetBody, as
-// requests of http.NewRequest have. It returns the answer of the last attempt. A Transport is safe
-// for concurrent use.
+// the request to the owner that the answer names or, if the shard had no owner, tries again a
+// little later. It does so only if the answer says that nothing was done. It sends a body again
+// only if the request has GetBody, as requests from http.NewRequest do. It returns the answer of
+// the last attempt. A Transport is safe for concurrent use.
 type Transport struct{ o TransportOptions }
 
 // NewTransport returns a Transport. The error matches core.ErrInvalid.

@@ -7,7 +7,7 @@
 // metrics at /metrics (package tenureprom). The listener starts first and stops last, so that the
 // probes work during the whole stop.
 //
-// The parts are those of package tenurefx. An application may add to them: hooks, followings,
+// The service consists of the parts of package tenurefx. An application may add hooks, followings,
 // *sharding.Options for what a file cannot express, a *slog.Logger, and its own metrics in the
 // prometheus.Registerer.
 package service
@@ -48,9 +48,9 @@ const (
 	maxScrapes   = 4 // answers of /metrics under way; more get 503
 )
 
-// Module returns the service. Its member serves each of its shards with serve, on the backend that
-// the file at path chooses among openers. If the file is invalid, fx reports it when the
-// application is made. fx logs only its errors, and has stop_timeout to stop the application.
+// Module returns the service. The function serve handles each shard of this member, on the backend
+// that the file at path chooses among openers. If the file is invalid, making the fx application
+// returns an error. Fx logs only its errors, and has stop_timeout to stop the application.
 func Module(path string, serve core.Handler, openers ...core.Opener) fx.Option {
 	c, err := config.Load(&config.LoadOptions{Path: path})
 	if err != nil {
@@ -74,7 +74,7 @@ func failures(p struct {
 		p.Logger = slog.Default()
 	}
 	l := &fxevent.SlogLogger{Logger: p.Logger}
-	l.UseLogLevel(slog.LevelDebug) // of events that are no errors
+	l.UseLogLevel(slog.LevelDebug) // the level of events that are not errors
 	return l
 }
 

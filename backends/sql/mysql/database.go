@@ -23,8 +23,8 @@ import (
 // keys and values of a write (1 MiB), with ample room for the rest of the statement.
 const smallestPacket = 4 << 20
 
-// If a DSN lacks its "@" or its "/", the driver mistakes a part of the password for the network
-// or the database. So no error quotes their names.
+// If a DSN lacks its "@" or its "/", the driver mistakes a part of the password for the network or
+// the database. Therefore, no error quotes their names.
 var (
 	database = regexp.MustCompile(`^[A-Za-z0-9_$-]{1,64}$`)
 	network  = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
@@ -82,8 +82,8 @@ func loopback(cfg *mysql.Config) bool {
 func tables(cfg *mysql.Config, o *Options) string { return "`" + cfg.DBName + "`." + o.TablePrefix }
 
 // Migrate creates the tables, or brings them up to date, as the user in dsn. It changes nothing if
-// they are up to date, and refuses tables newer than this program knows. If it was interrupted, it
-// can be repeated. Grant rights to the run-time user afterwards.
+// they are up to date, and refuses tables that are newer than this program. If Migrate was
+// interrupted, it can be repeated. Grant rights to the run-time user afterwards.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Error numbers of the server that need special treatment.
+// Error numbers of the server that are treated specially.
 const (
 	errTableExists     = 1050
 	errNoTable         = 1146

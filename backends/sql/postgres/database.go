@@ -147,7 +147,7 @@ func loopback(host string) bool {
 }
 
 // Migrate creates the tables, or brings them up to date, as the role in dsn, which will own them.
-// It changes nothing if they are up to date, and refuses tables newer than this program knows.
+// It changes nothing if they are up to date, and refuses tables that are newer than this program.
 // Grant rights to the run-time role afterwards.
 func Migrate(ctx context.Context, dsn string, o *Options) error {
 	opts, err := o.withDefaults()

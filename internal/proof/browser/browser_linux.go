@@ -25,7 +25,8 @@ const (
 	callLimit  = time.Minute // for the answer to a call
 )
 
-// Browser is a running Chromium without a window. It ends with the test. Safe for concurrent use.
+// Browser is a running Chromium without a window. It ends with the test. It is safe for concurrent
+// use.
 type Browser struct {
 	t   testing.TB
 	to  io.Writer       // gets the calls; guarded by mu
@@ -34,7 +35,7 @@ type Browser struct {
 	mu      sync.Mutex
 	calls   int
 	waiting map[int]chan answer
-	said    []string // messages on pages' consoles, and refusals by their policies
+	said    []string // messages on the pages' consoles, and refusals by the pages' policies
 }
 
 // answer is a message of the protocol: the answer to a call, or an event.
@@ -46,8 +47,9 @@ type answer struct {
 	Error  *struct{ Message string }
 }
 
-// Start starts Chromium, which reaches no host except 127.0.0.1. Without Chromium, or with -short,
-// it skips the test. If the environment requires "chromium", it fails the test instead.
+// Start starts Chromium, which reaches no host except 127.0.0.1. If Chromium is missing, or with
+// -short, Start skips the test. If the environment requires "chromium", Start fails the test
+// instead.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	if testing.Short() {
@@ -173,14 +175,15 @@ func (b *Browser) call(session, method string, params, into any, limit time.Dura
 	}
 }
 
-// Complaints returns the messages on pages' consoles: errors, and refusals by their policies.
+// Complaints returns the messages on the pages' consoles: errors, and refusals by the pages'
+// policies.
 func (b *Browser) Complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.said...)
 }
 
-// Page is one tab. Safe for concurrent use.
+// Page is one tab. It is safe for concurrent use.
 type Page struct {
 	b       *Browser
 	session string
@@ -264,7 +267,7 @@ func (p *Page) Press(key string) {
 	}
 }
 
-// codes returns the number of a key to which the browser reacts, otherwise 0.
+// codes returns the number of a key to which the browser reacts, or 0 for any other key.
 func codes(key string) int {
 	switch key {
 	case "Tab":

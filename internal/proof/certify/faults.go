@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
-// unprivileged is the reason why the store itself gets no faults.
+// unprivileged is the reason why certify causes no faults of the store itself.
 const unprivileged = "it would need rights over the server's process"
 
 // system plays the system suite, or its control.
@@ -50,8 +50,8 @@ func (r *run) system(ctx context.Context, control bool) {
 	r.report.played(phase, seeds, report, errs)
 }
 
-// proxies puts a proxy before each server if possible. The settings are those by which members
-// reach the store.
+// proxies puts a proxy in front of each server, if possible. It returns the settings with which
+// members reach the store.
 func (r *run) proxies(phase Phase) (through settings, cut system.Fault, end func()) {
 	skip := func(why string) { r.report.skip(string(phase)+": the store is cut off", why) }
 	if r.through == nil {

@@ -17,7 +17,7 @@ import (
 // mark begins a report in Markdown. A later run recognizes the report by it.
 const mark = "<!-- " + kind + " -->"
 
-// Limits of the values in Markdown; JSON has all.
+// Limits of the values in Markdown. JSON has all values.
 const (
 	maxText   = 1000 // characters of one value
 	maxListed = 50   // findings
@@ -155,7 +155,7 @@ func prefixed(rule, message string) string {
 	return rule + " " + message
 }
 
-// suites has the tables that docs/internals/guarantees.md has, of this store.
+// suites writes the tables of docs/internals/guarantees.md for this store.
 func (r *Report) suites(b *bytes.Buffer) {
 	report, err := conformance.ReadReport(bytes.NewReader(r.Conformance))
 	if r.Conformance == nil || err != nil {
@@ -191,7 +191,7 @@ func (r *Report) suites(b *bytes.Buffer) {
 	}
 }
 
-// safe returns a copy whose texts have no effect on Markdown.
+// safe returns a copy of the report with texts that have no effect on Markdown.
 func safe(r *conformance.Report) *conformance.Report {
 	var text bytes.Buffer
 	var v map[string]any

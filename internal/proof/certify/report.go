@@ -20,11 +20,11 @@ import (
 // Verdict is the result of a run.
 type Verdict string
 
-// The verdicts. The first that applies counts.
+// The verdicts. The first one that applies is the verdict of a run.
 const (
 	NotOpened Verdict = "not opened"     // nothing was judged
 	Broken    Verdict = "broken"         // a rule was broken
-	Nothing   Verdict = "proves nothing" // a phase did too little for its figures
+	Nothing   Verdict = "proves nothing" // a phase did too little work for its figures
 	Held      Verdict = "held"           // no phase that was run broke a rule
 )
 
@@ -35,7 +35,7 @@ const kind = "report of tenure certify"
 type Report struct {
 	Kind    string   `json:"kind"`
 	Verdict Verdict  `json:"verdict"`
-	Why     []string `json:"why"` // reasons for the verdict; for a breach its rules
+	Why     []string `json:"why"` // reasons for the verdict; if a rule was broken, the rules
 
 	Tenure   Build                `json:"tenure"`
 	Platform conformance.Platform `json:"platform"`
@@ -62,7 +62,7 @@ type Build struct {
 	Modified bool   `json:"modified"`
 }
 
-// Store says what was certified.
+// Store describes the store that was certified.
 type Store struct {
 	Backend   string    `json:"backend"`
 	Version   string    `json:"version,omitempty"` // empty: unknown
@@ -74,7 +74,7 @@ type Store struct {
 // Setting is one setting of the configuration.
 type Setting struct {
 	Name  string `json:"name"`
-	Value string `json:"value"` // xxxxx for a secret
+	Value string `json:"value"` // xxxxx if it is secret
 }
 
 // RunOptions are the options of the run.
@@ -120,7 +120,7 @@ type SystemReport struct {
 // Finding is one finding of a phase.
 type Finding struct {
 	Phase   Phase  `json:"phase"`
-	Rule    string `json:"rule,omitempty"` // empty: it is about no rule
+	Rule    string `json:"rule,omitempty"` // empty if the finding is about no rule
 	Check   string `json:"check"`
 	Message string `json:"message"`
 	breach  bool
@@ -151,7 +151,7 @@ func (r *Report) skip(what, why string) { r.Skipped = append(r.Skipped, Skip{wha
 
 func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }
 
-// took takes the outcomes of the conformance suite.
+// took adds the outcomes of the conformance suite to the report.
 func (r *Report) took(report *conformance.Report, errs []string) {
 	if report == nil {
 		for _, e := range errs {
@@ -199,11 +199,12 @@ func (r *Report) took(report *conformance.Report, errs []string) {
 	}
 }
 
-// notChosen is why a phase or a case was skipped that Options.Only or Cases do not select.
+// notChosen is the reason for skipping a phase or a case that Options.Only or Cases does not
+// select.
 const notChosen = "not chosen"
 
-// ruleOf returns the rule at the beginning of a failed case's message, and whether the message says
-// that the rule was broken. A preparing step that failed or hung breaks no rule.
+// ruleOf returns the rule at the beginning of a failed case's message, and reports whether the
+// message means that the rule was broken. A preparing step that failed or hung breaks no rule.
 func ruleOf(message string, rules []conformance.Rule) (string, bool) {
 	word, rest, _ := strings.Cut(message, " ")
 	word = strings.TrimSuffix(word, ":")
@@ -219,11 +220,11 @@ func ruleOf(message string, rules []conformance.Rule) (string, bool) {
 // traffic is the rule of findings that a run had too little traffic.
 const traffic = "traffic"
 
-// inTime are the rules that a store breaks if it is only slow, or away. They are not judged if a
+// inTime are the rules that a store breaks if it is merely slow or away. They are not judged if a
 // run had too little traffic.
 var inTime = []string{"V1", "V2", "V6", "W1"}
 
-// played takes the figures of the system suite.
+// played adds the figures of the system suite to the report.
 func (r *Report) played(phase Phase, planned int, report *system.Report, errs []string) {
 	if report != nil && report.Runs > 0 {
 		s := &SystemReport{Runs: *report.Figures(), Planned: planned, Judged: system.Judged(), Compared: report.Compared, Faults: report.Faults}
@@ -307,8 +308,8 @@ func (r *Report) idle() []string {
 }
 
 // scrub replaces secrets in the texts of the report that come from outside: errors, messages, and
-// the store's description of itself. The report's own words stay, even if one of them is a secret.
-// Settings and addresses have no secrets.
+// the store's description of itself. The words that this package writes stay, even if one of them
+// equals a secret. Settings and addresses contain no secrets.
 func (r *Report) scrub(f func(string) string) {
 	texts := []*string{&r.Store.Version, &r.Opening.Rollback}
 	if r.Verdict == NotOpened {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 )
 
-// runner runs functions of package conformance outside of go test, as package testing does. A
-// subtest that calls Parallel continues when the function of its parent has returned.
+// runner runs functions of package conformance outside go test, in the same way as package testing.
+// A subtest that calls Parallel continues when the function of its parent has returned.
 type runner struct {
 	slots chan struct{}         // each parallel subtest takes one
 	ended func(name string)     // called after each subtest
@@ -30,7 +30,7 @@ func (r *runner) do(ctx context.Context, name string, f func(conformance.T)) []s
 	return root.failures
 }
 
-// test is the T of one test. Safe for concurrent use.
+// test is the T of one test. It is safe for concurrent use.
 type test struct {
 	runner *runner
 	outer  context.Context
@@ -39,7 +39,7 @@ type test struct {
 	resume chan struct{} // closed when the parent's function has returned
 	done   chan struct{} // closed when the test and its subtests have ended
 
-	// The fields below are used only by the test's goroutine.
+	// Only the test's goroutine uses the fields below.
 	ctx  context.Context
 	slot bool // it has a slot
 

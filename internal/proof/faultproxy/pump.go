@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// pump forwards one direction of a connection. One goroutine reads into a queue, and another one
-// forwards from it. Faults apply when bytes leave the queue, so they also apply to waiting bytes.
+// pump forwards one direction of a connection. One goroutine reads into a queue, and another
+// goroutine forwards from it. Faults apply when bytes leave the queue, so they also apply to
+// waiting bytes.
 type pump struct {
 	c        *Conn
 	dir      direction
@@ -98,7 +99,7 @@ func (p *pump) take(b []byte) {
 	p.partial = append([]byte(nil), b...)
 }
 
-// frame queues one frame, as Decide says.
+// frame queues one frame, according to the result of Decide.
 func (p *pump) frame(b []byte) {
 	p.c.mu.Lock()
 	decide := p.c.faults.flow(p.dir).Decide
@@ -216,8 +217,8 @@ func (p *pump) wait(changed <-chan struct{}, pause time.Duration) {
 	}
 }
 
-// pop returns the bytes that the faults let pass now. Without any, pause is the longest time to
-// wait for a change, 0 for no limit. The caller holds c.mu.
+// pop returns the bytes that the faults let pass now. If there are none, pause is the longest time
+// to wait for a change, or 0 for no limit. The caller holds c.mu.
 func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration) {
 	f := p.c.faults.flow(p.dir)
 	if f.Swallow || p.lost {
@@ -244,7 +245,8 @@ func (p *pump) pop(now time.Time) (x piece, ok, ended bool, pause time.Duration)
 	return x, true, false, 0
 }
 
-// discard drops the queue, and reports whether it had the end of the stream. The caller holds c.mu.
+// discard drops the queue, and reports whether the queue had the end of the stream. The caller
+// holds c.mu.
 func (p *pump) discard() (ended bool) {
 	n := 0
 	for _, x := range p.queue {

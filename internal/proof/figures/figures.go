@@ -1,5 +1,5 @@
-// Package figures has the counts and measures of the system suite on a backend. They are saved in a
-// directory of reports and shown beside the report of package conformance.
+// Package figures holds what the system suite counted and measured on a backend. It saves these
+// figures in a directory of reports, where they appear beside the report of package conformance.
 package figures
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Runs are runs on one backend.
+// Runs are the figures of runs on one backend.
 type Runs struct {
 	Control bool          `json:"control"` // without the fence; the Failed runs did damage
 	TTL     time.Duration `json:"ttl"`     // nanoseconds
@@ -34,19 +34,19 @@ type Runs struct {
 	P99    float64 `json:"takeover_p99"`
 	Most   float64 `json:"takeover_max"`
 
-	// The same by the former owner's fault: its process was killed, or it was stopped, or the store
-	// was away too. In the third case they count from its return.
+	// The times by the former owner's fault: its process was killed, its process was stopped, or
+	// the store was away, too. In the third case, times count from the return of the store.
 	Crash  Times `json:"crash"`
 	Stop   Times `json:"stop"`
 	Outage Times `json:"outage"`
 
-	// Alone has takeovers without another fault, minus the times with a reason.
+	// Alone has the takeovers without another fault, less the delays that have a reason.
 	Alone Times `json:"alone"`
 	// Long has the takeovers that took more than 1.5 TTL.
 	Long Long `json:"long"`
 
 	Evicted int `json:"evicted"` // sessions of killed processes that a member evicted
-	Told    int `json:"told"`    // evictions with the event "evicted" of the evicting member
+	Told    int `json:"told"`    // evictions for which the evicting member had the event "evicted"
 }
 
 // Long counts takeovers by their cause of delay.
@@ -55,7 +55,7 @@ type Long struct {
 	Struck int `json:"struck"` // another member had a fault too
 	Still  int `json:"still"`  // the machine did not run the successor
 	Slow   int `json:"slow"`   // the store answered late
-	None   int `json:"none"`   // no reason in the run
+	None   int `json:"none"`   // the run shows no reason
 }
 
 // Times has the times of N takeovers, in TTLs.

@@ -1,13 +1,13 @@
-// Package garbage tests members beside a compromised one, which writes garbage to the store as fast
-// as it can.
+// Package garbage tests members beside a compromised member, which writes garbage to the store as
+// fast as it can.
 //
-// The compromised member writes over shards' records, heads, log entries, and the records of its
-// own member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
-// must stay limited, and their log must name each damaged record at most once a minute. The same
-// must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
-// quarantines among them, and those of sharding's plans. There a member commits garbage under
-// leases that it took, and later damages the records. The package is for the tests of backends.
-// Others use it through Garbage of conformance/system.
+// The compromised member overwrites shards' records, heads, log entries, and its own records of
+// member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
+// must stay limited, and they must log each damaged record at most once a minute. The same applies
+// to reserved shards, which hold operators' rules (including places of nodes and ends of
+// quarantines) and sharding's plans. There, the compromised member takes leases and commits garbage
+// under them, and later damages the records. The package is for the tests of Tenure's backends.
+// Other backends use it through Garbage of conformance/system.
 package garbage
 
 import (
@@ -57,10 +57,11 @@ const (
 	assigner  = "_assigner"
 )
 
-// Test runs two members, and two more that share out shards by a plan. For during it also runs a
-// member that writes garbage through store.Tamper, with this many writers and a member's rights.
-// Another one commits garbage to the reserved shards. For another third of that time the first one
-// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
+// Test runs two members, and two more that share out shards by a plan. For the time during, it also
+// runs a compromised member that writes garbage through store.Tamper, with this many writers and a
+// member's rights. Another member commits garbage to the reserved shards. For a third of that time
+// more, the compromised member damages the reserved shards. Test measures the heap, so nothing else
+// may run at the same time.
 func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
@@ -169,8 +170,8 @@ func (w *witness) judgeLines(t *testing.T) (most int) {
 	return most
 }
 
-// spoil writes garbage of every kind over the records of shards and of a session until ctx ends, as
-// writer n.
+// spoil overwrites the records of shards and of a session with garbage of every kind until ctx
+// ends, as writer n.
 func spoil(
 	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
 	refused *atomic.Int64,
@@ -301,7 +302,7 @@ func measure(ctx context.Context, peak *atomic.Uint64) {
 }
 
 // standstill writes its own file repeatedly until ctx ends, and returns the longest time of a
-// write. It uses no lock or connection that garbage could block.
+// write. standstill uses no lock or connection that garbage could block.
 func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	file, err := os.Create(filepath.Join(dir, "control"))
 	if err != nil {
@@ -406,8 +407,8 @@ func (w *witness) await(t *testing.T, what string, ok func() bool) {
 	})
 }
 
-// run runs a member until the end of the test. It commits to all its shards, which it contends for
-// or gets by a plan.
+// run runs a member until the end of the test. The member commits to all its shards, for which it
+// contends or which a plan gives it.
 func (w *witness) run(t *testing.T, store *conformance.Store, node string, shards, shared []string) *core.Elector {
 	t.Helper()
 	b, err := store.Open(t.Context())
@@ -501,7 +502,7 @@ func (w *witness) share(
 	}
 }
 
-// lines is a log that keeps the lines about damaged records.
+// lines is a log handler that keeps the lines about damaged records.
 type lines struct {
 	w    *witness
 	node string

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// granted returns the granted claims and transfers, by their tokens.
+// granted returns the granted claims and transfers, in the order of their tokens.
 func granted(ops []*Operation) []*Operation {
 	out := slices.Concat(kind(ops, Acquire, OK), kind(ops, Transfer, OK))
 	slices.SortStableFunc(out, func(a, b *Operation) int { return cmp.Compare(a.Granted.Token, b.Granted.Token) })
@@ -23,7 +23,7 @@ func from(granted []*Operation, token driver.Token) int {
 }
 
 // headsOfGrants finds accepted writes that contradict the head of a grant (F1). A grant shows how
-// many writes there were under all leases before it.
+// many writes there were under all earlier leases.
 func headsOfGrants(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

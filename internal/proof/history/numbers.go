@@ -9,7 +9,7 @@ import (
 
 // numberSequence checks that accepted writes are numbered 1, 2, 3 ... each once and in the order of
 // time (S15), and that the log's entries are numbered without gaps (L1). A number may be missing if
-// a write of unknown outcome had it.
+// it belonged to a write of unknown outcome.
 func numberSequence(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

@@ -17,7 +17,7 @@ const maxListed = 50
 //	findings.txt     replay, and every finding with its operations
 //	history.jsonl    the history, for Load
 //
-// replay is one line, the command that repeats the run with its seed.
+// The argument replay is one line: the command that repeats the run with its seed.
 func Save(dir, name, replay string, h *History, found []Finding) (path string, err error) {
 	if replay == "" || strings.ContainsAny(replay, "\r\n") {
 		return "", errors.New("tenure: history: the command that replays a failure must be one line")

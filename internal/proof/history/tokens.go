@@ -6,9 +6,9 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokensIncrease finds tokens that are not greater than all tokens granted before in the namespace,
-// or that two leases of a shard share (S2, A2). Shards that were claimed together may get the same
-// token.
+// tokensIncrease finds tokens that are not greater than all tokens granted earlier in the
+// namespace, and tokens that two leases of a shard share (S2, A2). Shards that were claimed
+// together may get the same token.
 func tokensIncrease(x *index) []Finding {
 	var out []Finding
 	all := grants(x.all)

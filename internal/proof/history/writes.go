@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokenOrder finds accepted writes whose tokens decrease, in the order of their numbers or in time
-// (S3).
+// tokenOrder finds accepted writes with a token lower than that of an earlier write, by number or
+// by time (S3).
 func tokenOrder(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
@@ -75,8 +75,8 @@ func ends(ops []*Operation) (proofs []proof, released map[driver.Fence]*Operatio
 	return proofs, released
 }
 
-// nothingSuperseded finds writes that were accepted although, before they were sent, a higher token
-// was known to be granted, or their lease to be released (S3, F1).
+// nothingSuperseded finds accepted writes that were sent when it was already known that a higher
+// token was granted, or that their lease was released (S3, F1).
 func nothingSuperseded(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

@@ -16,9 +16,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
 )
 
-// Cast is a few members of one namespace that contend for one shard. Each has its own backend,
-// which reaches each server through its own proxy. So a server can fall silent for all of them, or
-// a member for all servers, without an error to either side. One goroutine calls its methods.
+// Cast is a few members of one namespace that contend for one shard. Each member has its own
+// backend, which reaches each server through its own proxy. So a server can fall silent for all
+// members, or a member for all servers, and neither side sees an error. Only one goroutine may call
+// the methods.
 type Cast struct {
 	t       testing.TB
 	ttl     time.Duration
@@ -43,8 +44,8 @@ type actor struct {
 // castShard is the shard that the members contend for.
 const castShard = "shard"
 
-// NewCast runs n members until the end of the test. open opens the backend of one member, which
-// reaches the servers at the addresses in through, in their order.
+// NewCast runs n members until the end of the test. The function open opens the backend of one
+// member, which reaches the servers, in their order, at the addresses in through.
 func NewCast(
 	t testing.TB, n int, ttl time.Duration, servers []string, open func(through []string) driver.Backend,
 ) *Cast {
@@ -221,8 +222,8 @@ func (c *Cast) set(p *faultproxy.Proxy, f faultproxy.Faults) {
 	}
 }
 
-// Takeover waits until another member than former uses the shard. It returns how long after start
-// that was.
+// Takeover waits until a member other than former uses the shard. It returns how long after start
+// this was.
 func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	c.t.Helper()
 	var took time.Duration
@@ -238,8 +239,8 @@ func (c *Cast) Takeover(former int, start time.Time) time.Duration {
 	return took
 }
 
-// Seen returns the events since the members settled, which are lapses of trust, lost sessions and
-// evictions, and the longest time without an owner.
+// Seen returns the events since the members settled, and the longest time without an owner. Events
+// are lapses of trust, lost sessions and evictions.
 func (c *Cast) Seen() (events []string, gap time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,8 +24,8 @@ type host struct {
 	b    driver.Backend
 }
 
-// contenders are hosts that contend for one shard. It records each lapse and eviction, and when the
-// shard was served.
+// contenders are hosts that contend for one shard. They record each lapse and eviction, and when
+// the shard was served.
 type contenders struct {
 	t     *testing.T
 	ttl   time.Duration
@@ -101,8 +101,8 @@ func contend(
 }
 
 // answers asks the store until the end of the test. The returned function reports the longest time
-// without an answer since its last call. There must be a first answer, because otherwise an ask
-// that always fails would excuse everything.
+// without an answer since its last call. The first question must be answered, because otherwise a
+// function ask that always fails would excuse everything.
 func (c *contenders) answers(ask func(context.Context) error) (longest func() time.Duration) {
 	c.t.Helper()
 	ample.Wait(c.t, "the store does not answer", func() bool { return ask(c.t.Context()) == nil })
@@ -148,7 +148,7 @@ func (c *contenders) note(what func()) {
 	what()
 }
 
-// loses notes the time of the first lapse or eviction. The lock is held.
+// loses notes the time of the first lapse or eviction. The caller holds the lock.
 func (c *contenders) loses() {
 	if c.lost.IsZero() {
 		c.lost = time.Now()
@@ -167,7 +167,7 @@ func (c *contenders) keeps(machine *ample.Gauge, when string) {
 	}
 }
 
-// until waits until ok holds, and returns when it did.
+// until waits until ok returns true, and returns the time when it did.
 func (c *contenders) until(what string, ok func() bool) time.Time {
 	c.t.Helper()
 	held := ample.Soon(c.t.Context(), func() bool {
@@ -184,9 +184,9 @@ func (c *contenders) until(what string, ok func() bool) time.Time {
 	return at
 }
 
-// settled waits until all are trusted members that know each other, the shard is served, and a
-// heartbeat's interval has passed. It forgets earlier notes, and returns the host that serves the
-// shard.
+// settled waits until all hosts are trusted members that know each other, the shard is served, and
+// the interval between heartbeats has passed. It forgets earlier notes, and returns the host that
+// serves the shard.
 func (c *contenders) settled() (holder int) {
 	c.t.Helper()
 	c.until("three trusted members and a leader", func() bool {
@@ -206,7 +206,7 @@ func (c *contenders) settled() (holder int) {
 	return holder
 }
 
-// pass waits as a part of a fault.
+// pass waits for the time d, as a part of a fault.
 func (c *contenders) pass(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -229,7 +229,7 @@ func (c *contenders) host() (h *host, through []string) {
 	return h, through
 }
 
-// used returns the server to which a host sends most during an interval of heartbeats.
+// used returns the server to which a host sends most between two heartbeats.
 func (c *contenders) used(host int) int {
 	before := c.hosts[host].sent()
 	c.pass(c.ttl * 2 / 3)
@@ -245,7 +245,7 @@ func (h *host) sent() []int64 {
 	return all
 }
 
-// mostSince returns the server to which most was sent since before.
+// mostSince returns the server to which most was sent since the counts in before.
 func (h *host) mostSince(before []int64) int {
 	after := h.sent()
 	for i := range after {

@@ -16,11 +16,11 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// Identity makes two members own a shard each, and one stand by, and tampers with the identity of
-// their namespace in each of the ways. From then on no commit may be applied. All must halt with
-// ErrStoreChanged at their next write, which is a heartbeat at the latest, within the TTL (I1).
-// open opens a namespace, and may create it. A way whose name begins with "roster" does not change
-// the data's identity.
+// Identity makes two members own a shard each, and a third stand by. It then tampers with the
+// identity of their namespace, in each of the ways. From then on, no commit may be applied. All
+// members must halt with ErrStoreChanged at their next write, which is at the latest a heartbeat,
+// within the TTL (I1). The function open opens a namespace, and may create it. If the name of a way
+// begins with "roster", the data's identity does not change.
 func Identity(
 	t *testing.T, open func(t *testing.T, namespace string) driver.Backend,
 	ways map[string]func(namespace string) error,
@@ -64,7 +64,7 @@ func Identity(
 	}
 }
 
-// witness is a member whose halt is awaited.
+// witness is a member that the test expects to halt.
 type witness struct {
 	joined  chan struct{}
 	granted chan *core.Lease

@@ -10,7 +10,8 @@ import (
 )
 
 // startLocalCluster starts n members as processes of this machine, each with its own directory,
-// janitor and ports. A single server is a cluster of one. All share passwords and certificates.
+// janitor and ports. A single server is a cluster of one. All members share passwords and
+// certificates.
 func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (servers []*Server, err error) {
 	if n > 1 && !kind.clusters() {
 		return nil, fmt.Errorf("tenure: %s has no clusters here: start one server", kind)
@@ -67,7 +68,7 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 	return servers, nil
 }
 
-// launchAll gives ports to the members and starts them together, because each may serve only once
+// launchAll gives ports to the members and starts them together, because each may serve only when
 // others do.
 func launchAll(ctx context.Context, members []*local) (err error) {
 	// Another process may take a free port before the server does.

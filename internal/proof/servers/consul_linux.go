@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Other ports of a Consul server: gossip and remote calls between members.
+// These are other ports of a Consul server, for gossip and remote calls between members.
 const (
 	consulGossip = iota
 	consulCalls
@@ -110,7 +110,7 @@ func (m consulMember) config(o *Options) (string, error) {
 }
 
 // probeConsul reads a key in the mode that needs a majority. An error that the key is missing, or
-// not readable by everybody, is an answer.
+// that not everybody may read it, counts as an answer.
 func probeConsul(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

@@ -49,7 +49,7 @@ func postgresRecipe(upstream *Server) (recipe, error) {
 	}, nil
 }
 
-// postgresBinaries finds the newest of Debian's versions, or the one in the PATH.
+// postgresBinaries finds the newest of Debian's versions, or the version in the PATH.
 func postgresBinaries() (string, error) {
 	paths, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {

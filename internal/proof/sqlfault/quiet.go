@@ -18,15 +18,15 @@ import (
 const (
 	// quietAfter is how long nothing happens before CheckQuiet begins to count.
 	quietAfter = 11 * time.Second
-	// quietBeats is the number of a member's heartbeats during which it counts.
+	// quietBeats is for how many heartbeats of a member CheckQuiet counts.
 	quietBeats = 4
 )
 
 // CheckQuiet makes members with a TTL of 10 s share ten shards, one member for each backend. After
-// a quiet time it counts their calls to the store with count, which may be most a second. The
-// members' heartbeats measure the seconds, because a busy machine delays both. It does not judge a
-// time at whose beginning or end hears is false, because a process that does not hear the others
-// polls.
+// a quiet time, it counts their calls to the store with count. There may be at most most calls a
+// second. The members' heartbeats measure the seconds, because a busy machine delays both.
+// CheckQuiet does not judge a period if hears is false at its beginning or end, because a process
+// that does not hear the others polls.
 func CheckQuiet(
 	t *testing.T, most float64, what string, count func() int64, hears func() bool, backends ...driver.Backend,
 ) {

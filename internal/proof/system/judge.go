@@ -87,8 +87,8 @@ func (e *evidence) logsInOrder() []history.Finding {
 	return out
 }
 
-// belief finds entries that were accepted under another token than their writer believed in (S3). A
-// former owner does such damage if there is no fence.
+// belief finds entries that were accepted under a token other than the one that their writer
+// believed it had (S3). Without a fence, a former owner does this damage.
 func (e *evidence) belief() []history.Finding {
 	var out []history.Finding
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
@@ -112,8 +112,8 @@ func (e *evidence) belief() []history.Finding {
 	return out
 }
 
-// once finds acknowledged writes that are not in the log exactly once and in their place. It finds
-// refused writes in the log, and writes that are there twice (S15, S16).
+// once finds acknowledged writes that are not in the log exactly once and in their place. It also
+// finds refused writes in the log, and writes that are in the log twice (S15, S16).
 func (e *evidence) once() []history.Finding {
 	at := map[written][]driver.Entry{}
 	for _, entries := range e.logs {
@@ -234,9 +234,9 @@ func (e *evidence) shortStops() []history.Finding {
 }
 
 // outages finds members that were evicted because of an outage of the store, although they had no
-// fault (C5). A process may end its own session: the reply to a join was lost, and it joined again.
-// Some of several servers may serve long before the last one runs again. In that case the outage
-// was over a TTL after the first answer.
+// fault (C5). A process may end its own session: if the reply to a join was lost, it joins again.
+// If the store has several servers, some may serve long before the last one runs again. The outage
+// then counts as over a TTL after the first answer.
 func (e *evidence) outages() []history.Finding {
 	process := map[driver.SessionID]string{}
 	exited := map[string]bool{}
@@ -283,8 +283,8 @@ func (e *evidence) outages() []history.Finding {
 	return out
 }
 
-// evictions finds ended sessions whose end was not reported exactly once, by the process that ended
-// them (C9). A process killed within a TTL of the answer may not have reported it.
+// evictions finds ended sessions for which the process that ended them did not report this exactly
+// once (C9). A process killed within a TTL of the answer may not have reported it.
 func (e *evidence) evictions() []history.Finding {
 	told := map[driver.SessionID][]string{}
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {

@@ -20,8 +20,8 @@ import (
 // openLimit limits the opening of the store.
 const openLimit = time.Minute
 
-// runMember is a member process. It reads orders from in until its end, and writes events to out.
-// The result is its exit status.
+// runMember is the main function of a member process. It reads orders from in until the end of in,
+// and writes events to out. The result is the exit status.
 func runMember(in io.Reader, out, errs io.Writer, openers []driver.Opener) int {
 	m := &member{out: harness.NewWriter(out)}
 	if err := m.run(in, openers); err != nil {
@@ -115,9 +115,9 @@ func (m *member) evicted(e core.PeerEvent) {
 	}
 }
 
-// still records until ctx ends when this process did not run. Its clock ticks every TTL/100, and
-// nothing in the process delays it for more than a moment. It also records when other members'
-// heartbeats were seen.
+// still records when this process did not run, until ctx ends. Its clock ticks every TTL/100, and
+// nothing in the process delays the clock for more than a moment. It also records when other
+// members' heartbeats were seen.
 func (m *member) still(ctx context.Context) {
 	tick := history.Instant(m.config.TTL / 100)
 	heard := map[driver.SessionID]history.Instant{}
@@ -151,11 +151,11 @@ func (m *member) open(openers []driver.Opener) (driver.Backend, error) {
 	return nil, fmt.Errorf("tenure: system: this binary's TestMain gives Main no opener %q", m.config.Opener)
 }
 
-// report writes an event. If the reader has gone, the process ends soon, because its input has
-// ended too.
+// report writes an event. It ignores errors, because if the reader is gone, the input has also
+// ended, and the process ends soon.
 func (m *member) report(e event) { _ = m.out.Write(e) }
 
-// obey runs the elector and follows orders until one to leave, or until there are no more.
+// obey runs the elector, and carries out orders until an order to leave or the end of the orders.
 func (m *member) obey(orders <-chan order) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

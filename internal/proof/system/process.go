@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/harness"
 )
 
-// process is one incarnation of a member, in the supervisor. Safe for concurrent use.
+// process is one incarnation of a member, as seen by the supervisor. It is safe for concurrent use.
 type process struct {
 	*harness.Process
 
@@ -53,7 +53,7 @@ func (l *launcher) run() {
 	}
 }
 
-// close ends the thread, and so on Linux the processes that it started.
+// close ends the thread. On Linux, this also ends the processes that the thread started.
 func (l *launcher) close() {
 	close(l.requests)
 	l.ended.Wait()
@@ -104,7 +104,7 @@ func (p *process) hasLeft() bool {
 	return p.left
 }
 
-// holds returns the number of held writes so far, and the last one's token.
+// holds returns the number of held writes so far, and the token of the last one.
 func (p *process) holds() (int, driver.Token) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// Report has the figures of one run, or of several. It is a plain value.
+// Report has the figures of one or several runs. It is a plain value.
 type Report struct {
 	Backend string
 	TTL     time.Duration
@@ -43,7 +43,7 @@ type Report struct {
 	Findings  []history.Finding         // of failed runs; none for a control
 }
 
-// Suffices reports whether a control did enough damage: in 19 of 20 runs.
+// Suffices reports whether a control did enough damage, that is, in 19 of 20 runs.
 func (r *Report) Suffices() bool { return r.Failed*20 >= r.Runs*19 }
 
 // measure returns the figures of one run.
@@ -159,7 +159,7 @@ func (r *Report) add(o *Report) {
 	}
 }
 
-// quantile returns a quantile of the takeovers by force, in TTLs; 0 without any.
+// quantile returns a quantile of the takeovers by force, in TTLs, or 0 if there are none.
 func (r *Report) quantile(q float64) float64 { return r.quantileOf(r.Took, q) }
 
 func (r *Report) quantileOf(took []time.Duration, q float64) float64 {

@@ -21,8 +21,8 @@ import (
 // seedLimit limits one run.
 const seedLimit = 5 * time.Minute
 
-// Run is Play for a test, which it skips with -short. With conformance.ReportDir in the environment
-// it saves the figures there.
+// Run is like Play, but for a test, which it skips with -short. If conformance.ReportDir is set in
+// the environment, Run saves the figures there.
 func Run(t *testing.T, c Config) *Report {
 	t.Helper()
 	if testing.Short() {
@@ -42,15 +42,15 @@ func Run(t *testing.T, c Config) *Report {
 	return total
 }
 
-// A Caller of Play has the parts of its failures' explanations that depend on the caller.
+// A Caller has the parts of explanations of failures that depend on the caller of Play.
 type Caller struct {
-	// Again returns the command that plays a seed again.
+	// Again returns the command that repeats a seed.
 	Again func(seed uint64) string
-	// Keep is the folder for histories of failures. Empty: they are not saved.
+	// Keep is the folder for histories of failures. If it is empty, they are not saved.
 	Keep string
 }
 
-// Supported returns why the suite cannot run on this platform, "" if it can.
+// Supported returns why the suite cannot run on this platform, or "" if it can.
 func Supported() string {
 	if supported {
 		return ""
@@ -60,11 +60,11 @@ func Supported() string {
 
 // Play plays one seed after another as subtests, named for their seeds, and logs and returns the
 // figures. Each violation fails its seed, with the broken rule, an explanation, the folder with the
-// history, and the command that plays the seed again. With Config.Control, Play instead fails if
-// too few runs do damage.
+// history, and the command that repeats the seed. With Config.Control, Play fails instead if too
+// few runs do damage.
 //
-// It needs Linux, where processes share a clock, and otherwise skips. It must not run in parallel
-// with other tests, because it measures time.
+// Play needs Linux, where processes share a clock. On other systems, it skips the test. It must not
+// run in parallel with other tests, because it measures time.
 func Play(t conformance.T, c Config, by *Caller) *Report {
 	t.Helper()
 	if why := Supported(); why != "" {
@@ -241,7 +241,7 @@ func (s *supervisor) story() string {
 	return b.String()
 }
 
-// maxShown limits the printed findings; all are saved.
+// maxShown limits how many findings are printed. All are saved.
 const maxShown = 5
 
 // explain returns the text of a failure.

@@ -42,7 +42,7 @@ const (
 	deliverLate
 )
 
-// Numbers of calls in a thousand with each mishap.
+// How many of a thousand calls have each mishap.
 const (
 	requestsLost  = 8
 	repliesLost   = 12

@@ -42,7 +42,7 @@ func (w *worker) serve(ctx context.Context, lease *core.Lease) error {
 	return err
 }
 
-// why returns in a word why the handler returns.
+// why returns, in one word, why the handler returns.
 func why(ctx context.Context, lease *core.Lease, err error) string {
 	var revoked *core.RevokedError
 	switch {
@@ -54,7 +54,7 @@ func why(ctx context.Context, lease *core.Lease, err error) string {
 	return fmt.Sprintf("returned: %v", err)
 }
 
-// believe records how long the lease is trusted, now and at each extension by a heartbeat, until
+// believe records how long the lease is trusted, now and whenever a heartbeat extends it, until
 // stop is called.
 func (w *worker) believe(lease *core.Lease) (stop func()) {
 	var until history.Instant
@@ -137,7 +137,7 @@ func (w *worker) commit(lease *core.Lease, b []byte) (driver.Seq, error) {
 	return c.Last, err
 }
 
-// read compares the log's last entry and the item with the lease's knowledge of them. Core has
+// read compares the log's last entry and the item with what the lease knows about them. Core has
 // checked after each read that the lease was valid.
 func (w *worker) read(lease *core.Lease) error {
 	ctx, cancel := context.WithTimeout(lease.Context(), w.patience)

@@ -1,5 +1,5 @@
-// Package takeover uses only hooks to measure how long shards had no owner after their member
-// ended.
+// Package takeover measures how long shards had no owner after their member ended. It uses only
+// hooks.
 package takeover
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxEnded limits the members whose end is remembered.
+// maxEnded limits the number of ended members that Times remembers.
 const maxEnded = 1024
 
-// Times are the last signs of life of members that are silent or gone. The zero value is ready for
-// use. Times is safe for concurrent use.
+// Times holds the last signs of life of members that are silent or gone. The zero value is ready
+// for use. Times is safe for concurrent use.
 type Times struct {
 	mu    sync.Mutex
 	ended map[core.SessionID]time.Time

@@ -50,8 +50,8 @@ type Hints struct {
 	done    sync.WaitGroup
 }
 
-// NewHints returns hints over a link until life ends. A hint wakes readers. Hints notices
-// within limit that a link hears nothing.
+// NewHints returns Hints that use a link until life ends. A hint wakes readers. Hints notices
+// within limit that a link no longer hears anything.
 func NewHints(life context.Context, wake *Wake, link Link, limit time.Duration) *Hints {
 	return &Hints{ctx: life, wake: wake, link: link, limit: limit, due: make(chan struct{}, 1),
 		heard: make(chan struct{}, 1)}
@@ -66,10 +66,10 @@ func (h *Hints) Start() {
 // Close waits for the goroutines, which end with life.
 func (h *Hints) Close() { h.done.Wait() }
 
-// Hears reports whether hints arrive, that is, whether one did within the limit.
+// Hears reports whether a hint arrived within the limit.
 func (h *Hints) Hears() bool { return h.hears.Load() }
 
-// Tell soon sends a hint to the readers in other processes that wait for the change.
+// Tell sends a hint, soon afterwards, to the readers in other processes that wait for the change.
 func (h *Hints) Tell(readers engine.Readers) {
 	if readers == engine.Watchers && !h.beats.few(time.Now()) {
 		return

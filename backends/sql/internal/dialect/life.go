@@ -58,8 +58,8 @@ func (l *Life) End() bool {
 	return first
 }
 
-// Cause adds to a call's error why its context ended, because client libraries may omit that. A
-// call that was pending when the store closed does not get ErrClosed.
+// Cause adds to a call's error the reason why its context ended, because client libraries may omit
+// the reason. A call that was pending when the store closed does not get ErrClosed.
 func Cause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(context.Cause(ctx), errClosed) {
 		return err

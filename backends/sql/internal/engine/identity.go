@@ -286,15 +286,15 @@ func (b *Backend) Floor(ctx context.Context) (driver.Token, error) {
 // maxFloor leaves room for revisions above any floor.
 const maxFloor = driver.Token(1) << 62
 
-// RaiseFloor makes every token granted from now on greater than to. An operator calls it after
-// a restore from a backup. The value of to must be at least the highest token ever granted,
-// which marks outside the store may show. It must be at most 1<<62, which leaves room for later
-// tokens. from is the current floor, as Floor reported it. If the floor has moved and is still
+// RaiseFloor makes every token granted from now on greater than to. An operator calls it after a
+// restore from a backup. The value of to must be at least the highest token ever granted, which
+// marks outside the store may show, and at most 1<<62, which leaves room for later tokens. The
+// value of from is the current floor, as Floor reported it. If the floor has moved and is still
 // below to, the error matches ErrConflict and nothing changes. A floor of at least to stays
 // unchanged. RaiseFloor may be repeated.
 //
-// If the server's clock kept members from continuing after a failover, RaiseFloor lets them
-// continue.
+// If members could not continue after a failover because of the server's clock, RaiseFloor lets
+// them continue.
 func (b *Backend) RaiseFloor(ctx context.Context, from, to driver.Token) error {
 	if err := b.begin(ctx); err != nil {
 		return err

@@ -276,7 +276,7 @@ var catalogue = [statementCount]struct {
 	departuresTrim:   {"departures_trim", []string{"namespace", "revision"}, nil},
 }
 
-// Statements holds a dialect's statements, ready to be prepared. It is immutable except for
+// Statements contains a dialect's statements, ready to be prepared. It is immutable except for
 // Certify, and safe for concurrent use.
 type Statements struct {
 	compiled  [statementCount]compiled
@@ -487,9 +487,9 @@ func (s Statement) compile(text, prefix string, placeholder func(int) string) (c
 	return c, errors.Join(wrong...)
 }
 
-// Certify is for a server that certifies writes, where a lock on one node has no effect on
-// another. Decisions then also change the rows that rivals change. Certify replaces old with
-// text in all statements. It must be called before their first use.
+// Certify is for a server that certifies writes, where a lock on one node has no effect on another.
+// On such a server, a decision must also change the rows that its rivals change. Certify replaces
+// old with text in all statements. It must be called before the statements are first used.
 func (s *Statements) Certify(old, text string) {
 	s.certified = true
 	for i := range s.compiled {
