@@ -57,9 +57,9 @@ func (e *PermanentError) Unwrap() error { return e.Err }
 // something could not be given back, RunOnce returns the result and an error.
 //
 // The name has up to 122 bytes and must satisfy CheckShard. The job's shard is named
-// "_once." followed by the name. The shard stays in the store and takes up about a hundred bytes and the
-// result. RunOnce is therefore meant for few jobs, such as one for each version of a schema. To do
-// the job again, use a new name. Options.Supersede and LameDuck are ignored.
+// "_once." followed by the name. The shard stays in the store and takes up about a hundred bytes
+// and the result. RunOnce is therefore meant for few jobs, such as one for each version of a
+// schema. To do the job again, use a new name. Options.Supersede and LameDuck are ignored.
 func RunOnce(
 	ctx context.Context, b Backend, name string, job func(ctx context.Context, lease *Lease) ([]byte, error), o *Options,
 ) ([]byte, error) {
