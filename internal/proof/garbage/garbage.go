@@ -6,8 +6,8 @@
 // must stay limited, and their log must name each damaged record at most once a minute. The same
 // must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
 // quarantines among them, and those of sharding's plans. There a member commits garbage under
-// leases that it took, and later damages the records. The package is for the tests of backends.
-// Others use it through Garbage of conformance/system.
+// leases that it took, and later damages the records. Tests use it through
+// conformance.TestGarbage.
 package garbage
 
 import (
@@ -27,7 +27,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -46,6 +45,7 @@ func Flag() *time.Duration {
 
 const (
 	ttl       = 3 * time.Second
+	writers   = 4
 	attacked  = 4
 	untouched = 4
 	planned   = 4
@@ -57,11 +57,31 @@ const (
 	assigner  = "_assigner"
 )
 
+// Kind is a kind of garbage, which a conformance.Tampering writes.
+type Kind int
+
+// The kinds, of which all before Oversize are written in turn.
+const (
+	Shard Kind = iota
+	Head
+	Entry
+	Member
+	Beat
+	Impossible
+	Oversize
+)
+
+// Store is the part of a conformance.Store that Test uses.
+type Store struct {
+	Open   func(ctx context.Context) (driver.Backend, error)
+	Tamper func(ctx context.Context, what Kind, name string) error
+}
+
 // Test runs two members, and two more that share out shards by a plan. For during it also runs a
-// member that writes garbage through store.Tamper, with this many writers and a member's rights.
+// member that writes garbage through store.Tamper, with several writers and a member's rights.
 // Another one commits garbage to the reserved shards. For another third of that time the first one
 // damages the reserved shards. Test measures the heap, so nothing else may run beside it.
-func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
+func Test(t *testing.T, store Store, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
 	good, bad, shared := numbered("good", untouched), numbered("bad", attacked), numbered("planned", planned)
@@ -172,22 +192,19 @@ func (w *witness) judgeLines(t *testing.T) (most int) {
 // spoil writes garbage of every kind over the records of shards and of a session until ctx ends, as
 // writer n.
 func spoil(
-	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
-	refused *atomic.Int64,
+	ctx context.Context, store Store, n int, shards []string, session string, written, refused *atomic.Int64,
 ) {
 	large := time.NewTimer(0)
 	defer large.Stop()
-	kinds := []conformance.Tampering{conformance.CorruptShard, conformance.CorruptHead, conformance.CorruptEntry,
-		conformance.CorruptMember, conformance.CorruptBeat, conformance.ImpossibleShard}
 	for i := n; ctx.Err() == nil; i++ {
-		what, name := kinds[i%len(kinds)], shards[i/len(kinds)%len(shards)]
+		what, name := Kind(i%int(Oversize)), shards[i/int(Oversize)%len(shards)]
 		switch {
-		case what == conformance.CorruptMember, what == conformance.CorruptBeat:
+		case what == Member, what == Beat:
 			name = session
-		case n == 0 && what == conformance.CorruptShard:
+		case n == 0 && what == Shard:
 			select {
 			case <-large.C:
-				what = conformance.OversizeShard
+				what = Oversize
 				large.Reset(time.Second) // a full store is another attack
 			default:
 			}
@@ -408,7 +425,7 @@ func (w *witness) await(t *testing.T, what string, ok func() bool) {
 
 // run runs a member until the end of the test. It commits to all its shards, which it contends for
 // or gets by a plan.
-func (w *witness) run(t *testing.T, store *conformance.Store, node string, shards, shared []string) *core.Elector {
+func (w *witness) run(t *testing.T, store Store, node string, shards, shared []string) *core.Elector {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {

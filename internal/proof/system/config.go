@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // Config configures Run. Opener and Store are required. With the zero value of everything else it
@@ -17,7 +17,7 @@ type Config struct {
 	// Opener opens the backend, here and in the members. Main or Member must get it too.
 	Opener driver.Opener
 	// Store makes an empty namespace for one run. t's cleanup removes it.
-	Store func(t conformance.T, seed uint64) *Store
+	Store func(t suite.T, seed uint64) *Store
 
 	// Members is the number of processes, 3 to 8. 0: the seed decides.
 	Members int

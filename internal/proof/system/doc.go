@@ -1,5 +1,5 @@
 // Package system is the system suite: real processes and real faults, with judges of their
-// behaviour. conformance/system is its public API, and describes a run, its findings and its
+// behaviour. conformance.TestSystem is its public API, and describes a run, its findings and its
 // limits.
 //
 // A store that is a server has its faults in three lines. Store.Restart is the Restart of a server
