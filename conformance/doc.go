@@ -1,6 +1,6 @@
-// Package conformance is the driver-level suite that every backend of Tenure must pass. Its cases
-// are named "Area/Property". A failure begins with the id of the broken rule, and explains the rule
-// in one line. The package needs only this module, so any backend can use it:
+// Package conformance has the suites that every backend of Tenure must pass. [Test] runs the
+// driver-level suite: cases named "Area/Property", which reach the store by a harness of functions.
+// A failure begins with the id of the broken rule, and explains the rule in one line:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{
@@ -25,13 +25,13 @@
 // its report lists them with the reason. [KVFaults] and [KVDamage] cause faults around a store of
 // package kv. [Proxy] causes faults in front of any server.
 //
-// [Run] runs the suite under any [T], and [Check] runs it outside go test.
+// [Check] does the same outside go test. [TestSystem] tests the backend together with core, with
+// real processes that are killed, stopped and cut off. [TestGarbage] adds a hostile member.
 //
 // # What it does not do
 //
-// The suite stops no processes and knows no particular store. Package system kills real servers,
-// and cuts their connections. The suite can show that a backend has faults, but not that it has
-// none. In the short form, its racing cases run thousands of interleavings. With [Harness.Long],
-// they run twenty times as many. Each case records the answers to its clients, and checks them
-// against the order that the store must have had.
+// The driver-level suite stops no processes and knows no particular store. It can show that faults
+// exist, not that there are none. In the short form, its racing cases run thousands of
+// interleavings. With [Harness.Long], they run twenty times as many. Each case records the answers
+// to its clients, and checks them against the order that the store must have had.
 package conformance

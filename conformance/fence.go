@@ -29,9 +29,9 @@ type Guard struct {
 	Texts func(ctx context.Context) ([]string, error)
 }
 
-func fenceCases() []Case {
-	return []Case{
-		guarded("AcceptedWhileCurrent", []Rule{ruleF1}, "a guarded write takes effect under the shard's latest grant, and under no other",
+func fenceCases() []testCase {
+	return []testCase{
+		guarded("AcceptedWhileCurrent", []rule{ruleF1}, "a guarded write takes effect under the shard's latest grant, and under no other",
 			acceptedWhileCurrent),
 		refusedAfter("Takeover", "a takeover", func(f *fixture, a, b *member, fence driver.Fence) {
 			f.evict(a)
@@ -50,16 +50,16 @@ func fenceCases() []Case {
 			a.release(fence)
 			a.acquire(fence.Shard)
 		}),
-		guarded("BegunBeforeTakeover", []Rule{ruleF1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
+		guarded("BegunBeforeTakeover", []rule{ruleF1}, "a write begun under a fence is refused after a takeover, or the takeover waits",
 			begunBeforeTakeover),
-		guarded("RacesTakeover", []Rule{ruleF1}, "guarded writes that race a change of owner take effect before it or never",
+		guarded("RacesTakeover", []rule{ruleF1}, "guarded writes that race a change of owner take effect before it or never",
 			guardedRacesTakeover),
-		guarded("ForkedStore", []Rule{ruleF1, ruleI2}, "no lease of before a failover that lost grants passes",
+		guarded("ForkedStore", []rule{ruleF1, ruleI2}, "no lease of before a failover that lost grants passes",
 			guardedForkedStore, "Snapshot", "Fork"),
-		{Area: "Fence", Property: "RestoreOlderStore", Rules: []Rule{ruleF1, ruleI1}, Needs: []string{"Snapshot", "Guards"},
+		{Area: "Fence", Property: "RestoreOlderStore", Rules: []rule{ruleF1, ruleI1}, Needs: []string{"Snapshot", "Guards"},
 			run:   guardedRestoredStore,
 			Shows: "a process that found that an older copy was restored has no guarded write accepted"},
-		guarded("RaisedFloor", []Rule{ruleF1, ruleI1}, "a fence that no longer commits after the floor was raised passes nowhere",
+		guarded("RaisedFloor", []rule{ruleF1, ruleI1}, "a fence that no longer commits after the floor was raised passes nowhere",
 			guardedRaisedFloor, "RaiseFloor"),
 	}
 }
@@ -72,8 +72,8 @@ type guard struct {
 }
 
 // guarded returns a case that runs with each guard.
-func guarded(property string, rules []Rule, shows string, run func(g *guard), needs ...string) Case {
-	return Case{Area: "Fence", Property: property, Rules: rules, Shows: shows, Needs: append(needs, "Guards"),
+func guarded(property string, rules []rule, shows string, run func(g *guard), needs ...string) testCase {
+	return testCase{Area: "Fence", Property: property, Rules: rules, Shows: shows, Needs: append(needs, "Guards"),
 		run: func(f *fixture) {
 			for _, g := range f.store.Guards {
 				run(&guard{f, g, driver.ShardID("by-" + g.Name)})
@@ -157,8 +157,8 @@ func acceptedWhileCurrent(g *guard) {
 	g.accepts(a, fence, "under the latest grant, whose session was evicted,")
 }
 
-func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence driver.Fence)) Case {
-	return guarded("RefusedAfter"+how, []Rule{ruleF1}, "a guarded write is refused after "+what, func(g *guard) {
+func refusedAfter(how, what string, end func(f *fixture, a, b *member, fence driver.Fence)) testCase {
+	return guarded("RefusedAfter"+how, []rule{ruleF1}, "a guarded write is refused after "+what, func(g *guard) {
 		a, b := g.join("a"), g.join("b")
 		fence := a.acquire(g.shard)
 		g.accepts(a, fence, "under the current grant")

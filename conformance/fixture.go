@@ -20,7 +20,7 @@ import (
 type fixture struct {
 	t     T
 	h     *Harness
-	c     Case
+	c     testCase
 	store *Store
 	ctx   context.Context // ends a little before the case's time-out
 
@@ -37,7 +37,7 @@ type fixture struct {
 	opened     int // number of backends that open opened
 }
 
-func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
+func newFixture(t T, h *Harness, c testCase, store *Store) *fixture {
 	f := &fixture{t: t, h: h, c: c, store: store}
 	f.ctx, f.cancel = context.WithTimeout(t.Context(), h.timeout()*8/10)
 	return f
@@ -48,7 +48,7 @@ func newFixture(t T, h *Harness, c Case, store *Store) *fixture {
 func (f *fixture) labels() pprof.LabelSet { return pprof.Labels(leakLabel, f.t.Name()) }
 
 // broken reports that a rule is broken, and continues.
-func (f *fixture) broken(r Rule, format string, args ...any) {
+func (f *fixture) broken(r rule, format string, args ...any) {
 	f.t.Helper()
 	f.record(fmt.Sprintf("%s %s: %s: %s", r, r.Title(), fmt.Sprintf(format, args...), r.Explain()))
 	for _, declared := range f.c.Rules {
@@ -60,13 +60,13 @@ func (f *fixture) broken(r Rule, format string, args ...any) {
 }
 
 // fail reports that a rule is broken and ends the case.
-func (f *fixture) fail(r Rule, format string, args ...any) {
+func (f *fixture) fail(r rule, format string, args ...any) {
 	f.t.Helper()
 	f.broken(r, format, args...)
 	runtime.Goexit()
 }
 
-func (f *fixture) must(r Rule, ok bool, format string, args ...any) {
+func (f *fixture) must(r rule, ok bool, format string, args ...any) {
 	f.t.Helper()
 	if !ok {
 		f.fail(r, format, args...)

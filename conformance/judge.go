@@ -50,7 +50,7 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 		// Each is judged alone, because a store may take a claim for a repetition of another
 		// claim that saw the same token. Its answer then has a token from before its call.
 		of := slices.DeleteFunc(slices.Clone(all), func(op history.Operation) bool { return op.Shard != shard })
-		said := map[Rule]int{}
+		said := map[rule]int{}
 		for _, found := range history.Check(&history.History{Operations: of}, nil) {
 			rule := contractRule(found.Rule)
 			if said[rule]++; said[rule] <= 5 {
@@ -62,8 +62,8 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 
 // contractRule returns the rule of the contract that a finding breaks. Package history also names
 // rules of the state machine.
-func contractRule(rule string) Rule {
-	switch rule {
+func contractRule(found string) rule {
+	switch found {
 	case "S1":
 		return ruleA1
 	case "S2":
@@ -75,5 +75,5 @@ func contractRule(rule string) Rule {
 	case "L2", "T1", "T2", "T3", "T4":
 		return ruleL1
 	}
-	return Rule(rule)
+	return rule(found)
 }

@@ -10,15 +10,8 @@ import (
 
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
-
-// Measure is one number about a backend, measured on a store of the harness while the suite runs
-// nothing else.
-type Measure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-}
 
 const (
 	// measureFor limits each measurement of a rate.
@@ -27,19 +20,19 @@ const (
 	measureIdle = 3 * time.Second
 )
 
-// Measure determines the limits and measures of the report. It runs as a case, so it may hang or
-// fail.
-func (r *Report) Measure(t T, h Harness) {
+// measure determines the limits and measures of the report. It runs as a case, which may hang
+// or fail.
+func measure(t T, h Harness, r *suite.Report) {
 	t.Helper()
 	var m measurement
-	c := Case{
-		Area: "Measure", Property: "Bounds", Rules: []Rule{ruleA6, ruleM1, ruleO2, ruleO3, ruleE1}, Shows: "the cost of calls", alone: true,
+	c := testCase{
+		Area: "Measure", Property: "Bounds", Rules: []rule{ruleA6, ruleM1, ruleO2, ruleO3, ruleE1}, Shows: "the cost of calls", alone: true,
 		run: func(f *fixture) {
 			m.f = f
 			m.run()
 		},
 	}
-	scratch := new(Report)
+	scratch := new(suite.Report)
 	if t.Run("Measure", func(t T) { runCase(t, &h, c, scratch) }) {
 		r.Limits, r.Measures = m.limits, m.found
 	}
@@ -48,11 +41,11 @@ func (r *Report) Measure(t T, h Harness) {
 type measurement struct {
 	f      *fixture
 	limits driver.Limits
-	found  []Measure
+	found  []suite.Measure
 }
 
 func (m *measurement) add(value float64, unit, format string, args ...any) {
-	m.found = append(m.found, Measure{Name: fmt.Sprintf(format, args...), Value: value, Unit: unit})
+	m.found = append(m.found, suite.Measure{Name: fmt.Sprintf(format, args...), Value: value, Unit: unit})
 }
 
 func (m *measurement) run() {

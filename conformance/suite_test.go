@@ -13,25 +13,26 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/intercept"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // TestEveryRuleIsCovered: a rule without a case fails, and so does a rule whose case has never been
 // seen to fail.
 func TestEveryRuleIsCovered(t *testing.T) {
 	t.Parallel()
-	covered, killed := map[conformance.Rule]bool{}, map[conformance.Rule]bool{}
+	covered, killed := map[suite.Rule]bool{}, map[suite.Rule]bool{}
 	for _, c := range conformance.Cases() {
 		for _, r := range c.Rules {
 			covered[r] = true
-			if !slices.Contains(conformance.Rules(), r) {
-				t.Errorf("case %s covers %s, which is no rule", c.Name(), r)
+			if !slices.Contains(suite.Rules(), r) {
+				t.Errorf("case %s covers %s, which is no rule", c.Name, r)
 			}
 		}
 	}
 	for _, m := range mutants() {
 		killed[m.rule] = true
 	}
-	for _, r := range conformance.Rules() {
+	for _, r := range suite.Rules() {
 		if !covered[r] {
 			t.Errorf("rule %s (%s) has no case", r, r.Title())
 		}
@@ -49,11 +50,11 @@ func TestCasesAreNamedOnce(t *testing.T) {
 	grammar := regexp.MustCompile(`^[A-Z][A-Za-z0-9]*/[A-Z][A-Za-z0-9]*$`)
 	had := map[string]bool{}
 	for _, c := range conformance.Cases() {
-		if had[c.Name()] || !grammar.MatchString(c.Name()) || c.Shows == "" || len(c.Rules) == 0 {
+		if had[c.Name] || !grammar.MatchString(c.Name) || c.Shows == "" || len(c.Rules) == 0 {
 			t.Errorf("case %q (rules %v, shows %q): want its own name like Area/Property, a rule, and a statement",
-				c.Name(), c.Rules, c.Shows)
+				c.Name, c.Rules, c.Shows)
 		}
-		had[c.Name()] = true
+		had[c.Name] = true
 	}
 }
 
@@ -106,7 +107,7 @@ func TestFailingHarnessIsAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.With(conformance.Failed)) != 1 {
+	if len(report.Of().With(suite.Failed)) != 1 {
 		t.Errorf("a harness that fails gives %v; want 1 failed", report)
 	}
 }
@@ -128,7 +129,7 @@ func TestFailingOpenIsOneFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := report.Results(); len(got) != 1 || got[0].Case != "Harness/Open" || got[0].Outcome != conformance.Failed ||
+		if got := report.Of().Results; len(got) != 1 || got[0].Case != "Harness/Open" || got[0].Outcome != suite.Failed ||
 			!strings.Contains(report.String(), want) {
 			t.Errorf("%s: got %v", want, report)
 		}

@@ -40,9 +40,9 @@ func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	return true
 }
 
-// never watches for a while that something does not happen. The time is long enough for a pending
-// request to arrive, if no later request shows its arrival.
-func (f *fixture) never(r Rule, wrong func() string) {
+// never watches for a while for something that must not happen. The time is long enough for a
+// pending request to arrive, if no later request shows that it has arrived.
+func (f *fixture) never(r rule, wrong func() string) {
 	f.t.Helper()
 	for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
 		if what := wrong(); what != "" {
@@ -87,7 +87,7 @@ func (c *call) early() (bool, error) {
 }
 
 // answered waits for the answer to a call. If no answer comes, it fails with the message.
-func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error {
+func (f *fixture) answered(c *call, r rule, format string, args ...any) error {
 	f.t.Helper()
 	limit := time.NewTimer(f.patience())
 	defer limit.Stop()
@@ -95,7 +95,7 @@ func (f *fixture) answered(c *call, rule Rule, format string, args ...any) error
 	case err := <-c.answer:
 		return err
 	case <-limit.C:
-		f.fail(rule, format, args...)
+		f.fail(r, format, args...)
 		return nil
 	}
 }
@@ -155,7 +155,7 @@ func (b *bell) ring() driver.ShardID {
 // ruled judges an elapsed time by a rule.
 type ruled struct {
 	f    *fixture
-	rule Rule
+	rule rule
 }
 
 func (r ruled) Helper()             { r.f.t.Helper() }
@@ -167,9 +167,9 @@ func (r ruled) Errorf(format string, args ...any) {
 func (r ruled) Fatalf(format string, args ...any) { r.f.t.Helper(); r.f.fail(r.rule, format, args...) }
 func (r ruled) Skipf(format string, args ...any)  { r.f.skip(fmt.Sprintf(format, args...)) }
 
-// gauge returns a Gauge that judges elapsed times by a rule, and compares them with pings of the
-// store from a backend that makes no other calls.
-func (f *fixture) gauge(r Rule) *ample.Gauge {
+// gauge judges elapsed times by a rule, and compares them with pings of the store from a backend
+// that makes no other calls.
+func (f *fixture) gauge(r rule) *ample.Gauge {
 	f.t.Helper()
 	b := f.open()
 	return ample.Beside(ruled{f, r}, 100*time.Millisecond, func() { _, _ = b.Get(f.ctx, driver.PingShard, "0") })

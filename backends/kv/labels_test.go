@@ -144,11 +144,11 @@ func TestLabelMutantsAreKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(report.With(conformance.Failed)) != 1 {
+			if report.Err() == nil {
 				t.Errorf("a backend that %s passes %s:\n%v", m.bug, m.killer, report)
 			}
 			sound, err := conformance.Check(t.Context(), labelHarness("", m.reads), m.killer)
-			if err != nil || len(sound.With(conformance.Passed)) != 1 {
+			if err != nil || !strings.Contains(sound.String(), ": 1 passed") {
 				t.Errorf("a sound backend does not pass %s: %v\n%v", m.killer, err, sound)
 			}
 		})

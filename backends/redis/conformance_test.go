@@ -19,6 +19,8 @@ import (
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/suite"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // TestConformance runs the suite as a user with rights to the suite's keys only.
@@ -36,10 +38,10 @@ func TestConformanceNetwork(t *testing.T) {
 	server := pool.Get(t, servers.Redis, nil)
 	c := config(t, server)
 	h := harness(t, c, c, Options{}, func() (*goredis.UniversalOptions, *conformance.Wire) {
-		proxied, wire := conformance.Proxy(conformance.Wrap(t), server.Addr())
+		proxied, wire := conformance.Proxy(suite.Wrap(t), server.Addr())
 		return &goredis.UniversalOptions{Addrs: []string{proxied}}, wire
 	})
-	conformance.TestCases(t, h, casesOf(func(c conformance.Case) bool {
+	conformance.TestCases(t, h, casesOf(func(c suite.Case) bool {
 		return !slices.Contains(c.Needs, "Wire.Duplicate") && slices.ContainsFunc(c.Needs, func(need string) bool {
 			return strings.HasPrefix(need, "Wire.")
 		})
@@ -47,11 +49,11 @@ func TestConformanceNetwork(t *testing.T) {
 }
 
 // casesOf names the selected cases of the suite.
-func casesOf(wanted func(conformance.Case) bool) []string {
+func casesOf(wanted func(suite.Case) bool) []string {
 	var names []string
-	for _, c := range conformance.Cases() {
+	for _, c := range (conformance.Harness{}).Internal(seam.Key{}).Cases() {
 		if wanted(c) {
-			names = append(names, c.Name())
+			names = append(names, c.Name)
 		}
 	}
 	return names
@@ -108,8 +110,9 @@ func TestDoors(t *testing.T) {
 
 // quick runs the areas that write, and reads of the writes.
 func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
-	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c conformance.Case) bool {
-		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, c.Area) &&
+	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c suite.Case) bool {
+		area, _, _ := strings.Cut(c.Name, "/")
+		return slices.Contains([]string{"Acquire", "Release", "Commit", "Log"}, area) &&
 			!slices.Contains(c.Needs, "Restart") && !slices.Contains(c.Needs, "Narrow")
 	})...)
 }
@@ -158,7 +161,7 @@ func TestConformanceIsolated(t *testing.T) {
 				}, nil
 			},
 		}
-	}}, casesOf(func(c conformance.Case) bool { return slices.Contains(c.Needs, "Isolate") })...)
+	}}, casesOf(func(c suite.Case) bool { return slices.Contains(c.Needs, "Isolate") })...)
 }
 
 // harness runs the suite with backends as user, and its own access to the store as

@@ -8,7 +8,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Key is the argument of core.Elector.Internal, which no other module can make.
+// Key is the argument of core.Elector.Internal and of conformance.Harness.Internal. No other module
+// can make one.
 type Key struct{ _ int }
 
 // MaxContended is the largest number of shards for which one member contends. A member may have

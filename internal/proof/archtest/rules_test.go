@@ -152,12 +152,9 @@ var rows = []row{
 		"google.golang.org/genproto/googleapis/rpc/errdetails",
 	}},
 
-	{pkg: "conformance/system", allow: []string{
-		"conformance", "core/driver", "internal/proof/garbage", "internal/proof/system",
-	}},
 	{pkg: "conformance", allow: []string{
 		"backends/kv", "core/driver", "internal/grants", "internal/kvkeys", "internal/listing", "internal/proof/ample", "internal/proof/faultproxy",
-		"internal/proof/figures", "internal/proof/history", "internal/proof/kvfault",
+		"internal/proof/garbage", "internal/proof/history", "internal/proof/kvfault", "internal/proof/suite", "internal/proof/system", "internal/seam",
 	}},
 	{pkg: "internal/proof/history", allow: []string{"core/driver", "internal/proof/intercept"}},
 	// Beside history, so that a program that only validates does not need porcupine.
@@ -166,10 +163,10 @@ var rows = []row{
 	}},
 	{pkg: "internal/proof/faultproxy"},
 	{pkg: "internal/proof/system", allow: []string{
-		"core", "core/driver", "internal/fsm", "internal/trace", "conformance/...", "internal/proof/...",
+		"core", "core/driver", "internal/fsm", "internal/trace", "internal/proof/...",
 	}},
 	{pkg: "internal/proof/garbage", allow: []string{
-		"conformance", "core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
+		"core", "core/control", "core/driver", "effect", "internal/operator", "internal/keyspace", "internal/proof/ample",
 		"internal/proof/loglines", "internal/seam", "sharding",
 	}},
 	{pkg: "conformance/containers", allow: []string{
@@ -179,7 +176,7 @@ var rows = []row{
 	}},
 	// It knows each store besides its backend, to read its version and to remove records.
 	{pkg: "internal/proof/certify", allow: append([]string{
-		"backends/...", "conformance", "core/driver", "internal/proof/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
+		"backends/...", "conformance", "core/driver", "internal/proof/...", "internal/seam", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
 		"github.com/hashicorp/consul/api", "github.com/jackc/pgx/v5/...", "github.com/redis/go-redis/v9/...",
 	}, etcdClient...)},
 
@@ -203,7 +200,6 @@ var rows = []row{
 	{pkg: "internal/listing", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/bombs", allow: []string{"internal/proof/ample"}},
 	{pkg: "internal/rhythm"},
-	{pkg: "internal/proof/figures"},
 	{pkg: "internal/proof/fleet", allow: []string{
 		"backends/...", "config", "core", "internal/proof/ample", "internal/proof/faultproxy", "internal/proof/servers",
 	}},
@@ -218,11 +214,12 @@ var rows = []row{
 	{pkg: "internal/kvkeys", allow: []string{"core/driver"}},
 	{pkg: "internal/proof/outage", allow: []string{
 		"conformance", "core", "core/driver", "follower", "internal/proof/ample", "internal/proof/faultproxy",
-		"internal/proof/intercept", "internal/proof/servers", "internal/proof/system",
+		"internal/proof/intercept", "internal/proof/servers", "internal/proof/suite", "internal/proof/system",
 	}},
 	{pkg: "internal/proof/servers"},
 	{pkg: "internal/proof/loglines"},
 	{pkg: "internal/proof/share"},
+	{pkg: "internal/proof/suite", allow: []string{"core/driver"}},
 	{pkg: "internal/sidecar", allow: []string{"core", "core/control", "core/driver", "effect", "internal/rhythm", "lock",
 		"golang.org/x/sys/unix"}},
 	{pkg: "observe/internal/takeover", allow: []string{"core"}},

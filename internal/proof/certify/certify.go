@@ -14,7 +14,9 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
+	"github.com/tenure-go/tenure/internal/seam"
 )
 
 // Phase is a part of the run.
@@ -295,12 +297,15 @@ func ask[T any](ctx context.Context, question func(context.Context) (T, error)) 
 	return question(ctx)
 }
 
+// Cases returns every case of the conformance suite.
+func Cases() []suite.Case { return conformance.Harness{}.Internal(seam.Key{}).Cases() }
+
 func (r *run) conformance(ctx context.Context) {
-	cases := len(conformance.Cases())
+	cases := len(Cases())
 	var mu sync.Mutex
 	var said time.Time
 	count := 0
-	t := newRunner(parallel, func(name string) {
+	t := suite.NewRunner(parallel, func(name string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Count(name, "/") != 2 {
@@ -314,21 +319,16 @@ func (r *run) conformance(ctx context.Context) {
 	h := conformance.Harness{Name: r.Opener.Name, Version: r.report.Store.Version, New: r.store, Serial: r.Serial, Long: r.Long}
 	if r.Cases != nil {
 		h.Skip = map[string]string{}
-		for _, c := range conformance.Cases() {
-			if !r.Cases.MatchString(c.Name()) {
-				h.Skip[c.Name()] = notChosen
+		for _, c := range Cases() {
+			if !r.Cases.MatchString(c.Name) {
+				h.Skip[c.Name] = notChosen
 				cases--
 			}
 		}
 	}
 	r.say("conformance: %d cases", cases)
-	var report *conformance.Report
-	errs := t.do(ctx, "suite", func(t conformance.T) {
-		report = conformance.Run(t, h)
-		if r.Cases == nil && len(report.With(conformance.Passed)) > 0 {
-			report.Measure(t, h)
-		}
-	})
+	var report *suite.Report
+	errs := t.Do(ctx, "suite", func(t conformance.T) { report = h.Internal(seam.Key{}).Run(t, r.Cases == nil) })
 	r.report.took(report, errs)
 	if len(r.Doors) == 0 {
 		r.report.skip("the conformance suite across two doors of the store", "one address is configured: --door names another one")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/internal/proof/faultproxy"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -25,7 +26,7 @@ func (r *run) system(ctx context.Context, control bool) {
 	r.report.skip(string(phase)+": the store restarts, or pauses", unprivileged)
 	var mu sync.Mutex
 	played := 0
-	t := newRunner(1, func(string) {
+	t := suite.NewRunner(1, func(string) {
 		mu.Lock()
 		defer mu.Unlock()
 		played++
@@ -46,7 +47,7 @@ func (r *run) system(ctx context.Context, control bool) {
 		by.Keep = r.Folder.path
 	}
 	var report *system.Report
-	errs := t.do(ctx, string(phase), func(t conformance.T) { report = system.Play(t, c, by) })
+	errs := t.Do(ctx, string(phase), func(t conformance.T) { report = system.Play(t, c, by) })
 	r.report.played(phase, seeds, report, errs)
 }
 

@@ -10,8 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/tenure-go/tenure/conformance"
-	"github.com/tenure-go/tenure/internal/proof/figures"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // mark begins a report in Markdown. A later run recognizes the report by it.
@@ -157,9 +156,9 @@ func prefixed(rule, message string) string {
 
 // suites writes the tables of docs/internals/guarantees.md for this store.
 func (r *Report) suites(b *bytes.Buffer) {
-	report, err := conformance.ReadReport(bytes.NewReader(r.Conformance))
+	report, err := suite.Read(bytes.NewReader(r.Conformance), Cases())
 	if r.Conformance == nil || err != nil {
-		report = &conformance.Report{Backend: r.Store.Backend, Limits: r.Opening.Limits, Platform: r.Platform}
+		report = &suite.Report{Backend: r.Store.Backend, Limits: r.Opening.Limits, Platform: r.Platform}
 	} else {
 		report = safe(report)
 	}
@@ -171,7 +170,7 @@ func (r *Report) suites(b *bytes.Buffer) {
 	}
 	if r.Conformance != nil || r.System != nil || r.Control != nil {
 		b.WriteString("\n")
-		_ = conformance.WriteMarkdown(b, report) // a buffer accepts everything
+		_ = suite.WriteMarkdown(b, Cases(), report) // a buffer accepts everything
 	}
 	for _, s := range []struct {
 		name string
@@ -191,8 +190,8 @@ func (r *Report) suites(b *bytes.Buffer) {
 	}
 }
 
-// safe returns a copy of the report with texts that have no effect on Markdown.
-func safe(r *conformance.Report) *conformance.Report {
+// safe returns a copy whose texts have no effect on Markdown.
+func safe(r *suite.Report) *suite.Report {
 	var text bytes.Buffer
 	var v map[string]any
 	if r.WriteJSON(&text) != nil || json.Unmarshal(text.Bytes(), &v) != nil {
@@ -215,7 +214,7 @@ func safe(r *conformance.Report) *conformance.Report {
 	if err != nil {
 		return r
 	}
-	out, err := conformance.ReadReport(bytes.NewReader(encoded))
+	out, err := suite.Read(bytes.NewReader(encoded), Cases())
 	if err != nil {
 		return r
 	}
@@ -238,15 +237,15 @@ func (r *Report) Lines() []Line {
 	}
 	if r.Conformance != nil {
 		var counts struct {
-			Results []struct{ Outcome conformance.Outcome }
+			Results []struct{ Outcome suite.Outcome }
 		}
 		_ = json.Unmarshal(r.Conformance, &counts) // it was encoded here
-		n := map[conformance.Outcome]int{}
+		n := map[suite.Outcome]int{}
 		for _, res := range counts.Results {
 			n[res.Outcome]++
 		}
 		out = append(out, Line{string(Conformance), r.result(Conformance),
-			fmt.Sprintf("%d passed, %d failed, %d skipped", n[conformance.Passed], n[conformance.Failed], n[conformance.Skipped])})
+			fmt.Sprintf("%d passed, %d failed, %d skipped", n[suite.Passed], n[suite.Failed], n[suite.Skipped])})
 	}
 	if s := r.System; s != nil {
 		out = append(out, Line{string(System), r.result(System), figuresOf(&s.Runs)})
@@ -261,7 +260,7 @@ func (r *Report) Lines() []Line {
 	return out
 }
 
-func figuresOf(f *figures.Runs) string {
+func figuresOf(f *suite.Runs) string {
 	return fmt.Sprintf("%d runs, %d writes accepted, %d requests fenced, %d takeovers, %d late writes",
 		f.Runs, f.Accepted, f.Fenced, f.Takeovers, f.Late)
 }

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
-	"github.com/tenure-go/tenure/internal/proof/figures"
 	"github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -37,11 +35,11 @@ type Report struct {
 	Verdict Verdict  `json:"verdict"`
 	Why     []string `json:"why"` // reasons for the verdict; if a rule was broken, the rules
 
-	Tenure   Build                `json:"tenure"`
-	Platform conformance.Platform `json:"platform"`
-	Store    Store                `json:"store"`
-	Options  RunOptions           `json:"options"`
-	Took     map[Phase]string     `json:"took"`
+	Tenure   Build            `json:"tenure"`
+	Platform suite.Platform   `json:"platform"`
+	Store    Store            `json:"store"`
+	Options  RunOptions       `json:"options"`
+	Took     map[Phase]string `json:"took"`
 
 	Opening     OpeningReport   `json:"opening"`
 	Conformance json.RawMessage `json:"conformance,omitempty"` // in the form of docs/reports
@@ -110,7 +108,7 @@ type RuleCount struct {
 
 // SystemReport has the figures of real processes.
 type SystemReport struct {
-	figures.Runs
+	suite.Runs
 	Planned  int            `json:"planned"` // runs
 	Judged   []string       `json:"judged"`  // rules, in each run
 	Compared int64          `json:"compared_steps"`
@@ -135,9 +133,8 @@ type Skip struct {
 func newReport(o *Options, t *target, s settings, root string) *Report {
 	return &Report{
 		Kind: kind, Why: []string{}, Tenure: o.Tenure,
-		Platform: conformance.Platform{Made: time.Now().UTC().Truncate(time.Second), Go: runtime.Version(), OS: runtime.GOOS,
-			Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
-		Store: Store{Backend: o.Opener.Name, Where: t.where, Namespace: root, Settings: s.shown()},
+		Platform: suite.Here(),
+		Store:    Store{Backend: o.Opener.Name, Where: t.where, Namespace: root, Settings: s.shown()},
 		Options: RunOptions{Only: o.Only, Seeds: o.Seeds, First: o.First, ControlSeeds: o.ControlSeeds, Steps: o.Steps,
 			TTL: o.TTL, Long: o.Long, Serial: o.Serial},
 		Took: map[Phase]string{}, Findings: []Finding{}, Skipped: []Skip{}, Opening: OpeningReport{Findings: []driver.Finding{}},
@@ -151,8 +148,8 @@ func (r *Report) skip(what, why string) { r.Skipped = append(r.Skipped, Skip{wha
 
 func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }
 
-// took adds the outcomes of the conformance suite to the report.
-func (r *Report) took(report *conformance.Report, errs []string) {
+// took takes the outcomes of the conformance suite.
+func (r *Report) took(report *suite.Report, errs []string) {
 	if report == nil {
 		for _, e := range errs {
 			r.find(Finding{Phase: Conformance, Check: "the suite", Message: e})
@@ -164,30 +161,30 @@ func (r *Report) took(report *conformance.Report, errs []string) {
 	if err := report.WriteJSON(&text); err == nil {
 		r.Conformance = bytes.TrimSpace(text.Bytes())
 	}
-	for _, rule := range conformance.Rules() {
+	for _, rule := range suite.Rules() {
 		count := RuleCount{Rule: string(rule), Title: rule.Title()}
-		for _, res := range report.Results() {
+		for _, res := range report.Results {
 			if slices.Contains(res.Rules, rule) {
 				switch res.Outcome {
-				case conformance.Passed:
+				case suite.Passed:
 					count.Passed++
-				case conformance.Failed:
+				case suite.Failed:
 					count.Failed++
-				case conformance.Skipped:
+				case suite.Skipped:
 					count.Skipped++
 				}
 			}
 		}
 		r.Rules = append(r.Rules, count)
 	}
-	for _, res := range report.With(conformance.Failed) {
+	for _, res := range report.With(suite.Failed) {
 		for _, m := range res.Messages {
 			rule, breach := ruleOf(m, res.Rules)
 			r.find(Finding{Phase: Conformance, Rule: rule, Check: res.Case, Message: m, breach: breach})
 		}
 	}
 	left := 0
-	for _, res := range report.With(conformance.Skipped) {
+	for _, res := range report.With(suite.Skipped) {
 		if slices.Equal(res.Messages, []string{notChosen}) {
 			left++
 			continue
@@ -203,12 +200,12 @@ func (r *Report) took(report *conformance.Report, errs []string) {
 // select.
 const notChosen = "not chosen"
 
-// ruleOf returns the rule at the beginning of a failed case's message, and reports whether the
-// message means that the rule was broken. A preparing step that failed or hung breaks no rule.
-func ruleOf(message string, rules []conformance.Rule) (string, bool) {
+// ruleOf returns the rule at the beginning of a failed case's message, and whether the message says
+// that the rule was broken. A preparing step that failed or hung breaks no rule.
+func ruleOf(message string, rules []suite.Rule) (string, bool) {
 	word, rest, _ := strings.Cut(message, " ")
 	word = strings.TrimSuffix(word, ":")
-	if slices.Contains(conformance.Rules(), conformance.Rule(word)) {
+	if slices.Contains(suite.Rules(), suite.Rule(word)) {
 		return word, !strings.HasPrefix(rest, "cannot be judged") && !strings.HasPrefix(rest, "hung:")
 	}
 	if len(rules) > 0 {
@@ -341,7 +338,7 @@ func messages(report json.RawMessage, f func(string) string) json.RawMessage {
 	}
 	results, _ := v["results"].([]any)
 	for _, res := range results {
-		if res, ok := res.(map[string]any); ok && res["outcome"] == string(conformance.Failed) {
+		if res, ok := res.(map[string]any); ok && res["outcome"] == string(suite.Failed) {
 			res["messages"] = scrubValue(res["messages"], f)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 func notCallable() map[string]string {
 	return map[string]string{
 		"conformance/containers": "Run takes a *testing.T, and a Docker engine",
-		"conformance/system":     "Run takes a *testing.T, and a TestMain",
 		"tenuretest":             "Run takes a *testing.T; a test plays the example's scenario",
 	}
 }

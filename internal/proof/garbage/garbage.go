@@ -1,13 +1,13 @@
 // Package garbage tests members beside a compromised member, which writes garbage to the store as
 // fast as it can.
 //
-// The compromised member overwrites shards' records, heads, log entries, and its own records of
-// member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
-// must stay limited, and they must log each damaged record at most once a minute. The same applies
-// to reserved shards, which hold operators' rules (including places of nodes and ends of
-// quarantines) and sharding's plans. There, the compromised member takes leases and commits garbage
-// under them, and later damages the records. The package is for the tests of Tenure's backends.
-// Other backends use it through Garbage of conformance/system.
+// The compromised member writes over shards' records, heads, log entries, and the records of its
+// own member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
+// must stay limited, and their log must name each damaged record at most once a minute. The same
+// must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
+// quarantines among them, and those of sharding's plans. There a member commits garbage under
+// leases that it took, and later damages the records. Tests use it through
+// conformance.TestGarbage.
 package garbage
 
 import (
@@ -27,7 +27,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -46,6 +45,7 @@ func Flag() *time.Duration {
 
 const (
 	ttl       = 3 * time.Second
+	writers   = 4
 	attacked  = 4
 	untouched = 4
 	planned   = 4
@@ -57,12 +57,31 @@ const (
 	assigner  = "_assigner"
 )
 
-// Test runs two members, and two more that share out shards by a plan. For the time during, it also
-// runs a compromised member that writes garbage through store.Tamper, with this many writers and a
-// member's rights. Another member commits garbage to the reserved shards. For a third of that time
-// more, the compromised member damages the reserved shards. Test measures the heap, so nothing else
-// may run at the same time.
-func Test(t *testing.T, store *conformance.Store, writers int, during time.Duration) {
+// Kind is a kind of garbage, which a conformance.Tampering writes.
+type Kind int
+
+// The kinds, of which all before Oversize are written in turn.
+const (
+	Shard Kind = iota
+	Head
+	Entry
+	Member
+	Beat
+	Impossible
+	Oversize
+)
+
+// Store is the part of a conformance.Store that Test uses.
+type Store struct {
+	Open   func(ctx context.Context) (driver.Backend, error)
+	Tamper func(ctx context.Context, what Kind, name string) error
+}
+
+// Test runs two members, and two more that share out shards by a plan. For during it also runs a
+// member that writes garbage through store.Tamper, with several writers and a member's rights.
+// Another one commits garbage to the reserved shards. For another third of that time the first one
+// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
+func Test(t *testing.T, store Store, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
 	good, bad, shared := numbered("good", untouched), numbered("bad", attacked), numbered("planned", planned)
@@ -173,22 +192,19 @@ func (w *witness) judgeLines(t *testing.T) (most int) {
 // spoil overwrites the records of shards and of a session with garbage of every kind until ctx
 // ends, as writer n.
 func spoil(
-	ctx context.Context, store *conformance.Store, n int, shards []string, session string, written,
-	refused *atomic.Int64,
+	ctx context.Context, store Store, n int, shards []string, session string, written, refused *atomic.Int64,
 ) {
 	large := time.NewTimer(0)
 	defer large.Stop()
-	kinds := []conformance.Tampering{conformance.CorruptShard, conformance.CorruptHead, conformance.CorruptEntry,
-		conformance.CorruptMember, conformance.CorruptBeat, conformance.ImpossibleShard}
 	for i := n; ctx.Err() == nil; i++ {
-		what, name := kinds[i%len(kinds)], shards[i/len(kinds)%len(shards)]
+		what, name := Kind(i%int(Oversize)), shards[i/int(Oversize)%len(shards)]
 		switch {
-		case what == conformance.CorruptMember, what == conformance.CorruptBeat:
+		case what == Member, what == Beat:
 			name = session
-		case n == 0 && what == conformance.CorruptShard:
+		case n == 0 && what == Shard:
 			select {
 			case <-large.C:
-				what = conformance.OversizeShard
+				what = Oversize
 				large.Reset(time.Second) // a full store is another attack
 			default:
 			}
@@ -407,9 +423,9 @@ func (w *witness) await(t *testing.T, what string, ok func() bool) {
 	})
 }
 
-// run runs a member until the end of the test. The member commits to all its shards, for which it
-// contends or which a plan gives it.
-func (w *witness) run(t *testing.T, store *conformance.Store, node string, shards, shared []string) *core.Elector {
+// run runs a member until the end of the test. It commits to all its shards, which it contends for
+// or gets by a plan.
+func (w *witness) run(t *testing.T, store Store, node string, shards, shared []string) *core.Elector {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/control"
 	"github.com/tenure-go/tenure/core/driver"
@@ -33,7 +32,7 @@ const (
 // nodes that may stop, ends of quarantines, open effects, plans, a report of load and a note of a
 // range. One of the plans is valid, and puts as many shards into quarantine as it can. Then it reads
 // them, while the other members read them too. The heap must stay limited.
-func writeLargest(t *testing.T, store *conformance.Store, planned []string) {
+func writeLargest(t *testing.T, store Store, planned []string) {
 	t.Helper()
 	b, err := store.Open(t.Context())
 	if err != nil {

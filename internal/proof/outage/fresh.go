@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core"
 	"github.com/tenure-go/tenure/core/driver"
 	"github.com/tenure-go/tenure/internal/proof/ample"
 	"github.com/tenure-go/tenure/internal/proof/servers"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 	"github.com/tenure-go/tenure/internal/proof/system"
 )
 
@@ -28,7 +28,7 @@ func Fresh(t *testing.T, c system.Config) {
 	t.Helper()
 	servers.Short(t)
 	ttl := system.TTL(time.Second)
-	store := c.Store(conformance.Wrap(t), 1)
+	store := c.Store(suite.Wrap(t), 1)
 	options, err := json.Marshal(store.Options)
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-go/tenure/conformance"
 	"github.com/tenure-go/tenure/core/driver"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // Config configures Run. Opener and Store are required. If the other fields have their zero values,
@@ -17,8 +17,8 @@ type Config struct {
 	// Opener opens the backend, in this process and in the members. It must also be passed to Main
 	// or Member.
 	Opener driver.Opener
-	// Store makes an empty namespace for one run. The cleanup of t removes the namespace.
-	Store func(t conformance.T, seed uint64) *Store
+	// Store makes an empty namespace for one run. t's cleanup removes it.
+	Store func(t suite.T, seed uint64) *Store
 
 	// Members is the number of processes, 3 to 8. If it is 0, the seed decides.
 	Members int

@@ -1,6 +1,6 @@
-// Package system is the system suite: it runs real processes under real faults, and judges their
-// behaviour. Package conformance/system is its public API, and describes a run, its findings and
-// its limits.
+// Package system is the system suite: real processes and real faults, with judges of their
+// behaviour. conformance.TestSystem is its public API, and describes a run, its findings and its
+// limits.
 //
 // If the store is a server of package servers, its faults take three lines. Store.Restart is the
 // server's Restart. [Pausing] makes Store.Pause from the server's Stop and Cont. [Cutting] makes

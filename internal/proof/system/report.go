@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-go/tenure/internal/proof/figures"
 	"github.com/tenure-go/tenure/internal/proof/history"
+	"github.com/tenure-go/tenure/internal/proof/suite"
 )
 
 // Report has the figures of one or several runs. It is a plain value.
@@ -171,15 +171,15 @@ func (r *Report) quantileOf(took []time.Duration, q float64) float64 {
 }
 
 // apart returns the quantiles of some takeovers.
-func (r *Report) apart(some []time.Duration) figures.Times {
+func (r *Report) apart(some []time.Duration) suite.Times {
 	took := slices.Sorted(slices.Values(some))
-	return figures.Times{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99),
+	return suite.Times{N: len(took), Median: r.quantileOf(took, 0.5), P99: r.quantileOf(took, 0.99),
 		Most: r.quantileOf(took, 1)}
 }
 
 // Figures returns the report in its saved form.
-func (r *Report) Figures() *figures.Runs {
-	return &figures.Runs{
+func (r *Report) Figures() *suite.Runs {
+	return &suite.Runs{
 		Control: r.Control, TTL: r.TTL, Runs: r.Runs, Failed: r.Failed, Processes: r.Members,
 		Accepted: r.Accepted, Refused: r.Refused, Fenced: r.Fenced,
 		Ambiguous: r.Ambiguous, Resolved: r.Resolved, Unresolved: r.Unresolved, Late: r.Late, Damage: r.Damage,
@@ -191,8 +191,8 @@ func (r *Report) Figures() *figures.Runs {
 }
 
 // long counts the takeovers above 1.5 TTL by their reasons.
-func (r *Report) long() figures.Long {
-	return figures.Long{Away: r.Long[reasonAway], Struck: r.Long[reasonStruck], Still: r.Long[reasonStill],
+func (r *Report) long() suite.Long {
+	return suite.Long{Away: r.Long[reasonAway], Struck: r.Long[reasonStruck], Still: r.Long[reasonStill],
 		Slow: r.Long[reasonSlow], None: r.Long[reasonNone]}
 }
 

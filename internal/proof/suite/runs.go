@@ -1,6 +1,4 @@
-// Package figures holds what the system suite counted and measured on a backend. It saves these
-// figures in a directory of reports, where they appear beside the report of package conformance.
-package figures
+package suite
 
 import (
 	"encoding/json"
@@ -9,7 +7,8 @@ import (
 	"time"
 )
 
-// Runs are the figures of runs on one backend.
+// Runs has the counts and measures of the system suite's runs on one backend, with real processes
+// under real faults.
 type Runs struct {
 	Control bool          `json:"control"` // without the fence; the Failed runs did damage
 	TTL     time.Duration `json:"ttl"`     // nanoseconds
@@ -66,8 +65,8 @@ type Times struct {
 	Most   float64 `json:"max"`
 }
 
-// Suffix returns the end of the file names of figures of this kind.
-func (f *Runs) Suffix() string {
+// suffix returns the end of the file names of figures of this kind.
+func (f *Runs) suffix() string {
 	if f.Control {
 		return ".control.json"
 	}
@@ -80,5 +79,5 @@ func (f *Runs) Save(dir, backend string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, backend+f.Suffix()), append(b, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, backend+f.suffix()), append(b, '\n'), 0o644)
 }
