@@ -108,9 +108,12 @@ func TestFailingEntry(t *testing.T) {
 			}
 			return nil
 		}
-		var failures []Failure
-		r := run(w, w.open(), &Options{Hooks: Hooks{OnError: func(f Failure) { failures = append(failures, f) }}},
-			Memory(l.apply, nil))
+		var failures []Event
+		r := run(w, w.open(), &Options{OnEvent: func(e Event) {
+			if e.Kind == Failed {
+				failures = append(failures, e)
+			}
+		}}, Memory(l.apply, nil))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if got := l.at("bad"); got != 249 {
@@ -120,7 +123,7 @@ func TestFailingEntry(t *testing.T) {
 			w.Errorf("%d attempts in 10 minutes, want a back-off of up to 30 s", n)
 		}
 		last := failures[len(failures)-1]
-		if last.From.Seq != 249 || !errors.Is(last.Err, broken) || last.Attempt < 10 {
+		if last.Position.Seq != 249 || !errors.Is(last.Err, broken) || last.Count < 10 {
 			w.Errorf("the last failure is %+v", last)
 		}
 		if err := r.Fresh("bad", time.Minute); !errors.Is(err, ErrStale) || !errors.Is(err, broken) {

@@ -279,12 +279,16 @@ func (t *Telemetry) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks returns hooks for follower.Options.
-func (t *Telemetry) FollowerHooks() follower.Hooks {
-	return follower.Hooks{
-		OnError:   func(f follower.Failure) { t.add(t.failures, 1, t.with("applier", f.Applier)) },
-		OnApply:   func(a follower.Applied) { t.add(t.applied, a.Entries, t.with("applier", a.Applier)) },
-		OnRestore: func(r follower.Restored) { t.add(t.restores, 1, t.with("applier", r.Applier)) },
+// FollowerEvent is for follower.Options.OnEvent.
+func (t *Telemetry) FollowerEvent(e follower.Event) {
+	switch e.Kind {
+	case follower.Applied:
+		t.add(t.applied, e.Count, t.with("applier", e.Applier))
+	case follower.Restored:
+		t.add(t.restores, 1, t.with("applier", e.Applier))
+	case follower.Failed:
+		t.add(t.failures, 1, t.with("applier", e.Applier))
+	case follower.Reset: // not counted
 	}
 }
 

@@ -263,7 +263,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v trust remains, %v heartbeats", during["tenure.trust.remaining"],
 			during["tenure.store.call.duration{beat}"])
 	}
-	h, f := c.Hooks(), c.FollowerHooks()
+	h := c.Hooks()
 	h.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}})
 	h.OnGrant(core.LeaseEvent{Former: "P"})
 	h.OnStuck(nil)
@@ -272,9 +272,10 @@ func TestMetrics(t *testing.T) {
 	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("stopping"), Asked: true})
 	h.OnSettled(core.Settled{Outcome: core.LeaseTransferred, Took: ttl})
 	h.OnDropped(core.Dropped{Events: 3})
-	f.OnApply(follower.Applied{Applier: "x", Entries: 4})
-	f.OnError(follower.Failure{Applier: "x"})
-	f.OnRestore(follower.Restored{Applier: "x"})
+	c.FollowerEvent(follower.Event{Kind: follower.Applied, Applier: "x", Count: 4})
+	c.FollowerEvent(follower.Event{Kind: follower.Failed, Applier: "x"})
+	c.FollowerEvent(follower.Event{Kind: follower.Restored, Applier: "x"})
+	c.FollowerEvent(follower.Event{Kind: follower.Reset})
 	c.Refused(&fence.RefusedError{})
 	c.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: sharding.Drained}}})
 	if err := c.Follow(behind{}); err != nil {

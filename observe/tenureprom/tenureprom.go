@@ -227,16 +227,18 @@ func (m *Metrics) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks returns hooks for follower.Options.
-func (m *Metrics) FollowerHooks() follower.Hooks {
-	return follower.Hooks{
-		OnError: func(f follower.Failure) { m.failures.WithLabelValues(f.Applier).Inc() },
-		OnApply: func(a follower.Applied) {
-			m.applied.WithLabelValues(a.Applier).Add(float64(a.Entries))
-			m.applies.WithLabelValues(a.Applier).Observe(a.Took.Seconds())
-		},
-		OnRestore: func(r follower.Restored) { m.restores.WithLabelValues(r.Applier).Inc() },
-		OnReset:   func(follower.Reset) { m.resets.Inc() },
+// FollowerEvent is for follower.Options.OnEvent.
+func (m *Metrics) FollowerEvent(e follower.Event) {
+	switch e.Kind {
+	case follower.Applied:
+		m.applied.WithLabelValues(e.Applier).Add(float64(e.Count))
+		m.applies.WithLabelValues(e.Applier).Observe(e.Took.Seconds())
+	case follower.Restored:
+		m.restores.WithLabelValues(e.Applier).Inc()
+	case follower.Failed:
+		m.failures.WithLabelValues(e.Applier).Inc()
+	case follower.Reset:
+		m.resets.Inc()
 	}
 }
 

@@ -319,12 +319,11 @@ func everything(m *tenureprom.Metrics) {
 		h.OnSettled(core.Settled{Outcome: o, Took: time.Second})
 	}
 	h.OnDropped(core.Dropped{Events: 2})
-	f := m.FollowerHooks()
-	f.OnApply(follower.Applied{Applier: "x", Entries: 5})
-	f.OnError(follower.Failure{Applier: "x"})
-	f.OnError(follower.Failure{})
-	f.OnRestore(follower.Restored{Applier: "x"})
-	f.OnReset(follower.Reset{})
+	m.FollowerEvent(follower.Event{Kind: follower.Applied, Applier: "x", Count: 5})
+	m.FollowerEvent(follower.Event{Kind: follower.Failed, Applier: "x"})
+	m.FollowerEvent(follower.Event{Kind: follower.Failed})
+	m.FollowerEvent(follower.Event{Kind: follower.Restored, Applier: "x"})
+	m.FollowerEvent(follower.Event{Kind: follower.Reset})
 	m.Refused(&fence.RefusedError{})
 	for why := sharding.Orphaned; why <= sharding.TakenOver; why++ {
 		m.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: why}}})
