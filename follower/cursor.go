@@ -314,7 +314,8 @@ func inOrder(b Batch) error {
 	for i := range b.Entries {
 		got := Position{Shard: at.Shard, Seq: b.Entries[i].Seq, Token: b.Entries[i].Token}
 		if got.Seq != at.Seq+1 || got.Token < at.Token {
-			return &OrderError{After: at, Got: got}
+			return fmt.Errorf("tenure: shard %q: %w: entry %d with token %d came after entry %d with token %d", at.Shard,
+				ErrOrder, got.Seq, got.Token, at.Seq, at.Token)
 		}
 		at = got
 	}

@@ -91,13 +91,6 @@ const (
 	Reset EventKind = "reset"
 )
 
-// Validate checks the options, with their defaults filled in. The error matches core.ErrInvalid and
-// states the change to make.
-func (o *Options) Validate() error {
-	_, err := o.resolve()
-	return err
-}
-
 // resolve returns a copy with the defaults filled in, or an error for the first invalid option.
 func (o *Options) resolve() (*Options, error) {
 	var c Options
