@@ -340,7 +340,6 @@ var callbacks = map[string]string{
 	"fence HTTPOptions.Unfenced":       "in the goroutine of a request",
 	"fence HTTPOptions.MayWrite":       "in the goroutine of a request",
 	"fence Storage.Raise":              "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
-	"fence Storage.Load":               "in the caller's goroutine",
 	"fence Options.MayWrite":           "in the goroutine of the write",
 	"fence Options.OnRefused":          "in the goroutine of the write, which leaves the mark (TestMarkGoexit)",
 	"fence Rows.MayWrite":              "in the goroutine of the write",
