@@ -278,7 +278,8 @@ func TestMetrics(t *testing.T) {
 	c.FollowerEvent(follower.Event{Kind: follower.Reset})
 	c.Refused(&fence.RefusedError{})
 	c.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: sharding.Drained}}})
-	if err := c.Follow(behind{}); err != nil {
+	lag := func() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
+	if err := tenureotel.Follow(c.Telemetry, lag); err != nil {
 		t.Fatal(err)
 	}
 	after := c.points(t)
@@ -332,11 +333,6 @@ func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	time.Sleep(time.Minute)
 	t.Cleanup(l.Close)
 }
-
-// behind is a Tailer that lags.
-type behind struct{}
-
-func (behind) Lag() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
 
 // A call that nobody traces costs no allocation.
 func TestUntracedCallsAllocateNothing(t *testing.T) {

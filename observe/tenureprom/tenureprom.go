@@ -27,14 +27,14 @@ type Options struct {
 	Buckets []float64
 }
 
-// Elector is what Watch reads: a *core.Elector.
-type Elector interface {
+// elector is a *core.Elector, or a large View of a test.
+type elector interface {
 	View() *core.View
 	TrustRemaining() time.Duration
 }
 
-// Tailer is what Follow reads: a *follower.Tailer.
-type Tailer interface {
+// tailer is a *follower.Tailer, or the same of a test.
+type tailer interface {
 	Lag() follower.Lag
 	Lags() []follower.Lag
 }
@@ -48,8 +48,8 @@ type Metrics struct {
 	ended    takeover.Times
 
 	mu      sync.Mutex
-	elector Elector
-	tailers []Tailer
+	elector elector
+	tailers []tailer
 	effects *effect.Stats
 }
 
@@ -194,7 +194,7 @@ func (c *counters) all() []prometheus.Collector {
 }
 
 // Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
-func (m *Metrics) Watch(e Elector) {
+func (m *Metrics) Watch(e *core.Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.elector = e
@@ -202,7 +202,7 @@ func (m *Metrics) Watch(e Elector) {
 
 // Follow adds a Tailer whose lag is shown. If there are several, the metrics show the sum of
 // their entries and the longest time.
-func (m *Metrics) Follow(t Tailer) {
+func (m *Metrics) Follow(t *follower.Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tailers = append(m.tailers, t)
@@ -385,7 +385,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	}
 }
 
-func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []Tailer) {
+func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []tailer) {
 	var entries int64
 	var longest time.Duration
 	behind := make(map[string]int64)

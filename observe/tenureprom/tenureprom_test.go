@@ -336,8 +336,7 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m)
 	b := bigView(shards)
-	m.Watch(b)
-	m.Follow(b)
+	m.Show(b, b)
 	m.Effects(&effect.Stats{})
 	everything(m)
 	families, err := reg.Gather()
@@ -398,7 +397,8 @@ func BenchmarkOnCall(b *testing.B) {
 // BenchmarkCollect is one scrape of a member that knows 10,000 shards.
 func BenchmarkCollect(b *testing.B) {
 	m := tenureprom.New(nil)
-	m.Watch(bigView(10_000))
+	view := bigView(10_000)
+	m.Show(view, view)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m)
 	for b.Loop() {
