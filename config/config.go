@@ -203,8 +203,8 @@ func (c *Config) Options() *core.Options {
 // Listen returns the address of the key listen, or "".
 func (c *Config) Listen() string { return c.set.Listen }
 
-// OpenTimeout returns open_timeout, or its default.
-func (c *Config) OpenTimeout() time.Duration {
+// openTimeout returns open_timeout, or its default.
+func (c *Config) openTimeout() time.Duration {
 	if c.set.OpenTimeout > 0 {
 		return c.set.OpenTimeout
 	}
@@ -397,11 +397,11 @@ func (c *Config) await(
 ) (core.Backend, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
-		attempt, cancel := context.WithTimeout(ctx, c.OpenTimeout())
+		attempt, cancel := context.WithTimeout(ctx, c.openTimeout())
 		b, err := open(attempt)
 		if err != nil && attempt.Err() != nil && ctx.Err() == nil {
 			err = errtext.Errorf("not open after %v, which is open_timeout: check that the store can be reached, or raise it: %w",
-				c.OpenTimeout(), err)
+				c.openTimeout(), err)
 		}
 		cancel()
 		left := c.set.OpenWait - time.Since(began)

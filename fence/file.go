@@ -205,16 +205,6 @@ func (s *File) Raise(ctx context.Context, resource string, f driver.Fence) (driv
 	return f, nil
 }
 
-// Load implements Storage.
-func (s *File) Load(ctx context.Context, resource string) (driver.Fence, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ready(ctx); err != nil {
-		return driver.Fence{}, err
-	}
-	return s.marks[resource], nil
-}
-
 func (s *File) ready(ctx context.Context) error {
 	switch {
 	case s.broken != nil:

@@ -57,7 +57,7 @@ func TestFileSurvives(t *testing.T) {
 		if cut == len(whole) {
 			want = lease("u", 3)
 		}
-		if got, err := s.Load(t.Context(), "a"); err != nil || got != want {
+		if got, err := s.Raise(t.Context(), "a", lease("z", 1)); err != nil || got != want {
 			t.Fatalf("cut at %d of %d: got %v, %v, want %v", cut, len(whole), got, err, want)
 		}
 		raise(t, s, "a", lease("v", 4)) // behind the cut, not in the middle of a line
@@ -65,7 +65,7 @@ func TestFileSurvives(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = openFile(t, path)
-		if got, err := s.Load(t.Context(), "a"); err != nil || got != lease("v", 4) {
+		if got, err := s.Raise(t.Context(), "a", lease("z", 1)); err != nil || got != lease("v", 4) {
 			t.Fatalf("cut at %d: after a raise and a reopening: %v, %v", cut, got, err)
 		}
 		if err := s.Close(); err != nil {
@@ -128,14 +128,14 @@ func TestFileRewritten(t *testing.T) {
 	}
 	s = openFile(t, path)
 	for r, want := range map[string]driver.Token{"r0": 1000, "r1": 149, "r2": 150} {
-		if got, err := s.Load(t.Context(), r); err != nil || got.Token != want {
+		if got, err := s.Raise(t.Context(), r, lease("z", 1)); err != nil || got.Token != want {
 			t.Errorf("%s: got %v, %v, want token %d", r, got, err, want)
 		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Load(t.Context(), "r0"); !errors.Is(err, driver.ErrClosed) {
+	if _, err := s.Raise(t.Context(), "r0", lease("z", 1)); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	if left, err := filepath.Glob(path + ".new*"); err != nil || len(left) > 0 {
@@ -169,7 +169,7 @@ func TestMarksAreBounded(t *testing.T) {
 	}
 	s = openFile(t, path)
 	defer s.Close()
-	if got, err := s.Load(t.Context(), "r"); err != nil || got.Token != 500 {
+	if got, err := s.Raise(t.Context(), "r", lease("z", 1)); err != nil || got.Token != 500 {
 		t.Errorf("got %v, %v, want token 500", got, err)
 	}
 }

@@ -48,25 +48,25 @@ type HTTPOptions struct {
 	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
-// The types of the problem documents (RFC 9457) in a Handler's answers. For a refused fence, a
-// document also contains resource, shard, holder, token, current_shard, current_holder and
-// current_token.
+// The types of the problem documents in a Handler's answers.
 const (
-	ProblemRefused = "urn:tenure:fence:refused" // 412
-	ProblemMissing = "urn:tenure:fence:missing" // 428
-	ProblemInvalid = "urn:tenure:fence:invalid" // 400
-	ProblemForeign = "urn:tenure:fence:foreign" // 403: another shard's resource
-	ProblemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
+	problemRefused = "urn:tenure:fence:refused" // 412
+	problemMissing = "urn:tenure:fence:missing" // 428
+	problemInvalid = "urn:tenure:fence:invalid" // 400
+	problemForeign = "urn:tenure:fence:foreign" // 403: another shard's resource
+	problemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
 )
 
 // answerTime limits how long a superseded request may take to write its answer.
 const answerTime = time.Second
 
 // Handler passes a request to next only if the mark admits its fence. Requests run in Do.
-// Therefore, the answer to a request with a higher token, or to a Seal, means that no request with
-// a lower token still runs. If a request is not admitted, Handler answers with a problem document
-// and status 412 (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or
-// 503 (the mark's storage failed, or ErrBusy).
+// Therefore, the answer to a higher token's request, or to a Seal, means that no request with a
+// lower token still runs. Otherwise, Handler answers with a problem document (RFC 9457) and status
+// 412 (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the
+// mark's storage failed, or ErrBusy). Its type is urn:tenure:fence:refused, :missing, :invalid,
+// :foreign or :mark. For a refused fence, it also contains resource, shard, holder, token,
+// current_shard, current_holder and current_token.
 //
 // If a higher token supersedes a request, the request's context ends, reads of its body fail
 // immediately, and writes of its answer fail a second later. For the reads and writes to fail, the
@@ -87,7 +87,7 @@ func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 				next.ServeHTTP(w, r)
 				return
 			}
-			problem.Document{Type: ProblemMissing, Status: http.StatusPreconditionRequired,
+			problem.Document{Type: problemMissing, Status: http.StatusPreconditionRequired,
 				Title:  "the request has no fence",
 				Detail: "send the lease's fence in the header " + Header}.Write(w)
 			return
@@ -144,31 +144,31 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 // answers 503, "nothing was done". Therefore, do not pass it an error from a write or from Commit.
 func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
-		problem.Document{Type: ProblemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
+		problem.Document{Type: problemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
 			Detail:   e.Error(),
 			Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token}.Write(w)
 		return
 	}
 	if errors.Is(err, driver.ErrInvalid) {
-		problem.Document{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "not a fence",
+		problem.Document{Type: problemInvalid, Status: http.StatusBadRequest, Title: "not a fence",
 			Detail: err.Error()}.Write(w)
 		return
 	}
 	if errors.Is(err, ErrBusy) {
-		problem.Document{Type: ProblemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(),
+		problem.Document{Type: problemMark, Status: http.StatusServiceUnavailable, Title: ErrBusy.Error(),
 			Detail: "nothing was done; try again"}.Write(w)
 		return
 	}
 	e, ok := errors.AsType[*RefusedError](err)
 	if !ok {
 		// A storage's error may name hosts and users, so clients do not get it.
-		problem.Document{Type: ProblemMark, Status: http.StatusServiceUnavailable,
+		problem.Document{Type: problemMark, Status: http.StatusServiceUnavailable,
 			Title:  "the fence could not be checked",
 			Detail: "nothing was done; try again"}.Write(w)
 		return
 	}
 	problem.Document{
-		Type: ProblemRefused, Status: http.StatusPreconditionFailed, Title: "the lease was superseded",
+		Type: problemRefused, Status: http.StatusPreconditionFailed, Title: "the lease was superseded",
 		Detail:   e.Error(),
 		Resource: e.Resource, Shard: string(e.Fence.Shard), Holder: string(e.Fence.Session), Token: e.Fence.Token,
 		CurrentShard: string(e.Current.Shard), CurrentHolder: string(e.Current.Session), CurrentToken: e.Current.Token,
@@ -190,7 +190,7 @@ func ResponseError(r *http.Response) error {
 	default:
 		return nil
 	}
-	p, err := problem.Read(r, ProblemRefused, ProblemForeign, ProblemMissing, ProblemInvalid, ProblemMark)
+	p, err := problem.Read(r, problemRefused, problemForeign, problemMissing, problemInvalid, problemMark)
 	if err != nil {
 		// The error is not wrapped, because it may quote everything that was read.
 		return fmt.Errorf("tenure: status %d: reading why the fence was not admitted: %.200q", r.StatusCode,
@@ -204,18 +204,18 @@ func ResponseError(r *http.Response) error {
 		p.Resource = ""
 	}
 	switch p.Type {
-	case ProblemRefused:
+	case problemRefused:
 		return &RefusedError{
 			Resource: p.Resource,
 			Fence:    sent,
 			Current: known(driver.Fence{Shard: driver.ShardID(p.CurrentShard), Session: driver.SessionID(p.CurrentHolder),
 				Token: p.CurrentToken}),
 		}
-	case ProblemForeign:
+	case problemForeign:
 		return &ForeignError{Resource: p.Resource, Fence: sent}
-	case ProblemMissing, ProblemInvalid:
+	case problemMissing, problemInvalid:
 		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrInvalid, r.StatusCode, p.Detail)
-	case ProblemMark:
+	case problemMark:
 		return fmt.Errorf("tenure: %w: status %d: %.500q", driver.ErrRetry, r.StatusCode, p.Detail)
 	}
 	return nil

@@ -21,8 +21,6 @@ type Storage interface {
 	// the same atomic step, it returns the resulting mark. f was admitted if and only if f is the
 	// returned mark. After an error, the mark may or may not have been raised.
 	Raise(ctx context.Context, resource string, f driver.Fence) (driver.Fence, error)
-	// Load returns the resource's mark, or the zero Fence.
-	Load(ctx context.Context, resource string) (driver.Fence, error)
 }
 
 const defaultWait = 10 * time.Second
@@ -139,14 +137,6 @@ func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect f
 // has been raised nevertheless.
 func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error {
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
-}
-
-// Current returns the resource's mark, or the zero Fence if it has none.
-func (m *Mark) Current(ctx context.Context, resource string) (driver.Fence, error) {
-	if err := CheckResource(resource); err != nil {
-		return driver.Fence{}, err
-	}
-	return m.storage.Load(ctx, resource)
 }
 
 // Refused returns the number of writes that this Mark has refused because of their fence.

@@ -48,10 +48,3 @@ func (s *Memory) Raise(_ context.Context, resource string, f driver.Fence) (driv
 	s.marks[resource] = f
 	return f, nil
 }
-
-// Load implements Storage.
-func (s *Memory) Load(_ context.Context, resource string) (driver.Fence, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.marks[resource], nil
-}

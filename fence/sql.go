@@ -188,22 +188,9 @@ func (s *SQL) raiseIn(ctx context.Context, tx *sql.Tx, resource string, f driver
 		int64(f.Token)); err != nil {
 		return driver.Fence{}, err
 	}
-	return scanMark(tx.QueryRowContext(ctx, s.load, resource))
-}
-
-// Load implements Storage.
-func (s *SQL) Load(ctx context.Context, resource string) (driver.Fence, error) {
-	h, err := scanMark(s.db.QueryRowContext(ctx, s.load, resource))
-	if errors.Is(err, sql.ErrNoRows) {
-		return driver.Fence{}, nil
-	}
-	return h, err
-}
-
-func scanMark(row *sql.Row) (driver.Fence, error) {
 	var shard, session string
 	var token int64
-	if err := row.Scan(&shard, &session, &token); err != nil {
+	if err := tx.QueryRowContext(ctx, s.load, resource).Scan(&shard, &session, &token); err != nil {
 		return driver.Fence{}, err
 	}
 	return driver.Fence{Shard: driver.ShardID(shard), Session: driver.SessionID(session), Token: driver.Token(token)}, nil

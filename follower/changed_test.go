@@ -350,7 +350,7 @@ func TestRefusedEntries(t *testing.T) {
 				if err := r.Fresh("s", time.Hour); err != nil {
 					w.Errorf("Fresh says %v", err)
 				}
-				if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrOrder) {
+				if lag, err := r.shardLag("s"); err != nil || !errors.Is(lag.Err, ErrOrder) {
 					w.Errorf("the lag is %+v, %v", lag, err)
 				}
 				b.mu.Lock()

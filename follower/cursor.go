@@ -154,7 +154,7 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	}
 	from := l.pos
 	t.mu.Unlock()
-	t.report(Failure{Applier: l.f.name, From: from, Attempt: attempt, Err: err})
+	t.report(l.f.name, from, attempt, err)
 }
 
 // reload loads the shard's position from the Applier, and returns how far it is ahead of the known
@@ -222,9 +222,7 @@ func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) 
 	l.s.prune()
 	l.s.changed.wake()
 	t.mu.Unlock()
-	if h := t.o.Hooks.OnApply; h != nil {
-		h(Applied{Applier: l.f.name, Position: last, Entries: len(b.Entries), Took: time.Since(began)})
-	}
+	t.event(Event{Kind: Applied, Applier: l.f.name, Position: last, Count: len(b.Entries), Took: time.Since(began)})
 	return true, nil
 }
 
@@ -316,7 +314,8 @@ func inOrder(b Batch) error {
 	for i := range b.Entries {
 		got := Position{Shard: at.Shard, Seq: b.Entries[i].Seq, Token: b.Entries[i].Token}
 		if got.Seq != at.Seq+1 || got.Token < at.Token {
-			return &OrderError{After: at, Got: got}
+			return fmt.Errorf("tenure: shard %q: %w: entry %d with token %d came after entry %d with token %d", at.Shard,
+				ErrOrder, got.Seq, got.Token, at.Seq, at.Token)
 		}
 		at = got
 	}

@@ -31,11 +31,11 @@ func TestDamagedLog(t *testing.T) {
 		var log bytes.Buffer // read when all are durably blocked
 		failures := 0
 		r := run(w, b, &Options{Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Hooks: Hooks{OnError: func(f Failure) {
-				if errors.Is(f.Err, core.ErrDamaged) {
+			OnEvent: func(e Event) {
+				if e.Kind == Failed && errors.Is(e.Err, core.ErrDamaged) {
 					failures++
 				}
-			}}}, Memory(l.apply, nil))
+			}}, Memory(l.apply, nil))
 		const minutes = 10
 		time.Sleep(minutes * time.Minute)
 		synctest.Wait()

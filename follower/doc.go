@@ -19,10 +19,10 @@
 //
 // # Order
 //
-// Within a shard, entries are applied one after the other (T4). Between shards, there is no order.
-// Shards are applied concurrently, and a slow or failing shard does not delay the others. If an
-// entry cannot be applied, the Tailer tries again, with back-off, and never skips the entry.
-// [Hooks] and [Tailer.Lag] report such entries.
+// Within a shard, entries come one after the other (T4). Between shards, there is no order. Shards
+// are applied at the same time, and a slow or failing shard does not delay the others. If an entry
+// cannot be applied, the Tailer tries again, with back-off, and never skips it. An [Event]
+// and [Tailer.Lag] report such entries.
 //
 // A Tailer has one TailLog stream, however many shards it follows. It keeps entries from the stream
 // up to a limit. Shards that are further behind are read with ReadLog, a few at a time and at a

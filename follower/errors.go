@@ -10,7 +10,8 @@ import (
 var (
 	// ErrMoved means the batch does not begin at the shard's position. See Applier.
 	ErrMoved = errors.New("position moved")
-	// ErrOrder means the store returned entries out of order. See OrderError.
+	// ErrOrder: the store answered with an entry whose number is not the next, or whose token is
+	// lower than that of the entry before it (L1, T2). It is not applied.
 	ErrOrder = errors.New("log out of order")
 	// ErrStale means the projection lags behind. See StaleError.
 	ErrStale = errors.New("stale")
@@ -42,22 +43,3 @@ func (e *StoreChangedError) Error() string {
 
 // Is reports whether target is core.ErrStoreChanged.
 func (e *StoreChangedError) Is(target error) bool { return target == core.ErrStoreChanged }
-
-// OrderError is an entry that does not follow the entry before it: its number is not the next, or
-// its token is lower (L1, T2). It is not applied. It matches ErrOrder.
-type OrderError struct {
-	After Position // the entry before
-	Got   Position
-}
-
-func (e *OrderError) Error() string {
-	if e.Got.Seq != e.After.Seq+1 {
-		return fmt.Sprintf("tenure: shard %q: entry %d came after entry %d: the store's answer has a gap",
-			e.After.Shard, e.Got.Seq, e.After.Seq)
-	}
-	return fmt.Sprintf("tenure: shard %q: entry %d has token %d, lower than %d of the entry before: refused",
-		e.After.Shard, e.Got.Seq, e.Got.Token, e.After.Token)
-}
-
-// Is reports whether target is ErrOrder.
-func (e *OrderError) Is(target error) bool { return target == ErrOrder }

@@ -22,7 +22,7 @@ import (
 // are applied. The Tailer obtains proofs while Fresh is called at least once per Options.Resync.
 // After a pause, the first answer may therefore be that the projection is stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
-	lag, err := t.ShardLag(shard)
+	lag, err := t.shardLag(shard)
 	if err != nil {
 		return err
 	}
@@ -117,9 +117,9 @@ func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	return t.WaitFor(ctx, shard, page.Head.Seq)
 }
 
-// ShardLag returns the lag of the shard's projection. If no Applier follows the shard, the error
+// shardLag returns the lag of the shard's projection. If no Applier follows the shard, the error
 // matches core.ErrInvalid.
-func (t *Tailer) ShardLag(shard string) (Lag, error) {
+func (t *Tailer) shardLag(shard string) (Lag, error) {
 	if err := core.CheckShard(shard); err != nil {
 		return Lag{}, err
 	}

@@ -54,62 +54,42 @@ type Options struct {
 	// owners need the same Blobs.
 	Snapshots *Snapshotter `yaml:"-"`
 
-	// Hooks report events to the application.
-	Hooks Hooks `yaml:"-"`
+	// OnEvent is called for each Event, in the goroutine of the event; several calls may run at a
+	// time. It must return quickly and must not call the Tailer. Default: none.
+	OnEvent func(Event) `yaml:"-"`
 	// Logger gets at Warn the first failure of each Applier and shard, one after 1, 5 and 15
 	// minutes, and one every 15 minutes afterwards. At Info, it gets their end, and each
 	// restored snapshot. Default: slog.Default at the call of NewTailer.
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// Hooks are functions that the Tailer calls on events. Any of them may be nil. Each hook runs in
-// the goroutine in which its event occurs, and several may run at a time. A hook must return
-// quickly and must not call the Tailer.
-type Hooks struct {
-	// OnError runs when a call to the store or an Applier has failed. The Tailer then tries again.
-	OnError func(Failure)
-	// OnApply runs when a batch has been applied.
-	OnApply func(Applied)
-	// OnRestore runs when a snapshot has been restored.
-	OnRestore func(Restored)
-	// OnReset runs when the stream could not continue from its cursor, and all heads were read. It
-	// first runs at the beginning.
-	OnReset func(Reset)
-}
-
-// Applied is a batch that was applied.
-type Applied struct {
+// Event is something that a Tailer did. Its Kind says which of the other fields are set.
+type Event struct {
+	Kind     EventKind
 	Applier  string
-	Position Position // the shard's position after the batch
-	Entries  int
+	Position Position // the shard's position after the event
+	Count    int
 	Took     time.Duration
+	Err      error
 }
 
-// Restored is a snapshot that was restored.
-type Restored struct {
-	Applier  string
-	Position Position
-}
+// EventKind is the kind of an Event.
+type EventKind string
 
-// Reset is the event that the stream began again.
-type Reset struct {
-	Shards int // the number of shards whose heads were read
-}
-
-// Failure is a failure after which the Tailer tries again.
-type Failure struct {
-	Applier string   // empty: the stream, or the reading of heads
-	From    Position // the shard's position; the failing entry follows. Zero if Applier is empty
-	Attempt int      // 1, 2, ...: the number of failures in a row
-	Err     error
-}
-
-// Validate checks the options, with their defaults filled in. The error matches core.ErrInvalid and
-// states the change to make.
-func (o *Options) Validate() error {
-	_, err := o.resolve()
-	return err
-}
+// The kinds of events.
+const (
+	// Applied means that the Applier has applied a batch of Count entries. The call took Took.
+	Applied EventKind = "applied"
+	// Restored means that the Applier has restored the snapshot of Position.
+	Restored EventKind = "restored"
+	// Failed means that a call to the store or the Applier has failed with Err, Count times in a
+	// row, and the Tailer tries again. The failing entry follows Position. Without an Applier, the
+	// stream or the reading of heads failed.
+	Failed EventKind = "failed"
+	// Reset means that the stream could not continue from its cursor, so that the heads of all
+	// Count shards were read. The first Reset comes at the beginning.
+	Reset EventKind = "reset"
+)
 
 // resolve returns a copy with the defaults filled in, or an error for the first invalid option.
 func (o *Options) resolve() (*Options, error) {
@@ -151,9 +131,7 @@ func (o *Options) resolve() (*Options, error) {
 		c.Logger = slog.Default()
 	}
 	c.Logger = goexit.Logger(c.Logger)
-	h := &c.Hooks
-	h.OnError, h.OnApply = goexit.Told(h.OnError), goexit.Told(h.OnApply)
-	h.OnRestore, h.OnReset = goexit.Told(h.OnRestore), goexit.Told(h.OnReset)
+	c.OnEvent = goexit.Told(c.OnEvent)
 	if c.Snapshots == nil {
 		s, err := NewSnapshotter(nil)
 		if err != nil {

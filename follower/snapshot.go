@@ -41,9 +41,8 @@ type SnapshotOptions struct {
 	// MaxBytes limits a state, written or read. Default 64 MiB. Coordination stores are made for
 	// less data: etcd holds about 2 GiB in total.
 	MaxBytes int
-	// ChunkBytes is the size of the items into which a state in the coordination store is cut, at
-	// least 1 KiB. Default 256 KiB, which every store accepts in one write.
-	ChunkBytes int
+
+	chunkBytes int // size of the items of a state in the coordination store; other values are for tests
 }
 
 // Snapshotter writes and reads snapshots of shards and trims their logs. It keeps no state, and is
@@ -66,9 +65,9 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	}
 	def(&s.o.Keep, 1000)
 	def(&s.o.MaxBytes, 64<<20)
-	def(&s.o.ChunkBytes, 256<<10)
-	if s.o.MaxBytes < 0 || s.o.ChunkBytes < 1<<10 {
-		return nil, optErr("MaxBytes %d is negative, or ChunkBytes %d is below 1024", s.o.MaxBytes, s.o.ChunkBytes)
+	def(&s.o.chunkBytes, 256<<10) // every store accepts it in one write
+	if s.o.MaxBytes < 0 {
+		return nil, optErr("MaxBytes %d is negative", s.o.MaxBytes)
 	}
 	return s, nil
 }
@@ -197,7 +196,7 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 		Blob: s.o.Blobs != nil}
 	p.Name = fmt.Sprintf("%d-%d-%016x", lease.Token(), seq, rand.Uint64())
 	if !p.Blob {
-		p.Chunks = (len(state) + s.o.ChunkBytes - 1) / s.o.ChunkBytes
+		p.Chunks = (len(state) + s.o.chunkBytes - 1) / s.o.chunkBytes
 	}
 	m.Next = p
 	if err := m.commit(ctx, lease); err != nil {
@@ -209,7 +208,7 @@ func (s *Snapshotter) put(ctx context.Context, lease *core.Lease, m *manifest, s
 		}
 	}
 	for i := range p.Chunks {
-		chunk := state[i*s.o.ChunkBytes : min(len(state), (i+1)*s.o.ChunkBytes)]
+		chunk := state[i*s.o.chunkBytes : min(len(state), (i+1)*s.o.chunkBytes)]
 		if _, err := lease.Commit(ctx, core.Put(p.chunk(i), chunk)); err != nil {
 			return err
 		}

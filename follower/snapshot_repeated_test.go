@@ -205,7 +205,7 @@ func TestSnapshotRepeated(t *testing.T) {
 						t.Parallel()
 						repeat(t, from, func(w *world) *repeated {
 							r := &repeated{world: w, fate: fate(f), again: again}
-							o := &SnapshotOptions{Keep: keep, ChunkBytes: 1 << 10}
+							o := &SnapshotOptions{Keep: keep, chunkBytes: 1 << 10}
 							if place == "blobs" {
 								r.blobs = &blobs{data: make(map[string][]byte)}
 								o.Blobs = r

@@ -75,7 +75,7 @@ func appendTo(lease *core.Lease, n int) error {
 // TestSnapshotCrash: whichever commit of writing a snapshot is the owner's last, new and lagging
 // followers get the whole state. The next owner's snapshot leaves nothing of the former ones (T7).
 func TestSnapshotCrash(t *testing.T) {
-	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, ChunkBytes: 1 << 10})
+	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1, chunkBytes: 1 << 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestTrimmedAhead(t *testing.T) {
 		}
 		r := begin(w, tailer)
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) ||
+		if lag, err := r.shardLag("s"); err != nil || !errors.Is(lag.Err, ErrNoSnapshot) ||
 			!errors.Is(lag.Err, core.ErrTrimmed) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
@@ -332,7 +332,7 @@ func TestTrimmedAhead(t *testing.T) {
 		if got := with.at("s"); got != 10 || with.from["s"] != 8 {
 			w.Errorf("restored entry %d and applied up to %d", with.from["s"], got)
 		}
-		if lag, err := r.ShardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 ||
+		if lag, err := r.shardLag("s"); err != nil || lag.Applier != "without" || lag.Applied != 0 ||
 			!errors.Is(lag.Err, core.ErrUnsupported) {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
@@ -369,7 +369,7 @@ func TestSnapshotOfLowerToken(t *testing.T) {
 				w.Errorf("from entry 5 with token %d, under a snapshot of token %d, applied up to %d, want %d",
 					at.Token, token, got, want)
 			}
-			if lag, err := r.ShardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
+			if lag, err := r.shardLag("s"); err != nil || errors.Is(lag.Err, ErrOrder) != (want == 0) {
 				w.Errorf("from token %d the lag is %+v, %v", at.Token, lag, err)
 			}
 			r.end()

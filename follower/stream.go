@@ -131,7 +131,7 @@ func (t *Tailer) unheard(ctx context.Context, why *error, err error, attempt int
 	*why = err
 	t.doubt()
 	t.mu.Unlock()
-	t.report(Failure{Attempt: attempt, Err: err})
+	t.report("", Position{}, attempt, err)
 	return t.backOff(ctx, attempt)
 }
 
@@ -150,8 +150,12 @@ func (t *Tailer) doubt() {
 // reset records that the stream begins again.
 func (t *Tailer) reset(heads []driver.ShardHead, sent time.Time) {
 	t.heads(heads, sent, true)
-	if h := t.o.Hooks.OnReset; h != nil {
-		h(Reset{Shards: len(heads)})
+	t.event(Event{Kind: Reset, Count: len(heads)})
+}
+
+func (t *Tailer) event(e Event) {
+	if t.o.OnEvent != nil {
+		t.o.OnEvent(e)
 	}
 }
 
@@ -249,16 +253,14 @@ func (t *Tailer) entries(entries []core.Entry) {
 	t.sure, t.broken, t.blind = now, nil, nil
 }
 
-// report passes a failure to the hook and, at growing intervals, to the log (D1).
-func (t *Tailer) report(f Failure) {
-	if h := t.o.Hooks.OnError; h != nil {
-		h(f)
-	}
-	if _, say := t.lines.Failed(f.Applier+"/"+f.From.Shard, time.Now()); say {
+// report passes a failure to OnEvent and, at growing intervals, to the log (D1).
+func (t *Tailer) report(applier string, at Position, attempt int, err error) {
+	t.event(Event{Kind: Failed, Applier: applier, Position: at, Count: attempt, Err: err})
+	if _, say := t.lines.Failed(applier+"/"+at.Shard, time.Now()); say {
 		t.o.Logger.LogAttrs(context.Background(), slog.LevelWarn, "tenure: follower failed, trying again",
-			slog.String("applier", f.Applier),
-			slog.String("shard", f.From.Shard), slog.Int64("after", int64(f.From.Seq)), slog.Int("attempt", f.Attempt),
-			slog.Any("error", f.Err))
+			slog.String("applier", applier),
+			slog.String("shard", at.Shard), slog.Int64("after", int64(at.Seq)), slog.Int("attempt", attempt),
+			slog.Any("error", err))
 	}
 }
 

@@ -108,9 +108,9 @@ func Run(ctx context.Context, b core.Backend, name string, a Applier, shards ...
 
 // Follow makes an Applier follow shards. Call it before Run. Each element of shards is a name, or a
 // prefix and "*" for several shards. A "*" alone stands for all shards except reserved ones, which
-// must be named. Several Appliers may follow one shard, each at its own pace. The Applier's name
-// appears in errors and hooks, must differ from those of the other Appliers, and must satisfy
-// core.CheckShard. The error matches core.ErrInvalid.
+// must be named. Several Appliers may follow one shard, each at its own pace. The name appears in
+// errors and events. It must differ from the names of the other Appliers, and is a label as
+// core.CheckShard describes. The error matches core.ErrInvalid.
 func (t *Tailer) Follow(name string, a Applier, shards ...string) error {
 	if err := driver.CheckNode(name); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (t *Tailer) load(ctx context.Context) bool {
 				return false
 			}
 			err = errtext.Errorf("tenure: follower %q: loading its positions: %w", f.name, err)
-			t.report(Failure{Applier: f.name, Attempt: attempt, Err: err})
+			t.report(f.name, Position{}, attempt, err)
 			if !t.backOff(ctx, attempt) {
 				return false
 			}

@@ -108,9 +108,12 @@ func TestFailingEntry(t *testing.T) {
 			}
 			return nil
 		}
-		var failures []Failure
-		r := run(w, w.open(), &Options{Hooks: Hooks{OnError: func(f Failure) { failures = append(failures, f) }}},
-			Memory(l.apply, nil))
+		var failures []Event
+		r := run(w, w.open(), &Options{OnEvent: func(e Event) {
+			if e.Kind == Failed {
+				failures = append(failures, e)
+			}
+		}}, Memory(l.apply, nil))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		if got := l.at("bad"); got != 249 {
@@ -120,7 +123,7 @@ func TestFailingEntry(t *testing.T) {
 			w.Errorf("%d attempts in 10 minutes, want a back-off of up to 30 s", n)
 		}
 		last := failures[len(failures)-1]
-		if last.From.Seq != 249 || !errors.Is(last.Err, broken) || last.Attempt < 10 {
+		if last.Position.Seq != 249 || !errors.Is(last.Err, broken) || last.Count < 10 {
 			w.Errorf("the last failure is %+v", last)
 		}
 		if err := r.Fresh("bad", time.Minute); !errors.Is(err, ErrStale) || !errors.Is(err, broken) {
@@ -129,7 +132,7 @@ func TestFailingEntry(t *testing.T) {
 		r.until("good", o.append("good", 1))
 		l.onApply(nil)
 		r.until("bad", 300)
-		if lag, err := r.ShardLag("bad"); err != nil || lag.Err != nil {
+		if lag, err := r.shardLag("bad"); err != nil || lag.Err != nil {
 			w.Errorf("afterwards the lag is %+v, %v", lag, err)
 		}
 		r.end()
@@ -161,7 +164,7 @@ func TestBlockedShard(t *testing.T) {
 		if buffered > 1<<10 {
 			w.Errorf("%d bytes wait for a blocked shard, want a 64th of the buffer at most", buffered)
 		}
-		lag, err := r.ShardLag("slow")
+		lag, err := r.shardLag("slow")
 		if err != nil || lag.Head != 5000 || lag.Entries < 4900 {
 			w.Errorf("its lag is %+v, %v", lag, err)
 		}
@@ -281,12 +284,12 @@ func TestFreshIsHonest(t *testing.T) {
 		time.Sleep(time.Second)
 		o.append("s", 5)
 		time.Sleep(time.Second)
-		if lag, err := r.ShardLag("s"); err != nil || !lag.Known || lag.Time < 1000*time.Hour {
+		if lag, err := r.shardLag("s"); err != nil || !lag.Known || lag.Time < 1000*time.Hour {
 			w.Errorf("with entries from before the start the lag is %+v, %v", lag, err)
 		}
 		step <- struct{}{}
 		r.until("s", 5)
-		if lag, err := r.ShardLag("s"); err != nil || lag.Time != time.Second {
+		if lag, err := r.shardLag("s"); err != nil || lag.Time != time.Second {
 			w.Errorf("with those applied the lag is %+v, %v, want 1s", lag, err)
 		}
 		step <- struct{}{}
@@ -298,7 +301,7 @@ func TestFreshIsHonest(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		b.setDown(nil)
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second ||
+		if lag, err := r.shardLag("s"); err != nil || lag.Err != nil || lag.Time < 80*time.Second ||
 			lag.Time > 3*time.Minute {
 			w.Errorf("with entries that came in an outage the lag is %+v, %v", lag, err)
 		}
@@ -370,7 +373,7 @@ func TestHeadTooHigh(t *testing.T) {
 		}
 		b.mu.Unlock()
 		time.Sleep(time.Minute)
-		if lag, err := r.ShardLag("s"); err != nil || !lied || lag.Entries != 0 || lag.Time != 0 {
+		if lag, err := r.shardLag("s"); err != nil || !lied || lag.Entries != 0 || lag.Time != 0 {
 			w.Errorf("the lag is %+v, %v", lag, err)
 		}
 		r.end()
@@ -418,7 +421,7 @@ func TestLagInTime(t *testing.T) {
 		}
 		for i := range 10 {
 			synctest.Wait()
-			lag, err := r.ShardLag("s")
+			lag, err := r.shardLag("s")
 			if want := time.Duration(10-i) * time.Second; err != nil || lag.Time != want || lag.Entries != int64(10-i) {
 				w.Errorf("with %d applied the lag is %d entries and %v, want %v", i, lag.Entries, lag.Time, want)
 			}
@@ -430,7 +433,7 @@ func TestLagInTime(t *testing.T) {
 			synctest.Wait()
 			time.Sleep(100 * time.Millisecond)
 		}
-		lag, _ := r.ShardLag("s")
+		lag, _ := r.shardLag("s")
 		if lag.Time != 100*time.Second {
 			w.Errorf("1000 entries in 100 s, none applied: the lag is %v", lag.Time)
 		}
@@ -438,7 +441,7 @@ func TestLagInTime(t *testing.T) {
 			step <- struct{}{}
 		}
 		r.until("s", 510)
-		if lag, _ = r.ShardLag("s"); lag.Time < 50*time.Second || lag.Time > 100*time.Second {
+		if lag, _ = r.shardLag("s"); lag.Time < 50*time.Second || lag.Time > 100*time.Second {
 			w.Errorf("with half of them applied the lag is %v", lag.Time)
 		}
 		close(step)

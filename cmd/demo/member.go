@@ -107,14 +107,14 @@ func (m *member) assemble(b core.Backend) (err error) {
 		return err
 	}
 	m.board = newBoard(monotonic())
-	hooks := m.metrics.FollowerHooks()
-	failed := hooks.OnError
-	hooks.OnError = func(f follower.Failure) {
-		failed(f)
-		m.trouble("board", f.Err)
-	}
 	m.tailer, err = follower.NewTailer(store, &follower.Options{
-		BackoffMax: m.config.TTL, Hooks: hooks,
+		BackoffMax: m.config.TTL,
+		OnEvent: func(e follower.Event) {
+			m.metrics.FollowerEvent(e)
+			if e.Kind == follower.Failed {
+				m.trouble("board", e.Err)
+			}
+		},
 	})
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func startWeb(ctx context.Context, addr string, b core.Backend, ttl time.Duratio
 	})
 	var tailer *follower.Tailer
 	if err == nil {
-		tailer, err = follower.NewTailer(b, &follower.Options{BackoffMax: ttl, Hooks: own.FollowerHooks(), Logger: quiet})
+		tailer, err = follower.NewTailer(b, &follower.Options{BackoffMax: ttl, OnEvent: own.FollowerEvent, Logger: quiet})
 	}
 	if err == nil {
 		err = tailer.Follow("board", follower.Memory(func(context.Context, follower.Batch) error { return nil }, nil), "*")

@@ -363,7 +363,7 @@ func (p *plant) followerBehind() func() {
 			return nil
 		}
 		t, err := follower.NewTailer(a.backend, &follower.Options{
-			Hooks: a.m.FollowerHooks(), BackoffMax: 100 * time.Millisecond,
+			OnEvent: a.m.FollowerEvent, BackoffMax: 100 * time.Millisecond,
 			BackoffMin: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			err = t.Follow("projection", follower.Memory(apply, nil), "eu")

@@ -119,7 +119,7 @@ func options(c *config.Config, l listeners) *core.Options {
 	if o.Meta == nil {
 		o.Meta = map[string]string{}
 	}
-	o.Meta[route.DefaultAddressKey] = "http://" + l.requests.Addr().String()
+	o.Meta["http"] = "http://" + l.requests.Addr().String()
 	return o
 }
 

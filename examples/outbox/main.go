@@ -48,8 +48,11 @@ func run(ctx context.Context, path, shard, url string) (err error) {
 	if err != nil {
 		return err
 	}
-	tailer, err := follower.NewTailer(b,
-		&follower.Options{Hooks: follower.Hooks{OnError: func(f follower.Failure) { log.Print(f.Err) }}})
+	tailer, err := follower.NewTailer(b, &follower.Options{OnEvent: func(e follower.Event) {
+		if e.Kind == follower.Failed {
+			log.Print(e.Err)
+		}
+	}})
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@
 //	in := fencegrpc.NewServer(mark, nil)
 //	grpc.NewServer(grpc.UnaryInterceptor(in.Unary), grpc.StreamInterceptor(in.Stream))
 //
-// A refused call ends with FailedPrecondition and the details of the refusal, which [Error] turns
-// back into a *fence.RefusedError. Other calls end with:
+// A refused call ends with FailedPrecondition and the details of the refusal, an ErrorInfo of the
+// domain tenure.fence, which [Error] turns back into a *fence.RefusedError. Other calls end with:
 //
 //   - PermissionDenied and a *fence.ForeignError, if leases of the shard may not write to the
 //     resource
@@ -55,9 +55,9 @@ const Key = "tenure-fence"
 
 // The domain and reasons of the ErrorInfo in a refused call's status.
 const (
-	Domain        = "tenure.fence"
-	Reason        = "FENCE_REFUSED"
-	ReasonForeign = "FENCE_FOREIGN" // another shard's resource
+	domain        = "tenure.fence"
+	reasonRefused = "FENCE_REFUSED"
+	reasonForeign = "FENCE_FOREIGN" // another shard's resource
 )
 
 // sendTime limits how long a superseded stream may take to send the replies of its last effect.
@@ -294,7 +294,7 @@ func (s *stream) leave() {
 
 func toStatus(err error) error {
 	if e, ok := errors.AsType[*fence.ForeignError](err); ok {
-		return withDetails(codes.PermissionDenied, e, ReasonForeign,
+		return withDetails(codes.PermissionDenied, e, reasonForeign,
 			map[string]string{"resource": e.Resource, "fence": fence.Format(e.Fence)})
 	}
 	if errors.Is(err, fence.ErrBusy) {
@@ -305,7 +305,7 @@ func toStatus(err error) error {
 		// A storage's error may name hosts and users, so clients do not get it.
 		return status.Error(codes.Unavailable, "the fence could not be checked; its message was not applied; try again")
 	}
-	return withDetails(codes.FailedPrecondition, e, Reason, map[string]string{
+	return withDetails(codes.FailedPrecondition, e, reasonRefused, map[string]string{
 		"resource": e.Resource, "fence": fence.Format(e.Fence),
 		"current_shard": string(e.Current.Shard), "current_holder": string(e.Current.Session),
 		"current_token": strconv.FormatInt(int64(e.Current.Token), 10),
@@ -313,7 +313,7 @@ func toStatus(err error) error {
 }
 
 func withDetails(code codes.Code, err error, reason string, metadata map[string]string) error {
-	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain,
+	st, detailErr := status.New(code, err.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: domain,
 		Metadata: metadata})
 	if detailErr != nil {
 		return status.Error(code, err.Error())
@@ -331,7 +331,7 @@ func Error(err error) error {
 	}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.GetDomain() != Domain {
+		if !ok || info.GetDomain() != domain {
 			continue
 		}
 		md := info.GetMetadata()
@@ -340,9 +340,9 @@ func Error(err error) error {
 			return err
 		}
 		switch {
-		case st.Code() == codes.PermissionDenied && info.GetReason() == ReasonForeign:
+		case st.Code() == codes.PermissionDenied && info.GetReason() == reasonForeign:
 			return &fence.ForeignError{Resource: md["resource"], Fence: f}
-		case st.Code() != codes.FailedPrecondition || info.GetReason() != Reason:
+		case st.Code() != codes.FailedPrecondition || info.GetReason() != reasonRefused:
 			return err
 		}
 		token, parseErr := strconv.ParseInt(md["current_token"], 10, 64)

@@ -169,8 +169,9 @@ func TestOptions(t *testing.T) {
 		!ok || *e != want {
 		t.Errorf("a caller that MayWrite refuses: %v", err)
 	}
-	if h, err := mark.Current(t.Context(), "/ledger/Write"); err != nil || h != lease("a", 5) {
-		t.Errorf("the mark is %v, %v", h, err)
+	err = mark.Admit(t.Context(), "/ledger/Write", lease("b", 4))
+	if e, ok := errors.AsType[*fence.RefusedError](err); !ok || e.Current != lease("a", 5) {
+		t.Errorf("a lower token: %v", err)
 	}
 }
 

@@ -47,9 +47,12 @@ func child() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, Hooks: follower.Hooks{
-		OnApply: func(follower.Applied) { fmt.Print(".") },
-		OnError: func(f follower.Failure) { fmt.Fprintln(os.Stderr, f.Err) },
+	tailer, err := follower.NewTailer(b, &follower.Options{Batch: 32, OnEvent: func(e follower.Event) {
+		if e.Kind == follower.Applied {
+			fmt.Print(".")
+		} else if e.Kind == follower.Failed {
+			fmt.Fprintln(os.Stderr, e.Err)
+		}
 	}})
 	if err != nil {
 		return err

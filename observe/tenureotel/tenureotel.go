@@ -82,17 +82,6 @@ type Options struct {
 	Background bool
 }
 
-// Elector is what Watch reads: a *core.Elector.
-type Elector interface {
-	View() *core.View
-	TrustRemaining() time.Duration
-}
-
-// Tailer is what Follow reads: a *follower.Tailer.
-type Tailer interface {
-	Lag() follower.Lag
-}
-
 // Telemetry makes spans and metrics of one Elector. It is safe for concurrent use.
 type Telemetry struct {
 	tracer     trace.Tracer
@@ -280,20 +269,26 @@ func (t *Telemetry) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks returns hooks for follower.Options.
-func (t *Telemetry) FollowerHooks() follower.Hooks {
-	return follower.Hooks{
-		OnError:   func(f follower.Failure) { t.add(t.failures, 1, t.with("applier", f.Applier)) },
-		OnApply:   func(a follower.Applied) { t.add(t.applied, a.Entries, t.with("applier", a.Applier)) },
-		OnRestore: func(r follower.Restored) { t.add(t.restores, 1, t.with("applier", r.Applier)) },
+// FollowerEvent is for follower.Options.OnEvent.
+func (t *Telemetry) FollowerEvent(e follower.Event) {
+	switch e.Kind {
+	case follower.Applied:
+		t.add(t.applied, e.Count, t.with("applier", e.Applier))
+	case follower.Restored:
+		t.add(t.restores, 1, t.with("applier", e.Applier))
+	case follower.Failed:
+		t.add(t.failures, 1, t.with("applier", e.Applier))
+	case follower.Reset: // not counted
 	}
 }
 
 // Follow observes a Tailer's lag. It returns an error of the MeterProvider.
-func (t *Telemetry) Follow(f Tailer) error {
+func (t *Telemetry) Follow(f *follower.Tailer) error { return t.follow(f.Lag) }
+
+func (t *Telemetry) follow(lag func() follower.Lag) error {
 	none := metric.WithAttributes(t.own...)
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		l := f.Lag()
+		l := lag()
 		o.ObserveInt64(t.behind, l.Entries, none)
 		o.ObserveFloat64(t.lag, l.Time.Seconds(), none)
 		return nil
@@ -342,7 +337,7 @@ func (t *Telemetry) Effects(s *effect.Stats) error {
 }
 
 // Watch observes an Elector's View. It returns an error of the MeterProvider.
-func (t *Telemetry) Watch(e Elector) error {
+func (t *Telemetry) Watch(e *core.Elector) error {
 	_, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		t.observe(o, e.View(), e.TrustRemaining())
 		return nil

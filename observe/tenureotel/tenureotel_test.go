@@ -263,7 +263,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v trust remains, %v heartbeats", during["tenure.trust.remaining"],
 			during["tenure.store.call.duration{beat}"])
 	}
-	h, f := c.Hooks(), c.FollowerHooks()
+	h := c.Hooks()
 	h.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}})
 	h.OnGrant(core.LeaseEvent{Former: "P"})
 	h.OnStuck(nil)
@@ -272,12 +272,14 @@ func TestMetrics(t *testing.T) {
 	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("stopping"), Asked: true})
 	h.OnSettled(core.Settled{Outcome: core.LeaseTransferred, Took: ttl})
 	h.OnDropped(core.Dropped{Events: 3})
-	f.OnApply(follower.Applied{Applier: "x", Entries: 4})
-	f.OnError(follower.Failure{Applier: "x"})
-	f.OnRestore(follower.Restored{Applier: "x"})
+	c.FollowerEvent(follower.Event{Kind: follower.Applied, Applier: "x", Count: 4})
+	c.FollowerEvent(follower.Event{Kind: follower.Failed, Applier: "x"})
+	c.FollowerEvent(follower.Event{Kind: follower.Restored, Applier: "x"})
+	c.FollowerEvent(follower.Event{Kind: follower.Reset})
 	c.Refused(&fence.RefusedError{})
 	c.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: sharding.Drained}}})
-	if err := c.Follow(behind{}); err != nil {
+	lag := func() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
+	if err := tenureotel.Follow(c.Telemetry, lag); err != nil {
 		t.Fatal(err)
 	}
 	after := c.points(t)
@@ -331,11 +333,6 @@ func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	time.Sleep(time.Minute)
 	t.Cleanup(l.Close)
 }
-
-// behind is a Tailer that lags.
-type behind struct{}
-
-func (behind) Lag() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }
 
 // A call that nobody traces costs no allocation.
 func TestUntracedCallsAllocateNothing(t *testing.T) {

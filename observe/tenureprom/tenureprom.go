@@ -27,14 +27,14 @@ type Options struct {
 	Buckets []float64
 }
 
-// Elector is what Watch reads: a *core.Elector.
-type Elector interface {
+// elector is a *core.Elector, or a large View of a test.
+type elector interface {
 	View() *core.View
 	TrustRemaining() time.Duration
 }
 
-// Tailer is what Follow reads: a *follower.Tailer.
-type Tailer interface {
+// tailer is a *follower.Tailer, or the same of a test.
+type tailer interface {
 	Lag() follower.Lag
 	Lags() []follower.Lag
 }
@@ -48,8 +48,8 @@ type Metrics struct {
 	ended    takeover.Times
 
 	mu      sync.Mutex
-	elector Elector
-	tailers []Tailer
+	elector elector
+	tailers []tailer
 	effects *effect.Stats
 }
 
@@ -193,8 +193,8 @@ func (c *counters) all() []prometheus.Collector {
 	}
 }
 
-// Watch sets the Elector whose View is shown. Without an Elector, Metrics has no gauges.
-func (m *Metrics) Watch(e Elector) {
+// Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
+func (m *Metrics) Watch(e *core.Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.elector = e
@@ -202,7 +202,7 @@ func (m *Metrics) Watch(e Elector) {
 
 // Follow adds a Tailer whose lag is shown. If there are several, the metrics show the sum of
 // their entries and the longest time.
-func (m *Metrics) Follow(t Tailer) {
+func (m *Metrics) Follow(t *follower.Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tailers = append(m.tailers, t)
@@ -227,16 +227,18 @@ func (m *Metrics) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerHooks returns hooks for follower.Options.
-func (m *Metrics) FollowerHooks() follower.Hooks {
-	return follower.Hooks{
-		OnError: func(f follower.Failure) { m.failures.WithLabelValues(f.Applier).Inc() },
-		OnApply: func(a follower.Applied) {
-			m.applied.WithLabelValues(a.Applier).Add(float64(a.Entries))
-			m.applies.WithLabelValues(a.Applier).Observe(a.Took.Seconds())
-		},
-		OnRestore: func(r follower.Restored) { m.restores.WithLabelValues(r.Applier).Inc() },
-		OnReset:   func(follower.Reset) { m.resets.Inc() },
+// FollowerEvent is for follower.Options.OnEvent.
+func (m *Metrics) FollowerEvent(e follower.Event) {
+	switch e.Kind {
+	case follower.Applied:
+		m.applied.WithLabelValues(e.Applier).Add(float64(e.Count))
+		m.applies.WithLabelValues(e.Applier).Observe(e.Took.Seconds())
+	case follower.Restored:
+		m.restores.WithLabelValues(e.Applier).Inc()
+	case follower.Failed:
+		m.failures.WithLabelValues(e.Applier).Inc()
+	case follower.Reset:
+		m.resets.Inc()
 	}
 }
 
@@ -383,7 +385,7 @@ func (m *Metrics) collectView(ch chan<- prometheus.Metric, v *core.View, trust t
 	}
 }
 
-func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []Tailer) {
+func (m *Metrics) collectLag(ch chan<- prometheus.Metric, tailers []tailer) {
 	var entries int64
 	var longest time.Duration
 	behind := make(map[string]int64)

@@ -319,12 +319,11 @@ func everything(m *tenureprom.Metrics) {
 		h.OnSettled(core.Settled{Outcome: o, Took: time.Second})
 	}
 	h.OnDropped(core.Dropped{Events: 2})
-	f := m.FollowerHooks()
-	f.OnApply(follower.Applied{Applier: "x", Entries: 5})
-	f.OnError(follower.Failure{Applier: "x"})
-	f.OnError(follower.Failure{})
-	f.OnRestore(follower.Restored{Applier: "x"})
-	f.OnReset(follower.Reset{})
+	m.FollowerEvent(follower.Event{Kind: follower.Applied, Applier: "x", Count: 5})
+	m.FollowerEvent(follower.Event{Kind: follower.Failed, Applier: "x"})
+	m.FollowerEvent(follower.Event{Kind: follower.Failed})
+	m.FollowerEvent(follower.Event{Kind: follower.Restored, Applier: "x"})
+	m.FollowerEvent(follower.Event{Kind: follower.Reset})
 	m.Refused(&fence.RefusedError{})
 	for why := sharding.Orphaned; why <= sharding.TakenOver; why++ {
 		m.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: why}}})
@@ -337,8 +336,7 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(m)
 	b := bigView(shards)
-	m.Watch(b)
-	m.Follow(b)
+	m.Show(b, b)
 	m.Effects(&effect.Stats{})
 	everything(m)
 	families, err := reg.Gather()
@@ -399,7 +397,8 @@ func BenchmarkOnCall(b *testing.B) {
 // BenchmarkCollect is one scrape of a member that knows 10,000 shards.
 func BenchmarkCollect(b *testing.B) {
 	m := tenureprom.New(nil)
-	m.Watch(bigView(10_000))
+	view := bigView(10_000)
+	m.Show(view, view)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(m)
 	for b.Loop() {

@@ -33,8 +33,7 @@ type ClientOptions struct {
 	// Nil, the default, allows every address that is not loopback, link-local, multicast or
 	// unspecified. A name that resolves to such an address is always refused.
 	Allow func(u *url.URL) bool
-	// AddressKey is the key of a member's metadata that holds its address. Default
-	// DefaultAddressKey.
+	// AddressKey is the key of a member's metadata that holds its address. Default "http".
 	AddressKey string
 	// Base sends all requests. If Base is set, Allow must be set as well, because Base connects
 	// without the Client's checks. The default also checks the addresses to which names resolve,
@@ -101,7 +100,7 @@ func NewClient(o *ClientOptions) (*Client, error) {
 	}
 	c := &Client{o: *o, hurry: make(chan struct{}, 1)}
 	c.o.Members, c.o.Header = slices.Clone(o.Members), o.Header.Clone()
-	c.o.AddressKey = cmp.Or(o.AddressKey, DefaultAddressKey)
+	c.o.AddressKey = cmp.Or(o.AddressKey, defaultAddressKey)
 	c.o.Attempts = cmp.Or(o.Attempts, 20)
 	c.o.Wait = cmp.Or(o.Wait, time.Second)
 	switch {

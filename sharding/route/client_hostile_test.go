@@ -181,7 +181,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 	for _, address := range []string{"http://127.0.0.1:" + port, "http://localhost:" + port} {
 		liar, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
+			answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "b", Address: address, Token: 1 << 60})
 		})
 		token++
 		x.tell(liar, token)
@@ -305,13 +305,13 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	})
 	var a, b string
 	a, as := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "b", Address: b, Token: 50})
+		answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "b", Address: b, Token: 50})
 	})
 	b, bs := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "a", Address: a, Token: 60})
+		answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "a", Address: a, Token: 60})
 	})
 	forged, forgeries := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 503, problem.Document{Type: route.ProblemLost})
+		answer(w, 503, problem.Document{Type: "urn:tenure:route:lost"})
 	})
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -343,7 +343,7 @@ func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	}
 	former, formers := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	late, lates := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, 421, problem.Document{Type: route.ProblemOwner, Shard: "s-0000", Node: "former", Address: former, Token: 6})
+		answer(w, 421, problem.Document{Type: "urn:tenure:route:owner", Shard: "s-0000", Node: "former", Address: former, Token: 6})
 	})
 	if code, _, err := send(t.Context(), at(late, nil), strings.NewReader("body")); err != nil || code != 421 || formers.Load() > 0 {
 		t.Errorf("an owner that names a former one: %d %v after %d and %d requests", code, err, lates.Load(), formers.Load())

@@ -104,7 +104,7 @@ func TestClientIdleConnectionEnds(t *testing.T) {
 			client.base = transport
 			if err := client.table.apply(&ownersJSON{Version: "A.1", Full: true,
 				Keyspace: &keyspaceJSON{Name: "k", Hash: keyspace.HashMixed, Digits: 4},
-				Members:  map[string]map[string]string{"a": {DefaultAddressKey: "http://" + address}},
+				Members:  map[string]map[string]string{"a": {defaultAddressKey: "http://" + address}},
 				Shards:   []ownedJSON{{Shard: "k-0000", Range: &sharding.Range{}, Node: "a", Token: 1}}}, client.table.at); err != nil {
 				t.Fatal(err)
 			}

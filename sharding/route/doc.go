@@ -25,23 +25,23 @@
 //
 // # One hop
 //
-// A forwarded request has the header [Forwarded], and is not forwarded again. A member that
-// receives such a request, but does not own the shard, answers with the owner. Therefore, two
-// members with different views cannot cause a loop. If a client sets the header itself, its
-// requests are not forwarded.
+// A forwarded request has the header Tenure-Forwarded, and is not forwarded again. A member that
+// does not own the shard answers with the owner. So two members with different views make no loop.
+// If a client sets the header itself, its requests are not forwarded. Nothing else changes.
 //
 // # Answers
 //
-//	421 Misdirected Request    another member owns the shard; the body is a problem document
-//	                           with its node, address and token
-//	503 Service Unavailable    the shard has no owner now, or the owner could not be
-//	                           reached; see Retry-After
-//	502 Bad Gateway            the request was forwarded, and its answer lost: it may have
-//	                           been done
-//	400 Bad Request            the request names no shard
+//	421 Misdirected Request    owner: another member owns the shard; the document has its
+//	                           node, address and token
+//	503 Service Unavailable    unowned, or unreachable: the owner could not be connected
+//	                           to; see Retry-After
+//	502 Bad Gateway            lost: the request was forwarded, and its answer lost; it may
+//	                           have been done
+//	400 Bad Request            invalid: the request names no shard
 //
-// After 421 and 503, nothing was done. A token in an answer is for logs and comparisons, and is not
-// a credential.
+// The body is a problem document (RFC 9457). Its type is the word above after "urn:tenure:route:".
+// With 421 and 503, nothing was done. A token in an answer is for logs and comparisons, and is
+// no credential.
 //
 // # Clients without a store
 //

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// DefaultAddressKey is the key of a member's metadata that holds its address.
-const DefaultAddressKey = "http"
+// defaultAddressKey is the key of a member's metadata that holds its address.
+const defaultAddressKey = "http"
 
 // Options are the options of a Handler.
 type Options struct {
@@ -30,8 +30,7 @@ type Options struct {
 	// Forward makes the Handler send a request for another member's shard to that member. By
 	// default, the Handler answers with the owner's address.
 	Forward bool
-	// AddressKey is the key of a member's metadata that holds its address. Default
-	// DefaultAddressKey.
+	// AddressKey is the key of a member's metadata that holds its address. Default "http".
 	AddressKey string
 	// Allow reports whether a request, with its credentials, may be forwarded to an address. Nil,
 	// the default, allows every address except this machine's and loopback, link-local, multicast
@@ -83,7 +82,7 @@ func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Optio
 	}
 	h := &handler{e: e, r: r, next: next, o: *o}
 	if h.o.AddressKey == "" {
-		h.o.AddressKey = DefaultAddressKey
+		h.o.AddressKey = defaultAddressKey
 	}
 	if h.o.Transport == nil {
 		h.o.Transport = &http.Transport{ // without a proxy
@@ -99,14 +98,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	shard, err := h.o.Shard(r)
 	if errors.Is(err, sharding.ErrNoOwner) { // the router does not know the map of ranges yet
 		w.Header().Set("Retry-After", "1")
-		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
+		answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Detail: err.Error()})
 		return
 	}
 	if err == nil {
 		err = core.CheckShard(shard)
 	}
 	if err != nil {
-		answer(w, problem.Document{Type: ProblemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
+		answer(w, problem.Document{Type: problemInvalid, Status: http.StatusBadRequest, Title: "the request names no shard", Detail: err.Error()})
 		return
 	}
 	if lease := h.e.Lease(shard); lease != nil {
@@ -120,9 +119,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, shard)
 		return
 	}
-	p := problem.Document{Type: ProblemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
+	p := problem.Document{Type: problemOwner, Status: http.StatusMisdirectedRequest, Title: "another member owns the shard", Shard: shard,
 		Node: owner.Node, Token: owner.Token, Detail: "nothing was done; ask the owner"}
-	to, err := CheckAddress(owner.Meta[h.o.AddressKey])
+	to, err := checkAddress(owner.Meta[h.o.AddressKey])
 	if err == nil && h.o.Allow != nil && !h.o.Allow(to) {
 		err = fmt.Errorf("tenure: %w: the address is not allowed", core.ErrInvalid)
 	}
@@ -131,7 +130,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Address = to.String()
-	if !h.o.Forward || r.Header.Get(Forwarded) != "" || h.o.Allow == nil && peerdial.Local(net.JoinHostPort(to.Hostname(), "1")) {
+	if !h.o.Forward || r.Header.Get(forwarded) != "" || h.o.Allow == nil && peerdial.Local(net.JoinHostPort(to.Hostname(), "1")) {
 		answer(w, p)
 		return
 	}
@@ -147,7 +146,7 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p
 			r.SetURL(to)
 			r.Out.Host = r.In.Host // the site of the request does not change
 			r.SetXForwarded()
-			r.Out.Header.Set(Forwarded, h.e.View().Node)
+			r.Out.Header.Set(forwarded, h.e.View().Node)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if errors.Is(err, peerdial.ErrLocal) {
@@ -155,10 +154,10 @@ func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p
 				answer(w, p)
 				return
 			}
-			p.Type, p.Status, p.Title = ProblemLost, http.StatusBadGateway, "the owner's answer was lost"
+			p.Type, p.Status, p.Title = problemLost, http.StatusBadGateway, "the owner's answer was lost"
 			p.Detail = "the request may have been done"
 			if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" {
-				p.Type, p.Status, p.Title = ProblemUnreachable, http.StatusServiceUnavailable, "the owner cannot be reached"
+				p.Type, p.Status, p.Title = problemUnreachable, http.StatusServiceUnavailable, "the owner cannot be reached"
 				p.Detail = "nothing was done; try again"
 			}
 			slog.DebugContext(r.Context(), "tenure: forwarding failed", slog.String("shard", p.Shard), slog.Any("error", err))

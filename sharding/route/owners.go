@@ -138,7 +138,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 	}
 	c.MaxWaiting = cmp.Or(c.MaxWaiting, 1000)
 	if c.AddressKeys = slices.Clone(c.AddressKeys); len(c.AddressKeys) == 0 {
-		c.AddressKeys = []string{DefaultAddressKey, "grpc"}
+		c.AddressKeys = []string{defaultAddressKey, "grpc"}
 	}
 	return &owners{e: e, r: r, o: c, instance: rand.Text()[:12], watch: make(chan struct{}, 1),
 		changed: make(chan struct{}), encoded: map[string][]byte{}, stopped: map[*http.Server]context.Context{}}, nil
@@ -147,7 +147,7 @@ func NewOwners(e *core.Elector, r *sharding.Router, o *OwnersOptions) (http.Hand
 // ServeHTTP implements http.Handler.
 func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(status int, title, detail string) {
-		answer(w, problem.Document{Type: ProblemInvalid, Status: status, Title: title, Detail: detail})
+		answer(w, problem.Document{Type: problemInvalid, Status: status, Title: title, Detail: detail})
 	}
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -170,7 +170,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
-		answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
+		answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: "this member does not know the owners", Detail: err.Error()})
 		return
 	}
 	h := w.Header()

@@ -13,17 +13,16 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Forwarded is the header of a request that a member has forwarded.
-const Forwarded = "Tenure-Forwarded"
+// forwarded is the header of a request that a member has forwarded.
+const forwarded = "Tenure-Forwarded"
 
-// The types of the problem documents (RFC 9457) in a Handler's answers. A document of the type
-// ProblemOwner also contains the owner's node and token, and its address if it publishes one.
+// These are the types of the problem documents (RFC 9457) in a Handler's answers.
 const (
-	ProblemOwner       = "urn:tenure:route:owner"       // 421
-	ProblemUnowned     = "urn:tenure:route:unowned"     // 503
-	ProblemUnreachable = "urn:tenure:route:unreachable" // 503: the owner could not be connected to
-	ProblemLost        = "urn:tenure:route:lost"        // 502
-	ProblemInvalid     = "urn:tenure:route:invalid"     // 400
+	problemOwner       = "urn:tenure:route:owner"       // 421
+	problemUnowned     = "urn:tenure:route:unowned"     // 503
+	problemUnreachable = "urn:tenure:route:unreachable" // 503: the owner could not be connected to
+	problemLost        = "urn:tenure:route:lost"        // 502
+	problemInvalid     = "urn:tenure:route:invalid"     // 400
 )
 
 // retryAfter is the Retry-After of a 503, in seconds. Most hand-overs take less.
@@ -40,7 +39,7 @@ func answer(w http.ResponseWriter, d problem.Document) {
 // clients try again. The application's handler calls Refuse if the lease ends as the request
 // arrives, or if a Slice refuses the request's key.
 func Refuse(w http.ResponseWriter, shard string) {
-	answer(w, problem.Document{Type: ProblemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
+	answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
@@ -53,7 +52,7 @@ func readProblem(r *http.Response) *problem.Document {
 	default:
 		return nil
 	}
-	p, err := problem.Read(r, ProblemOwner, ProblemUnowned, ProblemUnreachable, ProblemLost, ProblemInvalid)
+	p, err := problem.Read(r, problemOwner, problemUnowned, problemUnreachable, problemLost, problemInvalid)
 	if p == nil || err != nil {
 		return nil
 	}
@@ -63,7 +62,7 @@ func readProblem(r *http.Response) *problem.Document {
 	if driver.CheckNode(p.Node) != nil {
 		p.Node = ""
 	}
-	if _, err := CheckAddress(p.Address); err != nil {
+	if _, err := checkAddress(p.Address); err != nil {
 		p.Address = ""
 	}
 	p.Status, p.Detail, p.Title = r.StatusCode, fmt.Sprintf("%.500q", p.Detail), fmt.Sprintf("%.200q", p.Title)
@@ -73,9 +72,9 @@ func readProblem(r *http.Response) *problem.Document {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress parses a member's address. An address consists of the scheme http or https, a
+// checkAddress parses a member's address. An address consists of the scheme http or https, a
 // host, and optionally a port. The error matches core.ErrInvalid.
-func CheckAddress(address string) (*url.URL, error) {
+func checkAddress(address string) (*url.URL, error) {
 	bad := func(why string) (*url.URL, error) {
 		return nil, fmt.Errorf("tenure: %w: address %.100q %s: write it as http://host:port or https://host:port", core.ErrInvalid,
 			address, why)

@@ -162,15 +162,15 @@ func TestServeForwardAnswer(t *testing.T) {
 	// a does not forward.
 	lb := b.own("t", a)
 	code, _, p, _ := do(t, c, "POST", a.server.URL+"/t", "x")
-	if code != 421 || p == nil || *p != (problem.Document{Type: route.ProblemOwner, Status: 421, Title: p.Title, Detail: p.Detail, Shard: "t",
+	if code != 421 || p == nil || *p != (problem.Document{Type: "urn:tenure:route:owner", Status: 421, Title: p.Title, Detail: p.Detail, Shard: "t",
 		Node: "b", Address: b.server.URL, Token: lb.Token()}) {
 		t.Errorf("answered %d %+v, want b, its address and token %d", code, p, lb.Token())
 	}
 	code, _, p, header := do(t, c, "GET", b.server.URL+"/nobody", "")
-	if code != 503 || p == nil || p.Type != route.ProblemUnowned || header.Get("Retry-After") != "1" {
+	if code != 503 || p == nil || p.Type != "urn:tenure:route:unowned" || header.Get("Retry-After") != "1" {
 		t.Errorf("a shard without an owner: %d %+v %v", code, p, header)
 	}
-	if code, _, p, _ := do(t, c, "GET", b.server.URL+"/not%20a%0Ashard", ""); code != 400 || p == nil || p.Type != route.ProblemInvalid {
+	if code, _, p, _ := do(t, c, "GET", b.server.URL+"/not%20a%0Ashard", ""); code != 400 || p == nil || p.Type != "urn:tenure:route:invalid" {
 		t.Errorf("no shard: %d %+v", code, p)
 	}
 }
@@ -191,7 +191,7 @@ func TestOneHop(t *testing.T) {
 	if n := b.hits.Load(); code != 421 || p == nil || p.Node != "a" || n != 2 {
 		t.Errorf("the answer is %d %+v after %d hops, want 421 after one", code, p, n-1)
 	}
-	code, _, _, _ = do(t, http.DefaultClient, "GET", b.server.URL+"/s", "", route.Forwarded, "x")
+	code, _, _, _ = do(t, http.DefaultClient, "GET", b.server.URL+"/s", "", "Tenure-Forwarded", "x")
 	if n := b.hits.Load(); code != 421 || n != 3 {
 		t.Errorf("a forwarded request: %d, and was forwarded %d times", code, n-3)
 	}
@@ -227,10 +227,10 @@ func TestOwnerOutOfReach(t *testing.T) {
 		}
 		return code, p
 	}
-	if code, p := at(b, "/s?lost", a.server.URL); code != 502 || p.Type != route.ProblemLost {
+	if code, p := at(b, "/s?lost", a.server.URL); code != 502 || p.Type != "urn:tenure:route:lost" {
 		t.Errorf("a lost answer: %d %+v", code, p)
 	}
-	if code, p := at(b, "/s", gone); code != 503 || p.Type != route.ProblemUnreachable || p.Address != gone {
+	if code, p := at(b, "/s", gone); code != 503 || p.Type != "urn:tenure:route:unreachable" || p.Address != gone {
 		t.Errorf("an owner that is away: %d %+v", code, p)
 	}
 	if code, p := at(b, "/s", "http://user:secret@127.0.0.1/"); code != 421 || p.Address != "" || p.Node != "a" {

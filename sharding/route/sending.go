@@ -76,8 +76,8 @@ func (s *sending) try() (resp *http.Response, undone bool, err error) {
 	switch {
 	case p == nil:
 		return resp, false, nil
-	case p.Type == ProblemOwner:
-		next, err := CheckAddress(p.Address)
+	case p.Type == problemOwner:
+		next, err := checkAddress(p.Address)
 		if err != nil || !c.allowed(next) {
 			return resp, false, nil
 		}

@@ -157,7 +157,7 @@ func (t *table) apply(a *ownersJSON, at time.Time) error {
 		t.members = make(map[string]peer, len(a.Members))
 		for node, addresses := range a.Members {
 			m := peer{addresses: addresses}
-			if u, err := CheckAddress(addresses[t.key]); err == nil {
+			if u, err := checkAddress(addresses[t.key]); err == nil {
 				m.url = u
 			}
 			t.members[node] = m

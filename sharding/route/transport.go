@@ -98,8 +98,8 @@ func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.R
 		return nil, 0
 	}
 	next = first.Clone(first.Context())
-	if p.Type == ProblemOwner {
-		to, err := CheckAddress(p.Address)
+	if p.Type == problemOwner {
+		to, err := checkAddress(p.Address)
 		if err != nil || !t.o.Allow(to) {
 			return nil, 0
 		}
@@ -134,9 +134,9 @@ func refusal(resp *http.Response) *problem.Document {
 	p := readProblem(&seen)
 	switch {
 	case p == nil:
-	case p.Type == ProblemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
+	case p.Type == problemOwner && resp.StatusCode == http.StatusMisdirectedRequest:
 		return p
-	case (p.Type == ProblemUnowned || p.Type == ProblemUnreachable) && resp.StatusCode == http.StatusServiceUnavailable:
+	case (p.Type == problemUnowned || p.Type == problemUnreachable) && resp.StatusCode == http.StatusServiceUnavailable:
 		return p
 	}
 	return nil

@@ -78,7 +78,7 @@ func always(cc *grpc.ClientConn) first {
 // stream opens a stream, and again if nothing was done.
 func (c *ClientOptions) stream(ctx context.Context, peers *Peers, first first,
 	open func(ctx context.Context, conn *grpc.ClientConn) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
-	ctx = metadata.AppendToOutgoingContext(ctx, BegunKey, "1")
+	ctx = metadata.AppendToOutgoingContext(ctx, begunKey, "1")
 	var begun grpc.ClientStream
 	err := c.follow(ctx, peers, first, func(conn *grpc.ClientConn, done func()) (err error) {
 		begun, err = open(ctx, conn)

@@ -22,7 +22,7 @@ var _ grpc.ClientConnInterface = (*keyed)(nil)
 
 // NewConn returns a connection for the clients that protoc generates. It makes each call at the
 // owner of its key in one hop, according to the map of a route.Client. The Client's AddressKey has
-// no effect: DefaultAddressKey is used. The connection follows refusals as UnaryClient and
+// no effect: the key "grpc" is used. The connection follows refusals as UnaryClient and
 // StreamClient do, with the same options o.
 //
 // key returns the key of a call from its full method and message. For a stream, the message is
@@ -70,6 +70,6 @@ func (k *keyed) owner(key string) first {
 		if err != nil {
 			return nil, nil, &OwnerError{Shard: at.Shard}
 		}
-		return k.peers.take("", at.Meta[DefaultAddressKey])
+		return k.peers.take("", at.Meta[defaultAddressKey])
 	}
 }

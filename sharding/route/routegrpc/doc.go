@@ -21,9 +21,10 @@
 //   - Unavailable, if the shard has no owner
 //   - InvalidArgument, if the call names no shard
 //
-// In these cases, nothing was done. The details of the first two name the shard and its owner;
-// [Error] turns them into an *OwnerError. A forwarded call ends as the owner ended it. If the
-// answer was lost, it ends with Unavailable without such details, and may have been done.
+// In these cases, nothing was done. The details of the first two, an ErrorInfo of the domain
+// tenure.route, name the shard and its owner; [Error] turns them into an *OwnerError. A forwarded
+// call ends as the owner ended it. If the answer was lost, it ends with Unavailable without such
+// details, and may have been done.
 //
 // # What it does not do
 //

@@ -48,7 +48,7 @@ func Example() {
 	}
 	defer backend.Close()
 	e, err := core.NewElector(backend, &core.Options{
-		Node: "a", Meta: map[string]string{routegrpc.DefaultAddressKey: l.Addr().String()},
+		Node: "a", Meta: map[string]string{"grpc": l.Addr().String()},
 		LockDir: "none", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

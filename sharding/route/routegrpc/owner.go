@@ -16,9 +16,9 @@ import (
 // These are the domain and the reasons of the ErrorInfo in the status of a call that was not
 // served.
 const (
-	Domain        = "tenure.route"
-	ReasonOwner   = "NOT_OWNER" // another member owns the shard
-	ReasonUnowned = "NO_OWNER"  // the shard has no owner now
+	domain        = "tenure.route"
+	reasonOwner   = "NOT_OWNER" // another member owns the shard
+	reasonUnowned = "NO_OWNER"  // the shard has no owner now
 )
 
 // OwnerError is the error of a call that was not served. Nothing was done. If the shard has no
@@ -44,11 +44,11 @@ func (e *OwnerError) Is(target error) bool { return target == sharding.ErrNoOwne
 func (e *OwnerError) NotApplied() bool { return true }
 
 func (e *OwnerError) status() error {
-	code, reason := codes.FailedPrecondition, ReasonOwner
+	code, reason := codes.FailedPrecondition, reasonOwner
 	if e.Node == "" {
-		code, reason = codes.Unavailable, ReasonUnowned
+		code, reason = codes.Unavailable, reasonUnowned
 	}
-	st, err := status.New(code, e.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: map[string]string{
+	st, err := status.New(code, e.Error()).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: map[string]string{
 		"shard": e.Shard, "node": e.Node, "address": e.Address, "token": strconv.FormatInt(int64(e.Token), 10),
 	}})
 	if err != nil {
@@ -66,20 +66,20 @@ func Error(err error) error {
 	}
 	for _, d := range st.Details() {
 		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok || info.GetDomain() != Domain {
+		if !ok || info.GetDomain() != domain {
 			continue
 		}
 		md := info.GetMetadata()
 		token, perr := strconv.ParseInt(md["token"], 10, 64)
 		e := &OwnerError{Shard: md["shard"], Node: md["node"], Address: md["address"], Token: core.Token(token)}
-		if CheckAddress(e.Address) != nil {
+		if checkAddress(e.Address) != nil {
 			e.Address = ""
 		}
 		switch {
 		case perr != nil || core.CheckShard(e.Shard) != nil:
-		case info.GetReason() == ReasonUnowned && st.Code() == codes.Unavailable:
+		case info.GetReason() == reasonUnowned && st.Code() == codes.Unavailable:
 			return &OwnerError{Shard: e.Shard}
-		case info.GetReason() == ReasonOwner && st.Code() == codes.FailedPrecondition && driver.CheckNode(e.Node) == nil:
+		case info.GetReason() == reasonOwner && st.Code() == codes.FailedPrecondition && driver.CheckNode(e.Node) == nil:
 			return e
 		}
 		return err

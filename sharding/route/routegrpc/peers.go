@@ -70,7 +70,7 @@ var errBusy = fmt.Errorf("tenure: calls to %d owners are under way: %w", maxPeer
 
 // take returns a connection, for use "" or forwarding. done gives it back.
 func (p *Peers) take(use, address string) (conn *grpc.ClientConn, done func(), err error) {
-	if err := CheckAddress(address); err != nil {
+	if err := checkAddress(address); err != nil {
 		return nil, nil, err
 	}
 	p.mu.Lock()
@@ -138,10 +138,10 @@ func (p *Peers) Close() error {
 // maxAddress is the longest address, in bytes.
 const maxAddress = 300
 
-// CheckAddress checks a member's address, which consists of a host and a port. It refuses a host
+// checkAddress checks a member's address, which consists of a host and a port. It refuses a host
 // that is a scheme of gRPC, such as "unix" or "dns", because gRPC would not treat it as a host.
 // The error matches core.ErrInvalid.
-func CheckAddress(address string) error {
+func checkAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	n, perr := strconv.ParseUint(port, 10, 16)
 	if err != nil || perr != nil || n == 0 || host == "" || len(address) > maxAddress {

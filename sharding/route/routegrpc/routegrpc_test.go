@@ -183,7 +183,7 @@ func TestServeForwardAnswer(t *testing.T) {
 	if err := b.check("s", nil, "authorization", "mine"); err != nil {
 		t.Errorf("forwarded: %v", err)
 	}
-	if md := a.seen.Load().(metadata.MD); fmt.Sprint(md.Get("authorization"), md.Get(routegrpc.ForwardedKey)) != "[mine] [b]" {
+	if md := a.seen.Load().(metadata.MD); fmt.Sprint(md.Get("authorization"), md.Get("tenure-forwarded")) != "[mine] [b]" {
 		t.Errorf("the owner gets the metadata %v", md)
 	}
 	lease := b.own("t", a)

@@ -19,15 +19,15 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// DefaultAddressKey is the key of a member's metadata that holds its address.
-const DefaultAddressKey = "grpc"
+// defaultAddressKey is the key of a member's metadata that holds its address.
+const defaultAddressKey = "grpc"
 
-// ForwardedKey is the metadata of a call that a member has forwarded.
-const ForwardedKey = "tenure-forwarded"
+// forwardedKey is the metadata of a call that a member has forwarded.
+const forwardedKey = "tenure-forwarded"
 
-// BegunKey is the metadata of a stream whose client waits until it has begun. Stream then sends the
+// begunKey is the metadata of a stream whose client waits until it has begun. Stream then sends the
 // header before the handler runs, and the handler cannot add to it.
-const BegunKey = "tenure-begun"
+const begunKey = "tenure-begun"
 
 // Options are the options of a Server.
 type Options struct {
@@ -46,8 +46,7 @@ type Options struct {
 	// generated code is part of this program. By default, the Server answers with the owner. The
 	// Peers stay the caller's.
 	Peers *Peers
-	// AddressKey is the key of a member's metadata that holds its address. Default
-	// DefaultAddressKey.
+	// AddressKey is the key of a member's metadata that holds its address. Default "grpc".
 	AddressKey string
 }
 
@@ -66,7 +65,7 @@ func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error)
 	}
 	s := &Server{e: e, r: r, o: *o}
 	if s.o.AddressKey == "" {
-		s.o.AddressKey = DefaultAddressKey
+		s.o.AddressKey = defaultAddressKey
 	}
 	return s, nil
 }
@@ -91,7 +90,7 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, e.status()
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	if s.o.Peers == nil || e.Address == "" || len(md.Get(ForwardedKey)) > 0 {
+	if s.o.Peers == nil || e.Address == "" || len(md.Get(forwardedKey)) > 0 {
 		return nil, e.status()
 	}
 	return s.forward(ctx, req, info.FullMethod, md, e)
@@ -117,7 +116,7 @@ func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	}
 	ctx, done := route.NewContext(stream.Context(), lease)
 	defer done()
-	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(BegunKey)) > 0 {
+	if md, _ := metadata.FromIncomingContext(ctx); len(md.Get(begunKey)) > 0 {
 		if err := stream.SendHeader(metadata.MD{}); err != nil {
 			return err
 		}
@@ -157,7 +156,7 @@ func (s *Server) owner(shard string) (*core.Lease, *OwnerError) {
 		return nil, &OwnerError{Shard: shard}
 	}
 	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
-	if CheckAddress(e.Address) != nil {
+	if checkAddress(e.Address) != nil {
 		e.Address = ""
 	}
 	return nil, e
@@ -180,7 +179,7 @@ func (s *Server) forward(ctx context.Context, req any, method string, md metadat
 			out[k] = v
 		}
 	}
-	out.Set(ForwardedKey, s.e.View().Node)
+	out.Set(forwardedKey, s.e.View().Node)
 	if err := conn.Invoke(metadata.NewOutgoingContext(ctx, out), method, req, reply); err != nil {
 		return nil, err
 	}
