@@ -301,24 +301,18 @@ func everything(m *tenureprom.Metrics) {
 		}
 	}
 	for c := fsm.CauseReleased; c <= fsm.CauseFailback; c++ {
-		h.OnRevoke(&core.RevokedError{Cause: c.String()})
+		h.OnEvent(core.Event{Kind: core.LeaseEnded, Err: &core.RevokedError{Cause: c.String()}})
 	}
-	for _, k := range []core.SessionEventKind{core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed,
-		core.SessionLapsed, core.SessionRegained, core.SessionLost, core.SessionHalted, core.SessionFailedOver,
-		core.SessionStoreLost, core.SessionCallFailed} {
-		h.OnSession(core.SessionEvent{Kind: k})
-	}
-	for _, k := range []core.PeerEventKind{
-		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted,
+	for _, k := range []core.EventKind{
+		core.HandlerStarted, core.HandlerStopping, core.HandlerReturned, core.HandlerStuck, core.WriteRefused,
+		core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown,
+		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
+		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
+		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted, core.RecordDamaged, core.EventsDropped,
 	} {
-		h.OnPeer(core.PeerEvent{Kind: k, Peer: core.Member{Session: "P"}})
+		h.OnEvent(core.Event{Kind: k, Peer: core.Member{Session: "P"}, Took: time.Second, Dropped: 2})
 	}
-	h.OnGrant(core.LeaseEvent{Former: "P"})
-	for _, o := range []core.LeaseOutcome{core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused,
-		core.LeaseUnknown} {
-		h.OnSettled(core.Settled{Outcome: o, Took: time.Second})
-	}
-	h.OnDropped(core.Dropped{Events: 2})
+	h.OnEvent(core.Event{Kind: core.LeaseGranted, Session: "P"})
 	f := m.FollowerHooks()
 	f.OnApply(follower.Applied{Applier: "x", Entries: 5})
 	f.OnError(follower.Failure{Applier: "x"})
