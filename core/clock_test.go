@@ -93,7 +93,7 @@ func TestNotifierOrderAndBound(t *testing.T) {
 	t.Parallel()
 	var got []int
 	dropped := 0
-	n := newNotifier(Hooks{OnDropped: func(d Dropped) { dropped += d.Events }}, nil, "a")
+	n := newNotifier(Hooks{OnEvent: func(e Event) { dropped += e.Dropped }}, nil, "a")
 	for i := range maxEvents + 10 {
 		n.post(func() { got = append(got, i) })
 	}

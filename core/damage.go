@@ -116,9 +116,7 @@ func (s *damages) list() []*driver.DamagedError {
 
 func (n *notifier) damaged(d *driver.DamagedError) {
 	n.post(func() {
-		if n.h.OnDamaged != nil {
-			n.h.OnDamaged(d)
-		}
+		n.tell(Event{Kind: RecordDamaged, Err: d})
 		n.warn("tenure: damaged record: restore it from a backup, or remove it if it is nobody's",
 			slog.String("key", d.Key), slog.String("shard", string(d.Shard)), slog.String("why", d.Why))
 	})

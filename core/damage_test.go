@@ -23,7 +23,10 @@ type damaged struct {
 
 func (d *damaged) options(o *Options) {
 	o.Logger = slog.New(slog.NewTextHandler(&d.log, nil))
-	o.Hooks.OnDamaged = func(e *DamagedError) { d.hooks = append(d.hooks, e.Key) }
+	onEvent(o, func(e Event) {
+		found, _ := errors.AsType[*DamagedError](e.Err)
+		d.hooks = append(d.hooks, found.Key)
+	}, RecordDamaged)
 }
 
 // lines returns the number of log lines that name a record.

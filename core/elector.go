@@ -253,7 +253,7 @@ func (e *Elector) start(callCtx context.Context) error {
 	}
 	e.phase, e.callCtx = running, callCtx
 	if e.info.Rollback != "" {
-		e.note.session(SessionEvent{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
+		e.note.session(Event{Kind: SessionFailedOver, Err: errors.New(e.info.Rollback)}, nil)
 	}
 	e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shards: slices.Collect(maps.Keys(e.contended))})
 	e.drainQueue()

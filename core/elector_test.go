@@ -693,7 +693,7 @@ func TestContendEdges(t *testing.T) {
 func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
+		m := w.member("a", func(o *Options) { onEvent(o, func(Event) { <-block }, LeaseGranted) })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		l := h.await(w, 1)
@@ -706,7 +706,7 @@ func TestSlowHookDelaysNoHeartbeat(t *testing.T) {
 func TestHooksThatDoNotReturn(t *testing.T) {
 	bubble(t, func(w *world) {
 		block := make(chan struct{})
-		m := w.member("a", func(o *Options) { o.Hooks.OnGrant = func(LeaseEvent) { <-block } })
+		m := w.member("a", func(o *Options) { onEvent(o, func(Event) { <-block }, LeaseGranted) })
 		var h leases
 		w.must(m.Contend(h.hold, "s"))
 		h.await(w, 1)
@@ -764,7 +764,7 @@ func TestView(t *testing.T) {
 			w.eventually("s2 is held", func() bool { o, _ := a.View().Owner("s2"); return o.Node == "a" })
 		}
 		moves := a.View().Moves
-		if len(moves) != maxMoves || moves[len(moves)-1].Kind != MoveGranted ||
+		if len(moves) != maxMoves || moves[len(moves)-1].Kind != LeaseGranted ||
 			!slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {
 			w.Errorf("%d moves, the last %+v", len(moves), moves[len(moves)-1])
 		}
@@ -825,13 +825,11 @@ func TestSessionLostSaysByWhom(t *testing.T) {
 				var lost *SessionLostError
 				m := w.member("a", func(o *Options) {
 					o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-					o.Hooks.OnSession = func(ev SessionEvent) {
+					onEvent(o, func(ev Event) {
 						mu.Lock()
 						defer mu.Unlock()
-						if ev.Kind == SessionLost {
-							lost, _ = errors.AsType[*SessionLostError](ev.Err)
-						}
-					}
+						lost, _ = errors.AsType[*SessionLostError](ev.Err)
+					}, SessionLost)
 				})
 				w.must(m.Contend((&leases{}).hold, "s"))
 				w.eventually("it has joined", func() bool { return m.View().Session != "" })

@@ -83,7 +83,7 @@ func TestIneligibleHolderHandsOver(t *testing.T) {
 			t.Errorf("b says of a: %+v", who)
 		}
 		stopped := slices.ContainsFunc(a.View().Moves, func(m Move) bool {
-			return m.Kind == MoveStopped && errors.Is(m.Err, ErrIneligible) && strings.Contains(m.Err.Error(), "the database is away")
+			return m.Kind == HandlerStopping && errors.Is(m.Err, ErrIneligible) && strings.Contains(m.Err.Error(), "the database is away")
 		})
 		if !stopped || !slices.Contains(a.said("revoke s"), "revoke s: not eligible") {
 			t.Errorf("a says %+v, %q", a.View().Moves, a.said(""))

@@ -75,7 +75,7 @@ func (e *Elector) failedOver(v *driver.View) {
 	if !raised || e.phase != running {
 		return
 	}
-	e.note.session(SessionEvent{Kind: SessionFailedOver, Session: e.m.Session()}, nil)
+	e.note.session(Event{Kind: SessionFailedOver, Session: e.m.Session()}, nil)
 	for _, r := range e.runs {
 		e.acked.keep(r)
 	}

@@ -138,18 +138,17 @@ func TestCallStartHasTheCallersContext(t *testing.T) {
 // Hooks report a hand-over with its duration and a takeover with its former session.
 func TestHandOverAndTakeOverAreTold(t *testing.T) {
 	bubble(t, func(w *world) {
-		var settled []Settled // each by one goroutine
-		var stops, grants []LeaseEvent
+		var settled, stops, grants []Event // each by one goroutine
 		a := w.member("a", func(o *Options) {
-			o.Hooks.OnStop = func(e LeaseEvent) { stops = append(stops, e) }
-			o.Hooks.OnSettled = func(s Settled) { settled = append(settled, s) }
+			onEvent(o, func(e Event) { stops = append(stops, e) }, HandlerStopping)
+			onEvent(o, func(e Event) { settled = append(settled, e) }, leaseOutcomes[:]...)
 		})
 		var ha, hb leases
 		slow := func(ctx context.Context, l *Lease) error { ha.add(l); <-ctx.Done(); time.Sleep(ttl / 2); return nil }
 		w.must(a.Contend(slow, "s", "t"))
 		ha.await(w, 2)
 		b := w.member("b", func(o *Options) {
-			o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) }
+			onEvent(o, func(e Event) { grants = append(grants, e) }, LeaseGranted)
 		})
 		w.must(b.Contend(hb.hold, "s", "t"))
 		w.eventually("they know each other", func() bool { return len(a.View().Members) == 2 })
@@ -165,10 +164,10 @@ func TestHandOverAndTakeOverAreTold(t *testing.T) {
 		if len(stops) == 0 || stops[0].Err != ErrHandOver || stops[0].Fence.Shard != "s" {
 			w.Errorf("asked to stop: %+v", stops)
 		}
-		if len(settled) == 0 || settled[0].Outcome != LeaseTransferred || settled[0].To != to || settled[0].Took < ttl/2 {
+		if len(settled) == 0 || settled[0].Kind != LeaseTransferred || settled[0].Session != to || settled[0].Took < ttl/2 {
 			w.Errorf("settled: %+v", settled)
 		}
-		if len(grants) != 2 || grants[0].Former != "" || grants[1].Former != former {
+		if len(grants) != 2 || grants[0].Session != "" || grants[1].Session != former {
 			w.Errorf("grants: %+v, want the second from %s", grants, former)
 		}
 	})
@@ -179,8 +178,8 @@ func TestHandOverAndTakeOverAreTold(t *testing.T) {
 func TestTakeOverSeenFirstIsTold(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.member("a")
-		var grants []LeaseEvent
-		b := w.member("b", func(o *Options) { o.Hooks.OnGrant = func(e LeaseEvent) { grants = append(grants, e) } })
+		var grants []Event
+		b := w.member("b", func(o *Options) { onEvent(o, func(e Event) { grants = append(grants, e) }, LeaseGranted) })
 		b.tap.onReply(func(kind string, do func()) {
 			do()
 			if kind == callEvict || kind == callAcquire {
@@ -200,7 +199,7 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 		if got := b.said("peer a evicted"); len(got) != 1 {
 			w.Errorf("b says of its eviction %q, want it once", got)
 		}
-		if len(grants) != 1 || grants[0].Former != former {
+		if len(grants) != 1 || grants[0].Session != former {
 			w.Errorf("grants %+v, want one from %s", grants, former)
 		}
 		for i := range 2 * maxMoves {
@@ -210,7 +209,7 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 			w.must(b.Withdraw(w.Context(), name))
 		}
 		moves := b.View().Moves
-		if m := moves[0]; m.Kind != MoveGranted || m.Fence.Shard != "s" || m.Err == nil || !strings.Contains(m.Err.Error(), string(former)) {
+		if m := moves[0]; m.Kind != LeaseGranted || m.Fence.Shard != "s" || m.Err == nil || !strings.Contains(m.Err.Error(), string(former)) {
 			w.Errorf("the oldest move is %+v, want the takeover", m)
 		}
 		if len(moves) != maxMoves+1 || !slices.IsSortedFunc(moves, func(x, y Move) int { return x.At.Compare(y.At) }) {

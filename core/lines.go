@@ -150,9 +150,7 @@ func fenceAttrs(f Fence) []slog.Attr {
 
 func (n *notifier) grant(f Fence, former SessionID) {
 	n.post(func() {
-		if n.h.OnGrant != nil {
-			n.h.OnGrant(LeaseEvent{Fence: f, Former: former})
-		}
+		n.tell(Event{Kind: LeaseGranted, Fence: f, Session: former})
 		n.line(lineKind{level: slog.LevelInfo, one: "tenure: lease granted", many: "tenure: leases granted", asked: true, prompt: true}, f)
 	})
 }
@@ -165,9 +163,7 @@ func newer(o driver.Owner, f Fence) bool {
 func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	n.post(func() {
 		err := revoked(f, c)
-		if n.h.OnRevoke != nil {
-			n.h.OnRevoke(err)
-		}
+		n.tell(Event{Kind: LeaseEnded, Fence: f, Err: err})
 		kind := lineKind{level: slog.LevelInfo, one: "tenure: lease ended", many: "tenure: leases ended", cause: c.String(), asked: err.Is(ErrReleased)}
 		if newer(current, f) {
 			kind.one, kind.many = "tenure: lease ended by a newer grant to this process", "tenure: leases ended by newer grants to this process"
@@ -179,13 +175,11 @@ func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 // handlerReturn reports a handler's result. It logs the error, unless this only reports that the
 // handler was asked to stop.
 func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
-	if n.h.OnHandlerReturn == nil && err == nil {
+	if n.h.OnEvent == nil && err == nil {
 		return
 	}
 	n.post(func() {
-		if n.h.OnHandlerReturn != nil {
-			n.h.OnHandlerReturn(LeaseEvent{Fence: f, Ran: ran, Err: err, Asked: err != nil && asked})
-		}
+		n.tell(Event{Kind: HandlerReturned, Fence: f, Err: err, Asked: err != nil && asked, Took: ran})
 		if err != nil && !asked {
 			n.line(lineKind{level: slog.LevelWarn, one: "tenure: handler returned an error", many: "tenure: handlers returned errors"}, f,
 				slog.Any("error", err))
@@ -195,9 +189,7 @@ func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bo
 
 func (n *notifier) stuck(f Fence, c fsm.Cause) {
 	n.post(func() {
-		if n.h.OnStuck != nil {
-			n.h.OnStuck(revoked(f, c))
-		}
+		n.tell(Event{Kind: HandlerStuck, Fence: f, Err: revoked(f, c)})
 		n.line(lineKind{level: slog.LevelWarn, one: "tenure: handler stuck: its shard is not released",
 			many: "tenure: handlers stuck: their shards are not released", cause: c.String()}, f)
 	})
@@ -205,9 +197,7 @@ func (n *notifier) stuck(f Fence, c fsm.Cause) {
 
 func (n *notifier) refused(f Fence, current driver.Owner) {
 	n.post(func() {
-		if n.h.OnRefused != nil {
-			n.h.OnRefused(&FencedError{Fence: f, Current: current})
-		}
+		n.tell(Event{Kind: WriteRefused, Fence: f, Err: &FencedError{Fence: f, Current: current}})
 		kind := lineKind{level: slog.LevelWarn, one: "tenure: write refused by its fence", many: "tenure: writes refused by their fences"}
 		if newer(current, f) {
 			kind.one, kind.many = "tenure: write of a former lease refused: this process has a newer one", ""
@@ -219,9 +209,7 @@ func (n *notifier) refused(f Fence, current driver.Owner) {
 
 func (n *notifier) storeLost(e *LostError) {
 	n.post(func() {
-		if n.h.OnSession != nil {
-			n.h.OnSession(SessionEvent{Kind: SessionStoreLost, Session: e.Fence.Session, Err: e})
-		}
+		n.tell(Event{Kind: SessionStoreLost, Session: e.Fence.Session, Err: e})
 		n.line(lineKind{level: slog.LevelWarn, one: "tenure: store lost writes"}, e.Fence,
 			slog.Any("error", e))
 	})

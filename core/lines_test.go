@@ -73,8 +73,8 @@ func TestLinesOfManyLeases(t *testing.T) {
 		var log lined
 		granted, ended := 0, 0
 		m := w.member("a", logged(&log), func(o *Options) {
-			o.Hooks.OnGrant = func(LeaseEvent) { granted++ }
-			o.Hooks.OnRevoke = func(*RevokedError) { ended++ }
+			onEvent(o, func(Event) { granted++ }, LeaseGranted)
+			onEvent(o, func(Event) { ended++ }, LeaseEnded)
 		})
 		names := make([]string, many)
 		for i := range names {
@@ -254,7 +254,7 @@ func grantBeforeHandler(t *testing.T, seed uint64) {
 	bubble(t, func(w *world) {
 		var log lined
 		l := slog.New(&log)
-		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnGrant = func(LeaseEvent) {} })
+		m := w.member("a", logged(&log), func(o *Options) { o.Seed = seed; o.Hooks.OnEvent = func(Event) {} })
 		handler := func(ctx context.Context, x *Lease) error {
 			l.Info("handler", slog.String("shard", x.Shard()))
 			<-ctx.Done()

@@ -124,9 +124,7 @@ func (n *notifier) run() error {
 		n.mu.Unlock()
 		spare = nil
 		if dropped > 0 {
-			if n.h.OnDropped != nil {
-				n.h.OnDropped(Dropped{Events: dropped})
-			}
+			n.tell(Event{Kind: EventsDropped, Dropped: dropped})
 			n.warn("tenure: hooks are too slow: events dropped", slog.Int("events", dropped))
 		}
 		if len(n.batch) > 0 {
@@ -158,9 +156,17 @@ func (n *notifier) write(level slog.Level, msg string, attrs []slog.Attr) {
 	n.emit(level, msg, attrs)
 }
 
-func (n *notifier) settled(s Settled) {
-	if h := n.h.OnSettled; h != nil {
-		n.post(func() { h(s) })
+// tell calls OnEvent. It runs in the notifier's goroutine.
+func (n *notifier) tell(ev Event) {
+	if n.h.OnEvent != nil {
+		n.h.OnEvent(ev)
+	}
+}
+
+// event reports an event that has no log line.
+func (n *notifier) event(ev Event) {
+	if n.h.OnEvent != nil {
+		n.post(func() { n.tell(ev) })
 	}
 }
 
@@ -171,17 +177,9 @@ func (n *notifier) handlerStart(f Fence) <-chan struct{} {
 	n.post(func() {
 		defer close(written)
 		n.writeGathered(false)
-		if h := n.h.OnHandlerStart; h != nil {
-			h(LeaseEvent{Fence: f})
-		}
+		n.tell(Event{Kind: HandlerStarted, Fence: f})
 	})
 	return written
-}
-
-func (n *notifier) stop(f Fence, cause error) {
-	if h := n.h.OnStop; h != nil {
-		n.post(func() { h(LeaseEvent{Fence: f, Err: cause}) })
-	}
 }
 
 // explainTimeout limits how long hooks and the log wait to learn how a session ended.
@@ -190,7 +188,7 @@ const explainTimeout = time.Second
 // session reports an event of this process's session. lost is the session that was lost, or nil.
 // The method asks it how it ended, so that only hooks and the log wait for the answer, not the call
 // that found it lost.
-func (n *notifier) session(ev SessionEvent, lost driver.Session) {
+func (n *notifier) session(ev Event, lost driver.Session) {
 	n.post(func() {
 		if x, ok := lost.(driver.Explainer); ok {
 			ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
@@ -199,9 +197,7 @@ func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 			}
 			cancel()
 		}
-		if n.h.OnSession != nil {
-			n.h.OnSession(ev)
-		}
+		n.tell(ev)
 		attrs := []slog.Attr{slog.String("session", string(ev.Session))}
 		if ev.Err != nil {
 			attrs = append(attrs, slog.Any("error", ev.Err))
@@ -224,13 +220,13 @@ func (n *notifier) session(ev SessionEvent, lost driver.Session) {
 			n.warn("tenure: "+ev.Kind.message(), attrs...)
 		case SessionEligible:
 			n.info("tenure: "+ev.Kind.message(), attrs...)
-		default: // other kinds repeat during an outage; only OnSession gets them
+		default: // other kinds repeat during an outage; only OnEvent gets them
 		}
 	})
 }
 
-// message returns the text of the event's log line.
-func (k SessionEventKind) message() string {
+// message returns the text of the log line about a session's event.
+func (k EventKind) message() string {
 	switch k {
 	case SessionLost:
 		return string(k) // already names the session
@@ -241,18 +237,15 @@ func (k SessionEventKind) message() string {
 	}
 }
 
-func (n *notifier) peer(ev PeerEvent) {
-	if n.h.OnPeer == nil && ev.Kind != PeerEvicted {
+func (n *notifier) peer(ev Event) {
+	if ev.Kind != PeerEvicted {
+		n.event(ev)
 		return
 	}
 	n.post(func() {
-		if n.h.OnPeer != nil {
-			n.h.OnPeer(ev)
-		}
-		if ev.Kind == PeerEvicted {
-			n.info("tenure: member evicted", slog.String("peer_session", string(ev.Peer.Session)),
-				slog.String("peer_node", ev.Peer.Node))
-		}
+		n.tell(ev)
+		n.info("tenure: member evicted", slog.String("peer_session", string(ev.Peer.Session)),
+			slog.String("peer_node", ev.Peer.Node))
 	})
 }
 

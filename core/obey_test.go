@@ -33,7 +33,7 @@ func (w *world) writeRules(ops ...Op) {
 	ctx, done := context.WithCancel(context.Background())
 	// Not when the handler returns, which could hand the lease over to the only other member, one
 	// change more. Writer of internal/operator does the same.
-	tool.o.Hooks.OnSettled = func(Settled) { done() }
+	onEvent(&tool.o, func(Event) { done() }, leaseOutcomes[:]...)
 	tool.note.h = tool.o.Hooks
 	w.must(tool.Contend(func(ctx context.Context, l *Lease) error {
 		_, err := l.Commit(ctx, ops...)

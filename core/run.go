@@ -46,7 +46,7 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	e.runs[f.Shard] = r
 	former := e.former[f.Shard]
-	e.snap.move(f, MoveGranted, takenOver(former), former == "")
+	e.snap.move(f, LeaseGranted, takenOver(former), former == "")
 	e.note.grant(f, former)
 	if r.h == nil || r.lease.sess == nil {
 		r.state = LeaseReturned
@@ -181,8 +181,8 @@ func (e *Elector) askToStop(r *run, cause error) {
 	}
 	r.asked = e.clk.now()
 	r.cancel(cause)
-	e.snap.move(r.lease.fence, MoveStopped, cause, true)
-	e.note.stop(r.lease.fence, cause)
+	e.snap.move(r.lease.fence, HandlerStopping, cause, true)
+	e.note.event(Event{Kind: HandlerStopping, Fence: r.lease.fence, Err: cause})
 }
 
 // revoke ends the lease of fence f.
@@ -191,9 +191,9 @@ func (e *Elector) revoke(f Fence, cause fsm.Cause) {
 	err := r.lease.end(cause)
 	r.cancel(err)
 	switch cause {
-	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // shown by MoveBack
+	case fsm.CauseReleased, fsm.CauseReturned, fsm.CauseIneligible, fsm.CauseFailback: // shown by HandlerReturned
 	default:
-		e.snap.move(f, MoveRevoked, err, false)
+		e.snap.move(f, LeaseEnded, err, false)
 	}
 	e.note.revoke(f, cause, e.m.Owner(f.Shard))
 	switch {
@@ -224,7 +224,7 @@ func (e *Elector) markStuck(r *run, cause fsm.Cause) {
 	r.state, r.stuck = LeaseStuck, time.Now()
 	poke(e.trouble.wake)
 	r.over.wake()
-	e.snap.move(r.lease.fence, MoveStuck, nil, false)
+	e.snap.move(r.lease.fence, HandlerStuck, nil, false)
 	e.note.stuck(r.lease.fence, cause)
 	e.changed.wake()
 	e.snap.bump()
@@ -244,7 +244,7 @@ func (e *Elector) join(r *run, began time.Time, err error) {
 	if !began.IsZero() {
 		e.note.handlerReturn(r.lease.fence, time.Since(began), err, asked)
 	}
-	e.snap.move(r.lease.fence, MoveBack, err, err == nil || asked)
+	e.snap.move(r.lease.fence, HandlerReturned, err, err == nil || asked)
 	if e.phase == stopped {
 		return
 	}
@@ -271,7 +271,7 @@ func (e *Elector) settle(eff *fsm.Effect) {
 	e.acked.keep(r)
 	end := *eff
 	r.end = &end
-	e.note.settled(settledAs(r, eff, e.clk.now()))
+	e.note.event(settledAs(r, eff, e.clk.now()))
 	r.over.wake()
 	if _, wanted := e.contended[eff.Fence.Shard]; r.again && wanted {
 		e.queue = append(e.queue, fsm.Input{Kind: fsm.InWant, Shard: eff.Fence.Shard, Wait: r.wait})

@@ -43,7 +43,7 @@ type numberedMove struct {
 	n uint64 // number of the move among all
 }
 
-func (s *snapshots) move(f Fence, k MoveKind, err error, asked bool) {
+func (s *snapshots) move(f Fence, k EventKind, err error, asked bool) {
 	r := s.moves[asked]
 	s.moved++
 	m := numberedMove{Move{At: time.Now(), Fence: f, Kind: k, Err: err}, s.moved}

@@ -181,14 +181,15 @@ func (e *Elector) event(eff *fsm.Effect) {
 		e.closeErr = fmt.Errorf("tenure: session %s could not be closed and is left to be evicted: %w", eff.Session, eff.Err)
 	default: // the other effects are only passed on
 	}
-	if kind, ok := sessionEvent(eff.Event); ok {
+	switch kind := eventKinds[eff.Event]; {
+	case kind == "": // Run returns its error
+	case eff.Peer.Session != "":
+		e.note.peer(Event{Kind: kind, Peer: eff.Peer})
+	default:
 		err := eff.Err
 		if kind == SessionLapsed && err == nil {
 			err = errors.New("heartbeats have no answer: the store, or the way to it, is silent")
 		}
-		e.note.session(SessionEvent{Kind: kind, Session: eff.Session, Err: err}, lost)
-	}
-	if kind, ok := peerEvent(eff.Event); ok {
-		e.note.peer(PeerEvent{Kind: kind, Peer: eff.Peer})
+		e.note.session(Event{Kind: kind, Session: eff.Session, Err: err}, lost)
 	}
 }

@@ -101,24 +101,16 @@ type LeaseInfo struct {
 	Since time.Time // when it was granted
 }
 
-// MoveKind is the kind of a Move.
-type MoveKind string
-
-// The moves of a lease.
-const (
-	MoveGranted MoveKind = "granted"       // Err names the former session, if the shard was taken over
-	MoveStopped MoveKind = "asked to stop" // Err is the reason
-	MoveRevoked MoveKind = "revoked"       // Err is a *RevokedError
-	MoveStuck   MoveKind = "stuck"
-	MoveBack    MoveKind = "given back" // its handler has returned Err
-)
-
 // Move is a change of one of this member's leases.
 type Move struct {
 	At    time.Time
 	Fence Fence
-	Kind  MoveKind
-	Err   error
+	// Kind is LeaseGranted, HandlerStopping, LeaseEnded, HandlerStuck or HandlerReturned. A
+	// HandlerReturned also stands for a handler that was never called.
+	Kind EventKind
+	// Err is as in an Event, but nil for HandlerStuck. For LeaseGranted, it names the former session
+	// if the shard was taken over.
+	Err error
 }
 
 // Owner returns the view's entry for a shard. ok is false if the shard was neither seen nor wanted.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -303,15 +304,26 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 		defer m.mu.Unlock()
 		m.events = append(m.events, fmt.Sprintf(format, args...))
 	}
-	o.Hooks = Hooks{
-		OnGrant:         func(e LeaseEvent) { say("grant %s", e.Fence.Shard) },
-		OnRevoke:        func(e *RevokedError) { say("revoke %s: %v", e.Fence.Shard, e.Cause) },
-		OnHandlerStart:  func(e LeaseEvent) { say("start %s", e.Fence.Shard) },
-		OnHandlerReturn: func(e LeaseEvent) { say("return %s: %v", e.Fence.Shard, e.Err) },
-		OnStuck:         func(e *RevokedError) { say("stuck %s: %v", e.Fence.Shard, e.Cause) },
-		OnRefused:       func(e *FencedError) { say("refused %s", e.Fence.Shard) },
-		OnSession:       func(ev SessionEvent) { say("session %s", ev.Kind) },
-		OnPeer:          func(ev PeerEvent) { say("peer %s %s", ev.Peer.Node, ev.Kind) },
+	o.Hooks.OnEvent = func(e Event) {
+		switch ended, _ := errors.AsType[*RevokedError](e.Err); e.Kind {
+		case LeaseGranted:
+			say("grant %s", e.Fence.Shard)
+		case LeaseEnded:
+			say("revoke %s: %v", e.Fence.Shard, ended.Cause)
+		case HandlerStarted:
+			say("start %s", e.Fence.Shard)
+		case HandlerReturned:
+			say("return %s: %v", e.Fence.Shard, e.Err)
+		case HandlerStuck:
+			say("stuck %s: %v", e.Fence.Shard, ended.Cause)
+		case WriteRefused:
+			say("refused %s", e.Fence.Shard)
+		case PeerJoined, PeerUpdated, PeerGone, PeerSilent, PeerDead, PeerEvicted:
+			say("peer %s %s", e.Peer.Node, strings.TrimPrefix(string(e.Kind), "peer "))
+		case HandlerStopping, LeaseReleased, LeaseTransferred, LeaseLost, LeaseRefused, LeaseUnknown, RecordDamaged, EventsDropped:
+		default:
+			say("session %s", e.Kind)
+		}
 	}
 	for _, f := range change {
 		f(o)
@@ -320,6 +332,15 @@ func (w *world) newMember(node string, change ...func(*Options)) *member {
 		w.Fatal(err)
 	}
 	return m
+}
+
+// onEvent adds a hook for events of the kinds.
+func onEvent(o *Options, f func(Event), kinds ...EventKind) {
+	o.Hooks = JoinHooks(o.Hooks, Hooks{OnEvent: func(e Event) {
+		if slices.Contains(kinds, e.Kind) {
+			f(e)
+		}
+	}})
 }
 
 // run starts the member; it is stopped, and must hand everything back, when the

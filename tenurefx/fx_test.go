@@ -63,6 +63,15 @@ func wait(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
+// grants returns hooks that count grants.
+func grants(n *atomic.Int32) core.Hooks {
+	return core.Hooks{OnEvent: func(e core.Event) {
+		if e.Kind == core.LeaseGranted {
+			n.Add(1)
+		}
+	}}
+}
+
 // TestModule: an election runs from start to stop, on the chosen backend; the other
 // one is not connected to.
 func TestModule(t *testing.T) {
@@ -99,13 +108,8 @@ func TestModule(t *testing.T) {
 					return nil
 				}}
 			}),
-			tenurefx.AsHooks(func() core.Hooks {
-				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[0].Add(1) }}
-			}),
-			tenurefx.AsHooks(func() core.Hooks {
-				return core.Hooks{OnGrant: func(core.LeaseEvent) { hooks[1].Add(1) },
-					OnRevoke: func(*core.RevokedError) {}}
-			}),
+			tenurefx.AsHooks(func() core.Hooks { return grants(&hooks[0]) }),
+			tenurefx.AsHooks(func() core.Hooks { return grants(&hooks[1]) }),
 		),
 	)
 	app.RequireStart()

@@ -151,17 +151,19 @@ func (m *Member) Options() *core.Options {
 	return &core.Options{
 		Node: m.node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, LockDir: "none", Seed: seed,
 		Logger: slog.New(slog.DiscardHandler),
-		Hooks: core.Hooks{
-			OnGrant: func(e core.LeaseEvent) {
+		Hooks: core.Hooks{OnEvent: func(e core.Event) {
+			switch e.Kind {
+			case core.LeaseGranted:
 				m.note("%s holds %s, token %d", m.node, e.Fence.Shard, e.Fence.Token)
-			},
-			OnRevoke: func(e *core.RevokedError) {
-				m.note("%s loses %s, token %d: %v", m.node, e.Fence.Shard, e.Fence.Token, e.Cause)
-			},
-			OnRefused: func(e *core.FencedError) {
+			case core.LeaseEnded:
+				if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
+					m.note("%s loses %s, token %d: %v", m.node, e.Fence.Shard, e.Fence.Token, r.Cause)
+				}
+			case core.WriteRefused:
 				m.note("%s: a write to %s is refused, token %d", m.node, e.Fence.Shard, e.Fence.Token)
-			},
-		},
+			default: // not shown
+			}
+		}},
 	}
 }
 

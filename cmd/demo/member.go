@@ -90,8 +90,12 @@ func (m *member) assemble(b core.Backend) (err error) {
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
 		Logger:    slog.New(slog.DiscardHandler), // the screen shows the reports of the hooks
 		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{
-			OnSession: func(e core.SessionEvent) { m.trouble(fmt.Sprint(e.Kind), e.Err) },
-			OnCall:    m.called,
+			OnEvent: func(e core.Event) {
+				if e.Fence.Shard == "" && e.Kind != core.RecordDamaged { // of the session
+					m.trouble(string(e.Kind), e.Err)
+				}
+			},
+			OnCall: m.called,
 		}),
 	})
 	if err != nil {

@@ -64,11 +64,15 @@ func runMember(node, path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	e, err := core.NewElector(b, &core.Options{Node: node, TTL: ttl, LameDuck: 300 * time.Millisecond, LockDir: "none",
-		Supersede: true, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
-			OnGrant: func(l core.LeaseEvent) { fmt.Printf("granted %s %d %q\n", l.Fence.Shard, l.Fence.Token, l.Former) },
-			OnSettled: func(l core.Settled) {
-				fmt.Printf("settled %s %d %q\n", l.Fence.Shard, l.Fence.Token, l.Outcome)
-			}}})
+		Supersede: true, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnEvent: func(e core.Event) {
+			switch e.Kind {
+			case core.LeaseGranted:
+				fmt.Printf("granted %s %d %q\n", e.Fence.Shard, e.Fence.Token, e.Session)
+			case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+				fmt.Printf("settled %s %d %q\n", e.Fence.Shard, e.Fence.Token, e.Kind)
+			default: // not of interest
+			}
+		}}})
 	if err != nil {
 		return err
 	}
@@ -122,9 +126,9 @@ type ack struct {
 // A lease is what a member was told of one.
 type lease struct {
 	token   core.Token
-	owner   string            // the pod's name
-	former  string            // the session that it was taken over from
-	outcome core.LeaseOutcome // empty until it is over
+	owner   string         // the pod's name
+	former  string         // the session that it was taken over from
+	outcome core.EventKind // empty until it is over
 }
 
 // rollout is a Deployment whose pods are processes.
@@ -204,7 +208,7 @@ func (r *rollout) hear(pod, line string) {
 	case "settled":
 		for _, l := range r.leases[shard] {
 			if l.token == core.Token(number) {
-				l.outcome = core.LeaseOutcome(text)
+				l.outcome = core.EventKind(text)
 			}
 		}
 	}

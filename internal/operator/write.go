@@ -85,7 +85,13 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	// The handler returns without being asked. Then, work ends, so that the lease is released.
 	// If the handler were asked to return, the lease would go to the only other member (C13).
 	// That may be a process without a handler for it.
-	o.Hooks.OnSettled = func(core.Settled) { done() }
+	o.Hooks.OnEvent = func(e core.Event) {
+		switch e.Kind {
+		case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+			done()
+		default: // the lease is not over
+		}
+	}
 	e, err := core.NewElector(w.Backend, o)
 	if err != nil {
 		return err

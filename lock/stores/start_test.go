@@ -31,7 +31,7 @@ func TestStartAtOnce(t *testing.T) {
 				joined.Add(members)
 				for i, b := range backends {
 					e, err := core.NewElector(b, &core.Options{Node: "host", TTL: time.Minute, LockDir: "none", Logger: slog.New(slog.DiscardHandler),
-						Hooks: core.Hooks{OnSession: func(ev core.SessionEvent) {
+						Hooks: core.Hooks{OnEvent: func(ev core.Event) {
 							if ev.Kind == core.SessionJoined {
 								joined.Done()
 							} else if ev.Kind == core.SessionJoinFailed {

@@ -99,7 +99,11 @@ func (p *world) startWith(node string, h core.Handler, shards ...string) *proces
 	}
 	o := &core.Options{Node: node, TTL: ttl, DrainBudget: 2 * ttl, CallTimeout: ttl, BackoffMax: 10 * ttl,
 		Logger: slog.New(slog.DiscardHandler)}
-	o.Hooks.OnRefused = func(*core.FencedError) { x.refused.Add(1) }
+	o.Hooks.OnEvent = func(e core.Event) {
+		if e.Kind == core.WriteRefused {
+			x.refused.Add(1)
+		}
+	}
 	o.Hooks.OnCall = func(c core.Call) {
 		if c.Kind == "beat" && c.Took > ttl/6 {
 			x.slow.Add(1)

@@ -167,7 +167,7 @@ func TestEvents(t *testing.T) {
 	c.change(func(v *core.View) {
 		v.Shards[1].Session, v.Shards[1].Node, v.Shards[1].Token = "S1", "n1", 9
 		v.Shards[2].Shard = "orders-4"
-		v.Moves = append(v.Moves, core.Move{At: time.Unix(2000, 0), Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 9}, Kind: core.MoveGranted})
+		v.Moves = append(v.Moves, core.Move{At: time.Unix(2000, 0), Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 9}, Kind: core.LeaseGranted})
 	})
 	e := next(func(e event) bool { return len(e.Shards) > 0 })
 	want := [][5]any{{"orders-2", 1.0, 9.0}, {"orders-4", 3.0, 3.0}}
@@ -521,7 +521,7 @@ func TestOwnMemberIsShown(t *testing.T) {
 	}
 	v.Members = append(v.Members, core.Member{Session: "T", Node: "self", TTL: 7 * time.Second})
 	v.Shards = []core.Ownership{{Shard: "_assigner", Session: "T"}, {Shard: "a", Session: "T"}, {Shard: "b", Aside: "merged"}}
-	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.MoveRevoked,
+	v.Moves = []core.Move{{At: time.Unix(1, 0), Fence: core.Fence{Shard: "a"}, Kind: core.LeaseEnded,
 		Err: fmt.Errorf("x: %w", core.ErrDrainBudget)}}
 	p := &painted{}
 	p.p.Store(&sharding.Picture{Loads: map[string]float64{"a": 3}})
@@ -540,12 +540,17 @@ func TestOwnMemberIsShown(t *testing.T) {
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	j := &tenurehttp.Journal{}
-	hooks := j.Hooks()
+	event := j.Hooks().OnEvent
 	for i := range 100 {
-		hooks.OnSession(core.SessionEvent{Kind: core.SessionLapsed, Err: fmt.Errorf("try %d: %w", i, errors.New(strings.Repeat("x", 2000)))})
+		event(core.Event{Kind: core.SessionLapsed, Err: fmt.Errorf("try %d: %w", i, errors.New(strings.Repeat("x", 2000)))})
 	}
-	hooks.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Node: "n2"}})
-	hooks.OnPeer(core.PeerEvent{Kind: core.PeerUpdated, Peer: core.Member{Node: "n2"}})
+	event(core.Event{Kind: core.PeerSilent, Peer: core.Member{Node: "n2"}})
+	for _, unnoted := range []core.Event{
+		{Kind: core.PeerUpdated, Peer: core.Member{Node: "n2"}}, {Kind: core.LeaseEnded, Fence: core.Fence{Shard: "s"}, Err: core.ErrLapsed},
+		{Kind: core.RecordDamaged, Err: &core.DamagedError{}}, {Kind: core.EventsDropped, Dropped: 1},
+	} {
+		event(unnoted)
+	}
 	v := get[tenurehttp.View](t, tenurehttp.Handler((*fixed)(sample()), &tenurehttp.Options{Journal: j}), "/view", 200)
 	if len(v.Notes) != 64 || v.Notes[63].Text != "n2 silent" || !strings.HasPrefix(v.Notes[0].Text, "trust lapsed: try 37: x") {
 		t.Errorf("%d notes, from %.40q to %q", len(v.Notes), v.Notes[0].Text, v.Notes[len(v.Notes)-1].Text)

@@ -111,14 +111,14 @@ func TestBrowserOrder(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
 	v := &core.View{Node: "n1", Session: "S1", Trusted: true}
-	add := func(at int64, kind core.MoveKind, err error, shards ...string) {
+	add := func(at int64, kind core.EventKind, err error, shards ...string) {
 		for _, s := range shards {
 			v.Moves = append(v.Moves, core.Move{At: time.Unix(at, 0), Fence: core.Fence{Shard: core.ShardID(s), Token: 7}, Kind: kind, Err: err})
 		}
 	}
-	add(1000, core.MoveRevoked, core.ErrLapsed, "a", "b")
-	add(2000, core.MoveGranted, nil, "c", "d", "e")
-	add(4000, core.MoveRevoked, core.ErrLapsed, "f")
+	add(1000, core.LeaseEnded, core.ErrLapsed, "a", "b")
+	add(2000, core.LeaseGranted, nil, "c", "d", "e")
+	add(4000, core.LeaseEnded, core.ErrLapsed, "f")
 	j := &tenurehttp.Journal{}
 	j.Add(tenurehttp.Note{At: time.Unix(3000, 0), Kind: tenurehttp.NoteMember, Text: "n2 evicted"})
 	s := serve(t, tenurehttp.Handler(newChanging(v), &tenurehttp.Options{Journal: j}))
@@ -227,7 +227,7 @@ func TestBrowserPeople(t *testing.T) {
 		}
 	}
 	own(v, 0)
-	v.Moves = []core.Move{{At: time.Unix(1000, 0), Fence: core.Fence{Shard: "a-3", Token: 7}, Kind: core.MoveRevoked, Err: core.ErrStalled}}
+	v.Moves = []core.Move{{At: time.Unix(1000, 0), Fence: core.Fence{Shard: "a-3", Token: 7}, Kind: core.LeaseEnded, Err: core.ErrStalled}}
 	var letters [2]string
 	for i, self := range []int{7, 12} {
 		seen := *v

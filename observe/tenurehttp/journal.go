@@ -1,6 +1,7 @@
 package tenurehttp
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,21 +44,23 @@ type Journal struct {
 
 // Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (j *Journal) Hooks() core.Hooks {
-	return core.Hooks{
-		OnRefused: j.Refused,
-		OnPeer: func(e core.PeerEvent) {
-			if e.Kind != core.PeerUpdated {
-				j.Add(Note{Kind: NoteMember, Text: e.Peer.Node + " " + string(e.Kind)})
+	return core.Hooks{OnEvent: func(e core.Event) {
+		switch peer, ok := strings.CutPrefix(string(e.Kind), "peer "); {
+		case e.Kind == core.WriteRefused:
+			if refused, ok := errors.AsType[*core.FencedError](e.Err); ok {
+				j.Refused(refused)
 			}
-		},
-		OnSession: func(e core.SessionEvent) {
+		case e.Fence.Shard != "", e.Kind == core.PeerUpdated, e.Kind == core.RecordDamaged, e.Kind == core.EventsDropped: // not noted
+		case ok:
+			j.Add(Note{Kind: NoteMember, Text: e.Peer.Node + " " + peer})
+		default:
 			text := string(e.Kind)
 			if e.Err != nil {
 				text += ": " + sentence(e.Err)
 			}
 			j.Add(Note{Kind: NoteSession, Text: text})
-		},
-	}
+		}
+	}}
 }
 
 // Refused counts and notes a write that its fence refused.

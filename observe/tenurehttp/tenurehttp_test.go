@@ -50,8 +50,8 @@ func sample() *core.View {
 		},
 		Leases: []core.LeaseInfo{{Fence: own, State: core.LeaseHeld, Since: time.Unix(1000, 0)}},
 		Moves: []core.Move{
-			{Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 5}, Kind: core.MoveRevoked, Err: core.ErrLapsed},
-			{Fence: own, Kind: core.MoveGranted},
+			{Fence: core.Fence{Shard: "orders-2", Session: "S1", Token: 5}, Kind: core.LeaseEnded, Err: core.ErrLapsed},
+			{Fence: own, Kind: core.LeaseGranted},
 		},
 	}
 }
@@ -168,7 +168,7 @@ func TestBounded(t *testing.T) {
 			MemberState: core.MemberState{Meta: map[string]string{"a": strings.Repeat("\x00", 2000)}}})
 	}
 	for range 64 {
-		v.Moves = append(v.Moves, core.Move{Fence: v.Leases[0].Fence, Kind: core.MoveBack, Err: v.Err})
+		v.Moves = append(v.Moves, core.Move{Fence: v.Leases[0].Fence, Kind: core.HandlerReturned, Err: v.Err})
 	}
 	h := tenurehttp.Handler((*fixed)(v), &tenurehttp.Options{MaxShards: many})
 	for _, path := range []string{"/view", "/view?limit=1000", "/view?limit=100000", "/view?after=n", "/view?shard=" + v.Shards[many/2].Shard, "/healthz", "/readyz", "/leader?shard=" + v.Shards[7].Shard} {

@@ -20,9 +20,9 @@
 //	tenure.handover.duration {outcome}               s; from asking the handler to stop
 //	tenure.leases.granted
 //	tenure.leases.ended {cause}
-//	tenure.leases.settled {outcome}                  core.LeaseOutcome
-//	tenure.session.events {event}                    core.SessionEventKind
-//	tenure.peer.events {event}                       core.PeerEventKind
+//	tenure.leases.settled {outcome}                  released, transferred, lost, refused or unknown
+//	tenure.session.events {event}                    core.SessionJoined, ...
+//	tenure.peer.events {event}                       core.PeerJoined, ..., without "peer "
 //	tenure.writes.refused {where}                    store, or fence: outside the store
 //	tenure.handlers.stuck
 //	tenure.handlers.failed
@@ -175,39 +175,51 @@ func (t *Telemetry) add(c metric.Int64Counter, n int, o metric.MeasurementOption
 
 // Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (t *Telemetry) Hooks() core.Hooks {
-	ctx, none := context.Background(), metric.WithAttributes(t.own...)
 	return core.Hooks{
-		OnGrant: func(e core.LeaseEvent) {
-			t.add(t.granted, 1, none)
-			if took, ok := t.ended.Took(e); ok {
-				t.takeovers.Record(ctx, took.Seconds(), none)
-			}
-		},
-		OnRevoke: func(e *core.RevokedError) { t.add(t.endedBy, 1, t.with("cause", e.Cause)) },
-		OnHandlerReturn: func(e core.LeaseEvent) {
-			if e.Err != nil && !e.Asked {
-				t.add(t.failed, 1, none)
-			}
-		},
-		OnSettled: func(s core.Settled) {
-			outcome := t.with("outcome", string(s.Outcome))
-			t.add(t.settled, 1, outcome)
-			if s.Took > 0 {
-				t.handovers.Record(ctx, s.Took.Seconds(), outcome)
-			}
-		},
-		OnStuck:   func(*core.RevokedError) { t.add(t.stuck, 1, none) },
-		OnRefused: func(*core.FencedError) { t.add(t.refused, 1, t.with("where", "store")) },
-		OnSession: func(e core.SessionEvent) { t.add(t.sessions, 1, t.with("event", string(e.Kind))) },
-		OnPeer: func(e core.PeerEvent) {
-			t.ended.Peer(e)
-			t.add(t.peers, 1, t.with("event", string(e.Kind)))
-		},
+		OnEvent: t.onEvent,
 		OnCall: func(c core.Call) {
-			t.calls.Record(ctx, c.Took.Seconds(), t.with("operation", c.Kind), metric.WithAttributes(outcomeOf(c.Err)))
+			t.calls.Record(context.Background(), c.Took.Seconds(), t.with("operation", c.Kind), metric.WithAttributes(outcomeOf(c.Err)))
 		},
-		OnDropped: func(d core.Dropped) { t.add(t.dropped, d.Events, none) },
 		CallStart: t.callStart,
+	}
+}
+
+func (t *Telemetry) onEvent(e core.Event) {
+	ctx, none := context.Background(), metric.WithAttributes(t.own...)
+	switch e.Kind {
+	case core.LeaseGranted:
+		t.add(t.granted, 1, none)
+		if took, ok := t.ended.Took(e); ok {
+			t.takeovers.Record(ctx, took.Seconds(), none)
+		}
+	case core.LeaseEnded:
+		if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
+			t.add(t.endedBy, 1, t.with("cause", r.Cause))
+		}
+	case core.HandlerReturned:
+		if e.Err != nil && !e.Asked {
+			t.add(t.failed, 1, none)
+		}
+	case core.HandlerStuck:
+		t.add(t.stuck, 1, none)
+	case core.WriteRefused:
+		t.add(t.refused, 1, t.with("where", "store"))
+	case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+		outcome := t.with("outcome", string(e.Kind))
+		t.add(t.settled, 1, outcome)
+		if e.Took > 0 {
+			t.handovers.Record(ctx, e.Took.Seconds(), outcome)
+		}
+	case core.EventsDropped:
+		t.add(t.dropped, e.Dropped, none)
+	case core.HandlerStarted, core.HandlerStopping, core.RecordDamaged: // not counted
+	default:
+		if peer, ok := strings.CutPrefix(string(e.Kind), "peer "); ok {
+			t.ended.Peer(e)
+			t.add(t.peers, 1, t.with("event", peer))
+		} else {
+			t.add(t.sessions, 1, t.with("event", string(e.Kind)))
+		}
 	}
 }
 

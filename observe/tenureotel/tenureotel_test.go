@@ -263,19 +263,18 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("%v trust remains, %v heartbeats", during["tenure.trust.remaining"],
 			during["tenure.store.call.duration{beat}"])
 	}
-	h := c.Hooks()
-	h.OnPeer(core.PeerEvent{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}})
-	h.OnGrant(core.LeaseEvent{Former: "P"})
-	h.OnStuck(nil)
-	h.OnRefused(nil)
-	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("boom")})
-	h.OnHandlerReturn(core.LeaseEvent{Err: errors.New("stopping"), Asked: true})
-	h.OnSettled(core.Settled{Outcome: core.LeaseTransferred, Took: ttl})
-	h.OnDropped(core.Dropped{Events: 3})
-	c.FollowerEvent(follower.Event{Kind: follower.Applied, Applier: "x", Count: 4})
-	c.FollowerEvent(follower.Event{Kind: follower.Failed, Applier: "x"})
-	c.FollowerEvent(follower.Event{Kind: follower.Restored, Applier: "x"})
-	c.FollowerEvent(follower.Event{Kind: follower.Reset})
+	h, f := c.Hooks(), c.FollowerHooks()
+	for _, e := range []core.Event{
+		{Kind: core.PeerSilent, Peer: core.Member{Session: "P", TTL: ttl}}, {Kind: core.LeaseGranted, Session: "P"},
+		{Kind: core.HandlerStuck}, {Kind: core.WriteRefused}, {Kind: core.HandlerReturned, Err: errors.New("boom")},
+		{Kind: core.HandlerReturned, Err: errors.New("stopping"), Asked: true}, {Kind: core.LeaseTransferred, Took: ttl},
+		{Kind: core.EventsDropped, Dropped: 3},
+	} {
+		h.OnEvent(e)
+	}
+	f.OnApply(follower.Applied{Applier: "x", Entries: 4})
+	f.OnError(follower.Failure{Applier: "x"})
+	f.OnRestore(follower.Restored{Applier: "x"})
 	c.Refused(&fence.RefusedError{})
 	c.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: sharding.Drained}}})
 	lag := func() follower.Lag { return follower.Lag{Entries: 7, Time: 2 * time.Second} }

@@ -30,14 +30,14 @@
 //	tenure_records_damaged                   records of the store that cannot be read
 //	tenure_leases_granted_total              its rate shows flapping: each has a new token
 //	tenure_leases_ended_total{cause}         transitions: asked to stop, trust lapsed, ...
-//	tenure_leases_settled_total{outcome}     core.LeaseOutcome
+//	tenure_leases_settled_total{outcome}     released, transferred, lost, refused or unknown
 //	tenure_takeover_seconds                  from the former owner's last sign of life to the grant
 //	tenure_handover_seconds{outcome}         from asking the handler to stop to the store's record
 //	tenure_handler_errors_total              handlers that returned an error unasked
 //	tenure_handlers_stuck_total              that did not return in time
 //	tenure_writes_refused_total              by their fence
-//	tenure_session_events_total{event}       core.SessionEventKind
-//	tenure_peer_events_total{event}          core.PeerEventKind
+//	tenure_session_events_total{event}       core.SessionJoined, ...
+//	tenure_peer_events_total{event}          core.PeerJoined, ..., without "peer "
 //	tenure_store_call_seconds{operation,outcome}  Call.Kind; ok, refused or unknown
 //	tenure_heartbeat_failures_total
 //	tenure_hook_events_dropped_total         lost because hooks were too slow

@@ -1,6 +1,7 @@
 package tenureprom
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -85,7 +86,7 @@ func New(o *Options) *Metrics {
 		effectDescs: newEffectDescs(o.Labels),
 	}
 	// A series that begins with 1 shows no increase, so the series that alerts read begin at 0.
-	for _, k := range []core.SessionEventKind{
+	for _, k := range []core.EventKind{
 		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
 		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
 		core.SessionIneligible, core.SessionEligible,
@@ -244,26 +245,43 @@ func (m *Metrics) FollowerEvent(e follower.Event) {
 
 // Hooks returns hooks for core.Options. Use core.JoinHooks to join them with others.
 func (m *Metrics) Hooks() core.Hooks {
-	return core.Hooks{
-		OnGrant:  m.onGrant,
-		OnRevoke: func(e *core.RevokedError) { m.endedBy.WithLabelValues(e.Cause).Inc() },
-		OnHandlerReturn: func(e core.LeaseEvent) {
-			if e.Err != nil && !e.Asked {
-				m.handlerErrors.Inc()
-			}
-		},
-		OnSettled: func(s core.Settled) {
-			m.settled.WithLabelValues(string(s.Outcome)).Inc()
-			if s.Took > 0 {
-				m.handover.WithLabelValues(string(s.Outcome)).Observe(s.Took.Seconds())
-			}
-		},
-		OnStuck:   func(*core.RevokedError) { m.stuck.Inc() },
-		OnRefused: func(*core.FencedError) { m.refused.Inc() },
-		OnSession: func(e core.SessionEvent) { m.sessions.WithLabelValues(string(e.Kind)).Inc() },
-		OnPeer:    m.onPeer,
-		OnCall:    m.onCall,
-		OnDropped: func(d core.Dropped) { m.dropped.Add(float64(d.Events)) },
+	return core.Hooks{OnEvent: m.onEvent, OnCall: m.onCall}
+}
+
+func (m *Metrics) onEvent(e core.Event) {
+	switch e.Kind {
+	case core.LeaseGranted:
+		m.granted.Inc()
+		if took, ok := m.ended.Took(e); ok {
+			m.takeover.Observe(took.Seconds())
+		}
+	case core.LeaseEnded:
+		if r, ok := errors.AsType[*core.RevokedError](e.Err); ok {
+			m.endedBy.WithLabelValues(r.Cause).Inc()
+		}
+	case core.HandlerReturned:
+		if e.Err != nil && !e.Asked {
+			m.handlerErrors.Inc()
+		}
+	case core.HandlerStuck:
+		m.stuck.Inc()
+	case core.WriteRefused:
+		m.refused.Inc()
+	case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:
+		m.settled.WithLabelValues(string(e.Kind)).Inc()
+		if e.Took > 0 {
+			m.handover.WithLabelValues(string(e.Kind)).Observe(e.Took.Seconds())
+		}
+	case core.EventsDropped:
+		m.dropped.Add(float64(e.Dropped))
+	case core.HandlerStarted, core.HandlerStopping, core.RecordDamaged: // not counted
+	default:
+		if peer, ok := strings.CutPrefix(string(e.Kind), "peer "); ok {
+			m.peers.WithLabelValues(peer).Inc()
+			m.ended.Peer(e)
+		} else {
+			m.sessions.WithLabelValues(string(e.Kind)).Inc()
+		}
 	}
 }
 
@@ -278,18 +296,6 @@ func (m *Metrics) onCall(c core.Call) {
 	m.calls.WithLabelValues(c.Kind, outcome).Observe(c.Took.Seconds())
 	if c.Kind == "beat" && c.Err != nil {
 		m.beatFailures.Inc()
-	}
-}
-
-func (m *Metrics) onPeer(e core.PeerEvent) {
-	m.peers.WithLabelValues(string(e.Kind)).Inc()
-	m.ended.Peer(e)
-}
-
-func (m *Metrics) onGrant(e core.LeaseEvent) {
-	m.granted.Inc()
-	if took, ok := m.ended.Took(e); ok {
-		m.takeover.Observe(took.Seconds())
 	}
 }
 

@@ -301,29 +301,24 @@ func everything(m *tenureprom.Metrics) {
 		}
 	}
 	for c := fsm.CauseReleased; c <= fsm.CauseFailback; c++ {
-		h.OnRevoke(&core.RevokedError{Cause: c.String()})
+		h.OnEvent(core.Event{Kind: core.LeaseEnded, Err: &core.RevokedError{Cause: c.String()}})
 	}
-	for _, k := range []core.SessionEventKind{core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed,
-		core.SessionLapsed, core.SessionRegained, core.SessionLost, core.SessionHalted, core.SessionFailedOver,
-		core.SessionStoreLost, core.SessionCallFailed} {
-		h.OnSession(core.SessionEvent{Kind: k})
-	}
-	for _, k := range []core.PeerEventKind{
-		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted,
+	for _, k := range []core.EventKind{
+		core.HandlerStarted, core.HandlerStopping, core.HandlerReturned, core.HandlerStuck, core.WriteRefused,
+		core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown,
+		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
+		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
+		core.PeerUpdated, core.PeerGone, core.PeerSilent, core.PeerDead, core.PeerEvicted, core.RecordDamaged, core.EventsDropped,
 	} {
-		h.OnPeer(core.PeerEvent{Kind: k, Peer: core.Member{Session: "P"}})
+		h.OnEvent(core.Event{Kind: k, Peer: core.Member{Session: "P"}, Took: time.Second, Dropped: 2})
 	}
-	h.OnGrant(core.LeaseEvent{Former: "P"})
-	for _, o := range []core.LeaseOutcome{core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused,
-		core.LeaseUnknown} {
-		h.OnSettled(core.Settled{Outcome: o, Took: time.Second})
-	}
-	h.OnDropped(core.Dropped{Events: 2})
-	m.FollowerEvent(follower.Event{Kind: follower.Applied, Applier: "x", Count: 5})
-	m.FollowerEvent(follower.Event{Kind: follower.Failed, Applier: "x"})
-	m.FollowerEvent(follower.Event{Kind: follower.Failed})
-	m.FollowerEvent(follower.Event{Kind: follower.Restored, Applier: "x"})
-	m.FollowerEvent(follower.Event{Kind: follower.Reset})
+	h.OnEvent(core.Event{Kind: core.LeaseGranted, Session: "P"})
+	f := m.FollowerHooks()
+	f.OnApply(follower.Applied{Applier: "x", Entries: 5})
+	f.OnError(follower.Failure{Applier: "x"})
+	f.OnError(follower.Failure{})
+	f.OnRestore(follower.Restored{Applier: "x"})
+	f.OnReset(follower.Reset{})
 	m.Refused(&fence.RefusedError{})
 	for why := sharding.Orphaned; why <= sharding.TakenOver; why++ {
 		m.Planned(&sharding.Outcome{Moves: []sharding.Move{{Why: why}}})

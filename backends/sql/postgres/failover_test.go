@@ -263,20 +263,16 @@ func (d *drill) start(name string, addrs ...string) *drillMember {
 		d.t.Fatal(err)
 	}
 	m := &drillMember{name: name}
-	hooks := core.Hooks{
-		OnGrant: func(e core.LeaseEvent) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
+	hooks := core.Hooks{OnEvent: func(e core.Event) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		switch {
+		case e.Kind == core.LeaseGranted:
 			d.grants[e.Fence] = true
-		},
-		OnSession: func(e core.SessionEvent) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if errors.Is(e.Err, core.ErrStoreLost) {
-				d.lost[m] = true
-			}
-		},
-	}
+		case errors.Is(e.Err, core.ErrStoreLost):
+			d.lost[m] = true
+		}
+	}}
 	m.Elector, err = core.NewElector(b, &core.Options{
 		Node: name, TTL: failoverTTL, Resync: 5 * failoverTTL, Hooks: hooks,
 	})

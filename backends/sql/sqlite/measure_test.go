@@ -31,7 +31,7 @@ func measure(ctx context.Context, b *sqlite.Backend) error {
 	var before, lapses int
 	e, err := core.NewElector(b, &core.Options{
 		TTL: measuredTTL, Heartbeat: measuredTTL / 15, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{
-			OnSession: func(e core.SessionEvent) {
+			OnEvent: func(e core.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				if e.Kind == core.SessionLapsed && before == unmeasured {

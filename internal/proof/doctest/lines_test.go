@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	eventKind = regexp.MustCompile(`(?m)^\tSession\w+ +SessionEventKind = "(.+?)"`)
+	eventKind = regexp.MustCompile(`(?m)^\tSession\w+ +EventKind = "(.+?)"`)
 	leaseEnd  = regexp.MustCompile(`Cause[A-Z]\w+: "(.+?)"`)
 	lineRow   = regexp.MustCompile("(?m)^\\| `(tenure: [^|]+)` \\|")
 )

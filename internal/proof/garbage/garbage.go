@@ -439,21 +439,17 @@ func (w *witness) run(t *testing.T, store Store, node string, shards, shared []s
 	isGood := func(f core.Fence) bool { return f.Shard[0] == 'g' }
 	e, err := core.NewElector(b, &core.Options{TTL: ttl, Node: node, Logger: slog.New(&lines{w: w, node: node}),
 		Hooks: core.Hooks{
-			OnRevoke: func(e *core.RevokedError) {
-				if isGood(e.Fence) {
-					w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
-				}
-			},
-			OnSession: func(ev core.SessionEvent) {
+			OnEvent: func(ev core.Event) {
 				switch ev.Kind {
+				case core.LeaseEnded:
+					if e, ok := errors.AsType[*core.RevokedError](ev.Err); ok && isGood(e.Fence) {
+						w.note("%s lost %s: %v", node, e.Fence.Shard, e.Cause)
+					}
 				case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 					w.note("%s: %s: %v", node, ev.Kind, ev.Err)
-				default: // harmless
-				}
-			},
-			OnPeer: func(ev core.PeerEvent) {
-				if ev.Kind == core.PeerEvicted {
+				case core.PeerEvicted:
 					w.note("%s evicted %s", node, ev.Peer.Node)
+				default: // harmless
 				}
 			},
 		}})

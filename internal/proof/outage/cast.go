@@ -80,16 +80,13 @@ func NewCast(
 func (c *Cast) run(m *actor) {
 	c.t.Helper()
 	e, err := core.NewElector(m.backend, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: c.ttl, Node: m.node, Hooks: core.Hooks{
-		OnSession: func(ev core.SessionEvent) {
+		OnEvent: func(ev core.Event) {
 			switch ev.Kind {
 			case core.SessionLapsed, core.SessionLost, core.SessionHalted:
 				c.event("%s: %s: %v", m.node, ev.Kind, ev.Err)
-			default: // it continues
-			}
-		},
-		OnPeer: func(ev core.PeerEvent) {
-			if ev.Kind == core.PeerEvicted {
+			case core.PeerEvicted:
 				c.event("%s evicted %s", m.node, ev.Peer.Node)
+			default: // it continues
 			}
 		},
 	}})

@@ -98,7 +98,7 @@ func startLone(t *testing.T, b driver.Backend, ttl time.Duration, shard string) 
 	t.Helper()
 	p := &lone{backend: b, granted: make(chan time.Time, 1), joined: make(chan struct{}, 1), done: make(chan error, 1)}
 	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
-		OnSession: func(ev core.SessionEvent) {
+		OnEvent: func(ev core.Event) {
 			if ev.Kind == core.SessionJoined {
 				select {
 				case p.joined <- struct{}{}:

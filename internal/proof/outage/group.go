@@ -56,12 +56,7 @@ func contend(
 		b := open(through)
 		node := fmt.Sprint("n", i)
 		e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Node: node, Hooks: core.Hooks{
-			OnSession: func(e core.SessionEvent) { c.session(node, e.Kind) },
-			OnPeer: func(e core.PeerEvent) {
-				if e.Kind == core.PeerEvicted {
-					c.note(func() { c.evicted = append(c.evicted, e.Peer.Node); c.loses() })
-				}
-			},
+			OnEvent: func(e core.Event) { c.event(node, e) },
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -136,9 +131,13 @@ func (c *contenders) answers(ask func(context.Context) error) (longest func() ti
 	}
 }
 
-func (c *contenders) session(node string, kind core.SessionEventKind) {
-	if kind == core.SessionLapsed || kind == core.SessionLost {
-		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, kind)); c.loses() })
+func (c *contenders) event(node string, e core.Event) {
+	switch e.Kind {
+	case core.SessionLapsed, core.SessionLost:
+		c.note(func() { c.lapsed = append(c.lapsed, fmt.Sprintf("%s: %s", node, e.Kind)); c.loses() })
+	case core.PeerEvicted:
+		c.note(func() { c.evicted = append(c.evicted, e.Peer.Node); c.loses() })
+	default: // no shard is lost
 	}
 }
 

@@ -83,7 +83,7 @@ func newWitness(t *testing.T, b driver.Backend, ttl time.Duration, shard string)
 	t.Helper()
 	m := &witness{joined: make(chan struct{}), granted: make(chan *core.Lease, 1), halted: make(chan halt, 1)}
 	e, err := core.NewElector(b, &core.Options{Logger: slog.New(slog.DiscardHandler), TTL: ttl, Hooks: core.Hooks{
-		OnSession: func(ev core.SessionEvent) {
+		OnEvent: func(ev core.Event) {
 			switch ev.Kind {
 			case core.SessionJoined:
 				close(m.joined)

@@ -159,9 +159,10 @@ type record struct {
 
 func (r *record) hooks() core.Hooks {
 	return core.Hooks{
-		OnGrant: func(core.LeaseEvent) { r.granted.Add(1) },
-		OnSession: func(e core.SessionEvent) {
+		OnEvent: func(e core.Event) {
 			switch {
+			case e.Kind == core.LeaseGranted:
+				r.granted.Add(1)
 			case e.Kind == core.SessionJoined:
 				r.joined.Add(1)
 			case e.Kind == core.SessionLapsed && r.measured.Load():

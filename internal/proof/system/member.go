@@ -83,7 +83,7 @@ func (m *member) run(in io.Reader, openers []driver.Opener) (err error) {
 		Node: c.Node, Supersede: c.Supersede, TTL: c.TTL, Margin: marginOf(c.TTL), LockDir: filepath.Dir(c.Journal), TraceDir: filepath.Dir(c.Journal),
 		Meta:        map[string]string{metaProcess: c.Process},
 		DrainBudget: 6 * c.TTL, BackoffMax: 2 * c.TTL, CallTimeout: max(4*c.TTL, 2*time.Second),
-		Resync: 4 * c.TTL, Seed: c.Seed, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnCall: m.called, OnPeer: m.evicted},
+		Resync: 4 * c.TTL, Seed: c.Seed, Logger: slog.New(slog.DiscardHandler), Hooks: core.Hooks{OnCall: m.called, OnEvent: m.evicted},
 	})
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (m *member) called(c core.Call) {
 }
 
 // evicted records the member's report of an eviction.
-func (m *member) evicted(e core.PeerEvent) {
+func (m *member) evicted(e core.Event) {
 	if e.Kind == core.PeerEvicted {
 		m.journal.add(note{Is: noteEvicted, Peer: e.Peer.Session})
 	}

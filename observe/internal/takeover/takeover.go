@@ -19,8 +19,8 @@ type Times struct {
 	ended map[core.SessionID]time.Time
 }
 
-// Peer is for Hooks.OnPeer.
-func (t *Times) Peer(e core.PeerEvent) {
+// Peer notes an event of another member.
+func (t *Times) Peer(e core.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := e.Peer.Session
@@ -51,14 +51,14 @@ func (t *Times) Peer(e core.PeerEvent) {
 	t.ended[id] = at
 }
 
-// Took returns, for an event of Hooks.OnGrant, the time since the previous owner's last sign of
-// life. ok is false if the shard was not taken over.
-func (t *Times) Took(e core.LeaseEvent) (took time.Duration, ok bool) {
-	if e.Former == "" {
+// Took returns, for a core.LeaseGranted, the time since the previous owner's last sign of life. ok
+// is false if the shard was not taken over.
+func (t *Times) Took(e core.Event) (took time.Duration, ok bool) {
+	if e.Session == "" {
 		return 0, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, ok := t.ended[e.Former]
+	at, ok := t.ended[e.Session]
 	return time.Since(at), ok
 }
