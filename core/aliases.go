@@ -2,15 +2,15 @@ package core
 
 import "github.com/tenure-go/tenure/core/driver"
 
-// The driver contract's types that applications use, renamed in this package so that an application
-// need not import package driver. Package driver documents their fields, methods and rules.
+// This file aliases the types of package driver that applications use, so that an application need
+// not import that package. Package driver documents their fields, methods and rules.
 type (
 	// Backend is one namespace in one store. A backend's Open returns it. The caller closes it
 	// after the Run of every Elector on it has returned. See [driver.Backend].
 	Backend = driver.Backend
 
-	// Opener opens a backend that the configuration selects by name. Each backend package has a
-	// function named Opener that returns one. See [driver.Opener].
+	// Opener opens a backend that the configuration selects by name. The function Opener of each
+	// backend package returns one. See [driver.Opener].
 	Opener = driver.Opener
 
 	// Limits are the limits of a backend, such as the operations and bytes of one commit, the poll
@@ -20,7 +20,7 @@ type (
 	// ShardID is the name of a shard: a string that [CheckShard] accepts.
 	ShardID = driver.ShardID
 
-	// SessionID is a string that names one session of a member. It is random and never reused.
+	// SessionID is the id of one session of a member: a random string that is never reused.
 	SessionID = driver.SessionID
 
 	// Token is the fencing token of a lease, an int64 that increases with each grant of a shard. Do
@@ -39,10 +39,10 @@ type (
 	// Meta and Draining. See [driver.MemberState].
 	MemberState = driver.MemberState
 
-	// Version is an int64, the version of an item. [PutIf] and [DeleteIf] compare it.
+	// Version is the version of an item, an int64 that [PutIf] and [DeleteIf] compare.
 	Version = driver.Version
 
-	// Seq is an int64, the number of an entry in a shard's decision log. Entries are numbered from
+	// Seq is the number of an entry in a shard's decision log, an int64. Entries are numbered from
 	// 1 without gaps.
 	Seq = driver.Seq
 
@@ -68,13 +68,12 @@ type (
 	// return one. See [driver.Op].
 	Op = driver.Op
 
-	// FencedError is the error of a write that the store refused because of its fence. The field
-	// Current is the shard's record at that time. The error matches [ErrFenced]. See
-	// [driver.FencedError].
+	// FencedError is the error of a write that the store refused because of its fence. Current is
+	// the shard's record at that time. The error matches [ErrFenced]. See [driver.FencedError].
 	FencedError = driver.FencedError
 
-	// ConflictError is the error of a commit with a precondition that does not hold. The field Op
-	// is the index of the operation. The error matches [ErrConflict]. See [driver.ConflictError].
+	// ConflictError is the error of a commit with a precondition that does not hold. Op is the
+	// index of the operation. The error matches [ErrConflict]. See [driver.ConflictError].
 	ConflictError = driver.ConflictError
 
 	// SessionLostError reports how a session ended and which session ended it, if the store knows.
@@ -99,7 +98,7 @@ func CheckNamespace(namespace string) error { return driver.CheckNamespace(names
 // Put sets key to value. A key may occur once in a commit.
 func Put(key string, value []byte) Op { return Op{Kind: driver.OpPut, Key: key, Value: value} }
 
-// PutIf sets key to value if the item has version v or, if v is Absent, if there is no such item.
+// PutIf sets key to value if the item has version v. If v is Absent, the item must not exist.
 // Otherwise, the commit fails with a *ConflictError.
 func PutIf(key string, value []byte, v Version) Op {
 	return Op{Kind: driver.OpPut, Key: key, Value: value, IfVersion: v}

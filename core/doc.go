@@ -1,7 +1,7 @@
 // Package core elects leaders and distributes shards among processes, with a store that you already
 // run. Each process has an [Elector]. For each shard that the process owns, the Elector holds a
 // [Lease] with a fencing token, and a [Handler] serves the shard. Applications use this package
-// with one of the backends.
+// together with a backend.
 //
 //	e, err := core.NewElector(backend, nil)
 //	err = e.Contend(func(ctx context.Context, lease *core.Lease) error {
@@ -22,7 +22,7 @@
 //     that was answered. This deadline stops work that the store does not see. The safety of your
 //     data depends on the fence, not on the clock.
 //   - The [View] shows where to send a request, and which member can take over a shard. An outdated
-//     view costs only time.
+//     view can only delay work.
 //
 // # A lease
 //
@@ -32,14 +32,15 @@
 //
 // One heartbeat renews all leases of a process. By default, the TTL is 10 s, and each process sends
 // a heartbeat every third of the TTL. If another member sees no heartbeat for the TTL, it ends the
-// session. Other members then take the shards, with higher tokens. After a crash, the shards have a
-// new owner within one TTL plus a few calls, but not sooner than two thirds of the TTL. A planned
-// [Elector.HandOver] takes one call.
+// session. Other members then take the shards with higher tokens. After a crash, the shards get new
+// owners within one TTL plus the time of a few calls, but no sooner than after two thirds of the
+// TTL. A planned [Elector.HandOver] takes one call to the store.
 //
 // If a handler returns before it was asked to stop, with or without an error, the Elector gives its
-// shard back. Other members may claim the shard immediately. This member claims it after a back-off
-// ([Options].BackoffMin and BackoffMax). A handler that has nothing left to do should wait until
-// its ctx ends. [RunSingleton] differs: it returns when its handler returns nil.
+// shard back. Other members may claim the shard immediately. This member waits for a back-off
+// before it claims the shard again ([Options].BackoffMin and BackoffMax). A handler that has
+// nothing left to do should wait until its ctx ends. [RunSingleton] differs: it returns when its
+// handler returns nil.
 //
 // # Two contexts
 //
@@ -59,17 +60,17 @@
 // eligible member, or keeps them if there is no such member. If [Options.Failback] is set, a holder
 // gives its shards to a member with a higher priority once that member has been eligible for this
 // long. In both cases, the Elector asks the handler to stop, and the shard has no owner for the
-// duration of one call. Members write their priority and eligibility into their records. Both are
-// used only for planning; safety does not depend on them.
+// duration of one call. Members publish their priority and eligibility in their records. Safety
+// does not depend on these values, which serve only for planning.
 //
 // # Writes
 //
 // [Lease.Commit] writes keys and log entries atomically under the fence. [Lease.Append] writes one
 // log entry. Any number of goroutines may call either method. Commits that arrive while a write is
 // in flight form the next write. If a reply is lost, the Elector sends the same write again, under
-// the same number and nonce. The caller thus learns whether the write was committed or refused. The
-// error is ErrUnknown only if the store stays out of reach until the lease is over. [NotApplied]
-// reports whether a failed write may be repeated.
+// the same number and nonce, to learn whether the write was committed or refused. The caller gets
+// ErrUnknown only if the store stays out of reach until the lease is over, or if the caller's ctx
+// ends first. [NotApplied] reports whether a failed write may be repeated.
 //
 // A write to any other system carries [Lease.Fence], which that system checks before it applies the
 // write. Checking [Lease.Err] before a write is not enough, because the process may be stopped
@@ -81,8 +82,8 @@
 //     members appear silent. When the store is back, the same members continue, and each lease gets
 //     a new token.
 //   - The process is stopped, or the machine suspended, for longer than the TTL less the margin:
-//     its leases are lost. The process notices this before it does anything else with them, and at
-//     each call of [Lease.Err].
+//     its leases are lost. The process notices the loss before it does anything else with the
+//     leases, and at each call of [Lease.Err].
 //   - The store is wiped, restored or replaced: all leases are revoked, and nothing is granted
 //     until an operator decides (ErrStoreChanged). Each backend's package says which of these
 //     changes its store cannot detect.
@@ -107,6 +108,6 @@
 //
 // A shard's handler may be called any number of times, in this process and in others. Each call
 // continues from the log. Tenure does not guarantee which member gets a shard. It cannot restore
-// acknowledged writes that the store itself loses. Members notice the loss if the store's identity
-// or revision reveals it.
+// acknowledged writes that the store itself loses. Members notice such a loss only if the store's
+// identity or revision reveals it.
 package core

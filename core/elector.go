@@ -28,7 +28,7 @@ import (
 //
 // If a handler returns before ctx has ended, with nil or an error, the Elector gives its lease back
 // and claims the shard again after a back-off. A call to runtime.Goexit counts as an error. The
-// Elector does not recover panics. A handler must not wait for its own Withdraw.
+// Elector does not recover panics. A handler must not wait for a Withdraw of its own shard.
 type Handler func(ctx context.Context, lease *Lease) error
 
 // Elector represents one process in a namespace. It uses one session, one heartbeat and one watch
@@ -43,7 +43,7 @@ type Elector struct {
 
 	calls   sync.WaitGroup // calls to the backend in progress
 	callCtx context.Context
-	kick    chan struct{} // signals that the timer must be set again
+	kick    chan struct{} // tells the timer's goroutine to set the timer again
 	ended   chan struct{}
 	commits outbox
 	halting chan struct{} // closed when the member is halted, with Options.ReturnHalted
@@ -64,17 +64,17 @@ type Elector struct {
 	changed        signal          // runs, stored, or the phase
 	stored         driver.UpdateNo // the last result of Machine.Updated
 	sessions       map[SessionID]driver.Session
-	claiming       fsm.CallID            // the last claims sent, until they are answered
-	former         map[ShardID]SessionID // owners of their shards before; a view may show a grant before the answer
+	claiming       fsm.CallID            // the last claims sent, until the store answers
+	former         map[ShardID]SessionID // the former owners of the claimed shards; a view may show a grant before the answer arrives
 	trust          *trust
 	halted         error
 	closeErr       error
 	leaving        time.Time          // when a planned stop began, or zero
 	observing      context.CancelFunc // of the Observe call in progress
-	reading        bool               // that call reads in full; a resync does not end it
+	reading        bool               // the call reads the full state, so a resync does not end it
 	certificateEnd func() time.Time   // when the client's certificate for the store expires
 
-	unread fsm.Instant // when Observe failed last, until it succeeds
+	unread fsm.Instant // when Observe last failed; reset when it succeeds
 	heard  fsm.Instant // the last news from the store, or Never
 	resync bool
 
@@ -144,12 +144,13 @@ func NewElector(b Backend, o *Options) (*Elector, error) {
 }
 
 // Run contends for shards and serves them until ctx ends. It then waits for Options.LameDuck, asks
-// all handlers to stop together, and releases each shard as soon as its handler has returned (S12).
-// The shutdown after the wait takes at most the drain budget and two call time-outs. If a hook, the
-// logger or Options.Eligible hangs, the shutdown takes another drain budget.
+// all handlers to stop at the same time, and releases each shard as soon as its handler has
+// returned (S12). The shutdown after this wait takes at most the drain budget plus two call
+// time-outs. If a hook, the logger or Options.Eligible hangs, the shutdown takes another drain
+// budget.
 //
-// If every shard was given back, Run returns nil. Otherwise, the error reports one or more of the
-// following:
+// If the Elector has given every shard back, Run returns nil. Otherwise, the error reports one or
+// more of the following:
 //
 //   - ErrStuck, with the names of the shards whose handlers did not return. Another member evicts
 //     the session later.
@@ -304,11 +305,11 @@ func (e *Elector) Heartbeats() map[SessionID]time.Duration {
 	return ages
 }
 
-// Lease returns the lease under which this process currently serves a shard, for work that begins
-// outside its handler, such as a request. It returns nil unless the lease is valid and its handler
-// runs and has not been asked to stop. It does no I/O. The lease may end immediately after the
-// call. Its Context then ends, and the store refuses later commits. When the handler returns, the
-// Elector gives the lease back even if other work still uses it.
+// Lease returns the lease under which this process currently serves a shard. It is for work that
+// begins outside the shard's handler, such as a request. Lease returns nil unless the lease is
+// valid and its handler runs and has not been asked to stop. It does no I/O. The lease may end
+// immediately after the call. The lease's Context then ends, and the store refuses later commits.
+// When the handler returns, the Elector gives the lease back even if other work still uses it.
 func (e *Elector) Lease(shard string) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -383,8 +384,8 @@ func (e *Elector) shutDown() (stuck []string, unsettled []*run) {
 	return stuck, unsettled
 }
 
-// emptied reports whether there is nothing left to wait for: this member has no lease, and only
-// stuck handlers run.
+// emptied reports whether this member has no lease left and runs only stuck handlers. A shutdown
+// then has nothing more to wait for.
 func (e *Elector) emptied() bool {
 	for _, r := range e.runs {
 		if r.state != LeaseStuck {
@@ -395,13 +396,13 @@ func (e *Elector) emptied() bool {
 }
 
 // Contend makes this process contend for shards, and serve each with h while the process holds it.
-// Contend may be called before and during Run. The process joins with the first call. Contend does
-// not wait. Standing by for a shard costs only about 300 bytes. Names that start with "_" are
-// reserved for Tenure.
+// Contend may be called before and during Run. The process joins when Contend is first called.
+// Contend does not wait. A shard that this process only stands by for costs about 300 bytes. Names
+// that start with "_" are reserved for Tenure.
 //
-// Contend accepts all shards or none. If a name is outside the grammar, or there are more than
-// 200,000 shards in all, the error is ErrInvalid. If this member already contends for a shard, the
-// error is ErrContended. After Run has ended, the error is ErrStopped.
+// Contend accepts all shards or none. If a name is outside the grammar, or if the shards would
+// exceed 200,000 in total, the error is ErrInvalid. If this member already contends for a shard,
+// the error is ErrContended. After Run has ended, the error is ErrStopped.
 func (e *Elector) Contend(h Handler, shards ...string) error {
 	if h == nil {
 		return errNoHandler
@@ -441,13 +442,14 @@ func (e *Elector) Contend(h Handler, shards ...string) error {
 
 // Update changes the state that this member publishes. It calls change with the current state,
 // which is initially the state in Options. Update waits until the store has the new state, so that
-// the other members can see it. ctx limits only the wait. Without a session, the next join
-// publishes the new state. Changes are made one at a time; change must not call Update.
+// the other members can see it. ctx limits only the wait. If this member has no session, its next
+// join publishes the new state. The Elector makes one change at a time, so change must not call
+// Update.
 //
 // The new Priority applies to claims from now on (C9). Weight, Meta and Draining are for assigners,
 // such as package sharding. If the state is outside the limits, nothing changes, and the error
-// matches ErrInvalid. After Run has ended, the error matches ErrStopped. Otherwise, it is ctx's
-// error.
+// matches ErrInvalid. After Run has ended, the error matches ErrStopped. Any other error is that of
+// ctx.
 func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 	number, err := e.changeState(mark.Allowed(ctx), change)
 	if err != nil {
@@ -481,8 +483,8 @@ func (e *Elector) Update(ctx context.Context, change func(*MemberState)) error {
 }
 
 // changeState passes the state that change makes to the machine, and returns its number. change
-// runs without Elector.mu, so that no heartbeat waits for it. Reserved keys of Meta are kept, and
-// hidden from change unless own is set.
+// runs without Elector.mu, so that no heartbeat waits for it. It keeps the reserved keys of Meta
+// and, unless own is set, hides them from change.
 func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.UpdateNo, error) {
 	e.updating.Lock()
 	defer e.updating.Unlock()
@@ -527,21 +529,21 @@ func (e *Elector) changeState(own bool, change func(*MemberState)) (driver.Updat
 	return e.m.State().Update, nil // a change of eligibility also takes a number
 }
 
-// Withdraw makes this member stop contending for shards. It asks their handlers to stop, with
-// ErrWithdrawn, and gives each shard back when its handler has returned. If a standby is known, the
-// shard goes to the standby in one write. The standby is the first session that Prefer named, or
-// the only other member. Otherwise, the shard is released, and the first of the other members
-// claims it (C13). Withdraw waits until each lease has ended. ctx limits only the wait. A shard
-// that this member does not contend for is not an error.
+// Withdraw makes this member stop contending for shards. It asks their handlers to stop with
+// ErrWithdrawn, and gives each shard back after its handler has returned. If a standby is known,
+// the shard goes to the standby in one write. The standby is the first session that Prefer named,
+// or the only other member. Otherwise, the shard is released, and the first of the other members
+// claims it (C13). Withdraw waits until each lease has ended. ctx limits only the wait. If this
+// member does not contend for one of the shards, this is not an error.
 //
-// If a handler did not return within the drain budget, the error matches ErrStuck. Otherwise, the
-// error is ctx's. A stuck handler does not delay other shards.
+// If a handler did not return within the drain budget, the error matches ErrStuck. Any other error
+// is that of ctx. A stuck handler does not delay other shards.
 func (e *Elector) Withdraw(ctx context.Context, shards ...string) error {
 	return e.giveBack(ctx, "", ErrWithdrawn, shards)
 }
 
-// HandOver is like Withdraw, but names the successor. When its handler has returned, each shard
-// goes to the session to in one write (A5). The successor serves the shard immediately if it
+// HandOver is like Withdraw, but names the successor. After a shard's handler has returned, the
+// shard goes to the session to in one write (A5). The successor serves the shard immediately if it
 // contends for the shard, and otherwise gives it back. HandOver asks handlers to stop with
 // ErrHandOver. If the successor is not alive, the shard is released and the error matches
 // ErrNoTarget. If a lease was lost first, the error matches ErrLost. HandOver also fails if a later

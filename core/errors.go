@@ -13,13 +13,13 @@ import (
 // The errors of package driver that applications encounter (rule E1). Each of them, except
 // ErrDenied, means that the call was certainly not applied.
 var (
-	// ErrLost means this process no longer leads, because its lease is over. *RevokedError,
-	// *FencedError, *SessionLostError and package fence's *RefusedError match it. The write was not
-	// applied, and must not be repeated under this lease.
+	// ErrLost means this process no longer leads, because its lease is over. It is matched by
+	// *RevokedError, *FencedError, *SessionLostError and the *RefusedError of package fence. The
+	// write was not applied, and must not be repeated under this lease.
 	ErrLost = driver.ErrLost
-	// ErrFenced means the store refused a write because its lease is not the shard's current one.
-	// See FencedError. A former leader's clock usually shows the loss before it writes, so test for
-	// ErrLost instead.
+	// ErrFenced means the store refused a write because its lease is not the shard's current lease.
+	// See FencedError. Test for ErrLost instead, because a former leader usually learns of the loss
+	// from its clock, before it writes.
 	ErrFenced = driver.ErrFenced
 	// ErrSessionLost means the session was evicted or superseded, and has no record in the store.
 	ErrSessionLost = driver.ErrSessionLost
@@ -43,7 +43,7 @@ var (
 	// ErrRetry means the store did not apply the call, and the same call may succeed later.
 	ErrRetry = driver.ErrRetry
 	// ErrDenied means the store denies the call to this user, or its current settings forbid the
-	// call. ErrDenied alone does not say whether a write was applied: see NotApplied.
+	// call. ErrDenied alone does not show whether a write was applied: see NotApplied.
 	ErrDenied = driver.ErrDenied
 	// ErrDamaged means a record in the store cannot be read. See DamagedError.
 	ErrDamaged = driver.ErrDamaged
@@ -63,7 +63,8 @@ var (
 	// ErrIneligible means this member is not eligible and another member is. The error includes the
 	// reason, which comes from Options.Eligible or from a store that denies this member's commits.
 	ErrIneligible = errors.New("tenure: not eligible: finish and return, an eligible member takes over then")
-	// ErrFailback means a member with a higher priority has been eligible for Options.Failback.
+	// ErrFailback means a member with a higher priority has been eligible for the time
+	// Options.Failback.
 	ErrFailback = errors.New("tenure: failback: finish and return, a member with a higher priority takes over then")
 )
 
@@ -94,9 +95,9 @@ var (
 	ErrStuck = errors.New("handler stuck")
 )
 
-// NotApplied reports whether err, from a Commit or a call to a backend, means that nothing was or
-// will be applied (rule E1). NotApplied returns false for nil. Errors of other packages can report
-// the same through a NotApplied method.
+// NotApplied reports whether err, from a Commit or a call to a backend, means that nothing was
+// applied or will be applied (rule E1). NotApplied returns false for nil. An error type of another
+// package can report this through a NotApplied method.
 func NotApplied(err error) bool {
 	if errors.Is(err, ErrUnknown) {
 		return false
@@ -108,9 +109,9 @@ func NotApplied(err error) bool {
 	return driver.NotApplied(err) || errors.Is(err, ErrLost) || ok && says.NotApplied()
 }
 
-// RevokedError names the lease that ended and the reason. It matches ErrLost and the reason, which
-// is one of ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget, ErrStalled,
-// ErrStopped or ErrReleased.
+// RevokedError names the lease that ended and the reason. RevokedError matches ErrLost and the
+// reason, which is one of ErrLapsed, ErrFenced, ErrSessionLost, ErrStoreChanged, ErrDrainBudget,
+// ErrStalled, ErrStopped or ErrReleased.
 type RevokedError struct {
 	Fence Fence
 	Cause string // a short reason for logs and metrics
@@ -151,8 +152,9 @@ func (e *RevokedError) sentinel() error {
 	}
 }
 
-// StuckError names the shards whose handlers did not return within the drain budget. Their leases
-// are revoked but not released, because the handlers' work may continue. It matches ErrStuck.
+// StuckError names the shards whose handlers did not return within the drain budget. The leases of
+// these shards are revoked but not released, because the handlers' work may continue. StuckError
+// matches ErrStuck.
 type StuckError struct {
 	Shards []string
 }

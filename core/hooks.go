@@ -10,35 +10,36 @@ import (
 )
 
 // Hooks are functions that the Elector calls when something happens, for metrics and alarms. Each
-// may be nil. Except for CallStart, the Elector calls them in order, one at a time, from their own
-// goroutine. It holds no lock, so that a slow hook delays no heartbeat. If the hooks fall behind by
-// more than 65,536 events and calls, the Elector drops the oldest and reports EventsDropped. A hook
-// must return, because Run waits for the hooks before it ends, at most for the drain budget. A hook
-// that ends its goroutine (runtime.Goexit) counts as returned, but the log line about its event is
-// lost.
+// may be nil. Except for CallStart, the Elector calls the hooks in order, one at a time, from their
+// own goroutine. It holds no lock during these calls, so a slow hook does not delay heartbeats. If
+// the hooks fall behind by more than 65,536 events and calls, the Elector drops the oldest of them
+// and reports EventsDropped. A hook must return: before Run ends, it waits for the hooks, at most
+// for the drain budget. A hook that ends its goroutine (runtime.Goexit) counts as returned, but the
+// log line about its event is lost.
 type Hooks struct {
 	// OnEvent runs for each event.
 	OnEvent func(Event)
-	// OnCall runs when a call to the backend has ended. It reports Observe only if the call fails,
+	// OnCall runs when a call to the backend has ended. An Observe is reported only if it fails,
 	// because Observe blocks until something changes.
 	OnCall func(Call)
 	// CallStart runs before each call to the backend except Observe, for traces. Unlike the other
-	// hooks, it may run several times concurrently, and the call waits for it. It returns the
-	// call's context, which must be ctx or derived from it, and a function to run when the call has
-	// ended, or nil. Neither CallStart nor that function runs in the goroutine of the call. The
-	// argument ctx carries the values of the context given to the method of Lease. For the member's
-	// own calls, it carries those of Run's context.
+	// hooks, CallStart may run several times concurrently, and the call to the backend waits for
+	// it. It returns the call's context, which must be ctx or derived from it, and a function to
+	// run when the call has ended, or nil. Neither CallStart nor that function runs in the
+	// goroutine of the call. If a method of Lease makes the call, ctx carries the values of that
+	// method's context. If the member itself makes the call, ctx carries the values of Run's
+	// context.
 	CallStart func(ctx context.Context, c Started) (context.Context, func(error))
 }
 
-// Event is something that happened. Its Kind says which of the other fields are set.
+// Event is something that happened. Its Kind determines which of the other fields are set.
 type Event struct {
 	Kind    EventKind
 	Fence   Fence     // the lease's
 	Session SessionID // this process's session, or another one: see LeaseGranted and LeaseTransferred
 	Peer    Member
 	Err     error
-	Asked   bool // Err only says that the handler was asked to stop; in HandlerReturned
+	Asked   bool // in HandlerReturned: Err only shows that the handler was asked to stop
 	Took    time.Duration
 	Dropped int // in EventsDropped
 }
@@ -49,8 +50,8 @@ type EventKind string
 // The kinds of events of this process's leases. Each event has the lease's Fence.
 const (
 	// LeaseGranted means that a lease has been granted. It precedes HandlerStarted. Session is the
-	// session from which the shard was taken over. It is empty if no session owned the shard, or if
-	// the owner handed it over.
+	// session from which this process took over the shard. It is empty if no session owned the
+	// shard, or if the owner handed the shard over.
 	LeaseGranted EventKind = "granted"
 	// LeaseEnded means that a lease may no longer be used. Err is a *RevokedError. Use errors.Is to
 	// find the reason.
@@ -59,21 +60,23 @@ const (
 	HandlerStarted EventKind = "started"
 	// HandlerStopping means that a handler has been asked to stop. Err is the cause of its context.
 	HandlerStopping EventKind = "asked to stop"
-	// HandlerReturned means that a handler has returned Err and its commits are settled. Took is how
-	// long the handler ran. It follows each HandlerStarted once, unless the handler never returns.
+	// HandlerReturned means that a handler has returned Err and its commits are settled. Took is
+	// how long the handler ran. One HandlerReturned follows each HandlerStarted, unless the handler
+	// never returns.
 	HandlerReturned EventKind = "given back"
-	// HandlerStuck means that a lease is revoked and its handler stalled or did not return within
-	// the drain budget. Err is a *RevokedError. The shard is not released until the handler returns.
+	// HandlerStuck means that a lease is revoked because its handler stalled or did not return
+	// within the drain budget. Err is a *RevokedError. The shard is not released until the handler
+	// returns.
 	HandlerStuck EventKind = "stuck"
-	// WriteRefused means that the store has refused a write because of its fence: another session
-	// owns the shard. Err is a *FencedError. Its Current is zero if the store does not report which
-	// session.
+	// WriteRefused means that the store has refused a write because another session owns the shard.
+	// Err is a *FencedError. Its Current is zero if the store does not report that session.
 	WriteRefused EventKind = "write refused"
 )
 
-// The kinds of events of a lease that, as far as this process knows, has also ended in the store.
+// The kinds of events of a lease that has also ended in the store, as far as this process knows.
 // One such event follows each LeaseGranted, unless the handler never returns or Run ends first.
-// Fence is the lease's. Took is the time since the handler was asked to stop; 0 if it was not.
+// Fence is the fence of the lease. Took is the time since the handler was asked to stop, or 0 if it
+// was not asked.
 const (
 	LeaseReleased    EventKind = "released"    // the shard is free
 	LeaseTransferred EventKind = "transferred" // to Session
@@ -91,7 +94,7 @@ const (
 	SessionRegained   EventKind = "trust regained"    // shards are kept, with new tokens
 	SessionLost       EventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
 	SessionHalted     EventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver EventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is the finding of the opening, if any
+	SessionFailedOver EventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is what Open found, if anything
 	SessionStoreLost  EventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
 	SessionCallFailed EventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
 	SessionIneligible EventKind = "not eligible"      // Err says why: see Options.Eligible
@@ -104,15 +107,15 @@ const (
 	PeerUpdated EventKind = "peer updated" // it changed its state: see Elector.Update
 	PeerGone    EventKind = "peer gone"    // it left, or another member evicted it
 	PeerSilent  EventKind = "peer silent"  // for its TTL, as seen from here
-	PeerDead    EventKind = "peer dead"    // its process, of this host and node label, has ended (C14)
+	PeerDead    EventKind = "peer dead"    // its process, on this host and under this node label, has ended (C14)
 	PeerEvicted EventKind = "peer evicted" // by this process
 )
 
 // The other kinds of events.
 const (
 	// RecordDamaged reports a record in the store that cannot be read (D1), once. Err is a
-	// *DamagedError. If the record becomes damaged in other ways, the event is repeated at most once
-	// a minute. At most 64 records are reported at a time; View.DamagedTotal counts all.
+	// *DamagedError. If the damage of the record changes, the event is repeated at most once a
+	// minute. At most 64 records are reported at a time. View.DamagedTotal counts all of them.
 	RecordDamaged EventKind = "record damaged"
 	// EventsDropped means that Dropped events and calls were lost because hooks were too slow.
 	EventsDropped EventKind = "events dropped"
@@ -173,7 +176,7 @@ type Started struct {
 // Call describes a call to the backend that has ended.
 type Call struct {
 	// Kind names the method: "join", "beat", "acquire", "transfer", "release", "evict", "update",
-	// "close", "commit" or "observe"; or, for a Lease, "get", "list" or "read log".
+	// "close", "commit" or "observe". For a Lease, it is "get", "list" or "read log".
 	//
 	// "read head" is a read before a handler starts or to settle a commit. "read" is a small read
 	// after a lapse; heartbeats wait for its answer.
@@ -183,8 +186,8 @@ type Call struct {
 	Err   error // of the whole call
 }
 
-// JoinHooks returns hooks that call the given hooks in order, for example an application's and then
-// package tenureprom's.
+// JoinHooks returns hooks that call the given hooks in order. For example, they can be an
+// application's hooks followed by the hooks of package tenureprom.
 func JoinHooks(all ...Hooks) Hooks {
 	return Hooks{
 		OnEvent:   joined(all, func(h *Hooks) func(Event) { return h.OnEvent }),
@@ -235,7 +238,7 @@ func joinedStarts(all []Hooks) func(context.Context, Started) (context.Context, 
 			}
 		}
 		return ctx, func(err error) {
-			for i := len(ends) - 1; i >= 0; i-- { // the inner ones first
+			for i := len(ends) - 1; i >= 0; i-- { // the inner functions first
 				ends[i](err)
 			}
 		}
@@ -251,8 +254,8 @@ type span struct {
 	end   func(error)
 }
 
-// startCall begins a call to the backend, which concerns shard s unless s is empty. others are the
-// contexts of further callers. Without CallStart, it allocates nothing.
+// startCall begins a call to the backend. The call concerns shard s unless s is empty. others are
+// the contexts of further callers. Without CallStart, it allocates nothing.
 func (n *notifier) startCall(
 	ctx context.Context, kind string, items int, s ShardID, others []context.Context,
 ) (context.Context, span) {

@@ -15,11 +15,11 @@ import (
 // methods are safe for concurrent use.
 //
 // A lease is valid as long as this process may trust it. Once another session has been granted the
-// shard, the store refuses writes under this lease. Work outside the store carries Fence, or Token
+// shard, the store refuses writes under this lease. Work outside the store sends Fence, or Token
 // with the shard's name, to the system that checks it.
 type Lease struct {
 	e     *Elector
-	clk   *clock // e.clk, copied to spare Err one step
+	clk   *clock // e.clk, copied to save Err one indirection
 	fence Fence
 	sess  driver.Session
 	trust *trust
@@ -73,8 +73,8 @@ func (l *Lease) Context() context.Context { return l.ctx }
 //
 // On Linux, the first call after a suspension of the machine counts the suspended time. Context
 // then ends within half of Options.Margin. On other systems, a suspension counts only if Go's
-// monotonic clock counts it. A virtual machine does not notice that its host paused it. In this
-// case, the fence protects the writes. After Context has ended, Err never returns nil again (S6).
+// monotonic clock counts it. A virtual machine does not notice that its host paused it. The fence
+// protects the writes in this case. After Context has ended, Err never returns nil again (S6).
 func (l *Lease) Err() error {
 	if r := l.ended.Load(); r != nil {
 		return r
@@ -94,7 +94,7 @@ func (l *Lease) Remaining() time.Duration {
 	return max(0, time.Duration(l.trust.until.Load()-int64(l.e.clk.now())))
 }
 
-// Rules returns the same operators' rules as View.Rules, at a lower cost. The caller must not
+// Rules returns the same operators' rules as View().Rules, at a lower cost. The caller must not
 // modify the slice.
 func (l *Lease) Rules() []control.Rule {
 	l.e.mu.Lock()
@@ -102,8 +102,9 @@ func (l *Lease) Rules() []control.Rule {
 	return l.e.rules.rules
 }
 
-// Head returns the shard's head as this lease found it, or as its last commit left it. The next
-// entry that the lease appends gets number Head().Seq+1.
+// Head returns the shard's head after the last commit of this lease. Before the first commit, it
+// returns the head that the lease found. The next entry that the lease appends gets the number
+// Head().Seq+1.
 func (l *Lease) Head() Head {
 	l.commits.mu.Lock()
 	defer l.commits.mu.Unlock()
@@ -111,7 +112,7 @@ func (l *Lease) Head() Head {
 }
 
 // Get returns an item of the shard, or nil and no error if the shard has no such item. Get sees
-// every commit sent under the lease before the call, because it waits for commits in flight, even
+// every commit that was sent under the lease before the call. It waits for commits in flight, even
 // if their callers gave up. If the lease ended before the answer came, the error matches ErrLost,
 // and Get returns no item, because the item may be out of date.
 func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
@@ -120,9 +121,9 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 
 // List returns the shard's items whose keys begin with the bytes of prefix, in the order of their
 // keys. It returns the first limit items, or all if limit is 0. If limit is negative, the error is
-// ErrInvalid. The limit also applies to reads from the store. If largest is positive, an item with
-// a larger value has Damaged set instead of the value; see driver.Backend. Otherwise, List behaves
-// like Get.
+// ErrInvalid. The limit also limits what is read from the store. If largest is positive, an item
+// with a larger value has Damaged set instead of the value; see driver.Backend. Otherwise, List
+// behaves like Get.
 func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
 	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {
 		return l.e.b.List(ctx, l.fence.Shard, prefix, limit, largest)
@@ -131,8 +132,8 @@ func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]
 
 // ReadLog returns the head of the shard's decision log and at most max entries, contiguous from
 // after+1. If max is 0, it returns only the head. A page may be shorter than max, but is not empty
-// while there are entries. For entries below the oldest, the error is *TrimmedError. Otherwise,
-// ReadLog behaves like Get.
+// while there are entries. If the log no longer holds entry after+1, the error is a *TrimmedError.
+// Otherwise, ReadLog behaves like Get.
 func (l *Lease) ReadLog(ctx context.Context, after Seq, max int) (*LogPage, error) {
 	return guarded(ctx, l, callReadLog, func(ctx context.Context) (*LogPage, error) { return l.e.b.ReadLog(ctx, l.fence.Shard, after, max) })
 }
@@ -154,7 +155,7 @@ func guarded[T any](ctx context.Context, l *Lease, kind string, read func(contex
 	if err != nil {
 		l.e.storeChanged(err)
 		l.e.damaged(err)
-		if lost := l.Err(); lost != nil { // the lost lease often ended ctx
+		if lost := l.Err(); lost != nil { // the loss of the lease often ends ctx
 			return none, fmt.Errorf("%w: read: %v", lost, err)
 		}
 		return none, fmt.Errorf("tenure: shard %q: read: %w", l.fence.Shard, err)

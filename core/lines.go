@@ -13,10 +13,10 @@ import (
 	"github.com/tenure-go/tenure/internal/mark"
 )
 
-// A process may own 100,000 shards. If something happens to many leases together, the log therefore
-// gets one line with their count and the first namedShards shards. Each lease gets its own line at
-// Debug. A kind of line is written at most once per linesEvery. An event that was not requested
-// first gets a line for each lease, up to singleLines per linesEvery.
+// A process may own 100,000 shards. If the same thing happens to many leases, the log therefore
+// gets one line with their number and the names of the first namedShards shards. At Debug, each
+// lease gets its own line. A line of each kind is written at most once per linesEvery. An event
+// that was not requested first gets one line for each lease, up to singleLines per linesEvery.
 const (
 	linesEvery  = time.Second
 	namedShards = 5
@@ -28,7 +28,7 @@ type lineKind struct {
 	level     slog.Level
 	one, many string // messages for one lease and for several; if many is empty, one is used
 	cause     string // empty if the line has none
-	asked     bool   // requested, so gathered from the first lease on
+	asked     bool   // requested, so lines are gathered from the first lease on
 	prompt    bool   // gathered within one step only, up to singleLines in linesEvery
 	rule      rule
 }
@@ -155,7 +155,8 @@ func (n *notifier) grant(f Fence, former SessionID) {
 	})
 }
 
-// newer reports whether a record is a later grant to the process that had the lease with fence f.
+// newer reports whether a record shows a later grant to the process that held the lease with fence
+// f.
 func newer(o driver.Owner, f Fence) bool {
 	return o.Token > f.Token && o.Session != "" && mark.Process(o.Session) == mark.Process(f.Session)
 }
@@ -172,7 +173,7 @@ func (n *notifier) revoke(f Fence, c fsm.Cause, current driver.Owner) {
 	})
 }
 
-// handlerReturn reports a handler's result. It logs the error, unless this only reports that the
+// handlerReturn reports a handler's result. It logs the error unless the error only shows that the
 // handler was asked to stop.
 func (n *notifier) handlerReturn(f Fence, ran time.Duration, err error, asked bool) {
 	if n.h.OnEvent == nil && err == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-go/tenure/internal/rhythm"
 )
 
-// maxEvents limits the events that wait for slow hooks.
+// maxEvents is the largest number of events that wait for slow hooks.
 const maxEvents = 1 << 16
 
 // notifier calls hooks and the logger one event at a time, in order, from its own goroutine. It
@@ -76,7 +76,8 @@ func (n *notifier) close() {
 	poke(n.wake)
 }
 
-// step begins or ends one step. The lines about a step's leases are written when the step ends.
+// step marks the begin or the end of one step. The lines about a step's leases are written when the
+// step ends.
 func (n *notifier) step(begins bool) {
 	n.mu.Lock()
 	n.stepping = begins
@@ -100,7 +101,7 @@ func (n *notifier) serve() {
 	}
 }
 
-// run handles posted events until the notifier is closed and nothing is left.
+// run handles posted events until the notifier is closed and no event is left.
 func (n *notifier) run() error {
 	var spare []notice
 	again := time.NewTimer(0)
@@ -182,12 +183,12 @@ func (n *notifier) handlerStart(f Fence) <-chan struct{} {
 	return written
 }
 
-// explainTimeout limits how long hooks and the log wait to learn how a session ended.
+// explainTimeout is how long hooks and the log wait at most to learn how a session ended.
 const explainTimeout = time.Second
 
 // session reports an event of this process's session. lost is the session that was lost, or nil.
-// The method asks it how it ended, so that only hooks and the log wait for the answer, not the call
-// that found it lost.
+// The method asks lost how it ended. Only hooks and the log wait for the answer; the call that
+// found the session lost does not wait.
 func (n *notifier) session(ev Event, lost driver.Session) {
 	n.post(func() {
 		if x, ok := lost.(driver.Explainer); ok {

@@ -47,14 +47,14 @@ type Options struct {
 	// it.
 	LockDir string
 
-	// Eligible, if set, returns nil if this member should own shards, or otherwise the reason. Such
-	// a reason can be a failing dependency, an old version, or a follower that is behind. A member
+	// Eligible, if set, returns nil if this member should own shards. Otherwise, it returns the
+	// reason, such as a failing dependency, an old version, or a follower that is behind. A member
 	// that is not eligible claims nothing. Its shards go to an eligible member, and their handlers'
 	// contexts end with ErrIneligible. While no other member is eligible, the holder keeps them. If
-	// no eligible member takes the shard, its holder claims it again after half a TTL. It offers
-	// the shard again after BackoffMax, and doubles this wait each time no member takes the shard.
-	// Withdraw and HandOver give the shard up even if no other member is eligible. Package sharding
-	// moves the shards that it assigns.
+	// no eligible member takes a shard that the holder offers, the holder claims the shard again
+	// after half a TTL. The holder offers the shard again after BackoffMax, and doubles this wait
+	// each time no member takes the shard. Withdraw and HandOver give the shard up even if no other
+	// member is eligible. Package sharding moves the shards that it assigns.
 	//
 	// Run calls Eligible every Heartbeat, with a context that ends after one Heartbeat. Before the
 	// first answer, and while an answer is late, the member is not eligible. A call that does not
@@ -87,17 +87,18 @@ type Options struct {
 	// the Elector revokes its lease. Default 10 s.
 	DrainBudget time.Duration
 	// LameDuck is how long a planned stop waits before it asks handlers to stop. View.Leaving is
-	// set immediately, so load balancers that ask /readyz send new requests elsewhere while this
-	// process still serves. Default 0: no wait. See Elector.Leave.
+	// set immediately. Load balancers that check /readyz therefore send new requests elsewhere
+	// while this process still serves. Default 0: no wait. See Elector.Leave.
 	LameDuck time.Duration
 	// AbandonAfter is the time after which a revoked lease is released although its handler still
-	// runs. Default 0: never. With AbandonAfter, the work of two owners may overlap; only fenced
-	// writes are protected.
+	// runs. Default 0: never. With AbandonAfter, the work of two owners may overlap, and only
+	// fenced writes are protected.
 	AbandonAfter time.Duration
 	// ReturnHalted makes Run return once the member is halted, so that a supervisor restarts the
 	// process. See Run. Default false: Run continues without leases until its context ends, and
-	// /healthz of package tenurehttp answers 503. Restarting skips the operator's decision: the new
-	// process trusts the store as it finds it, unless its backend detects the change (I2).
+	// /healthz of package tenurehttp answers 503. A restart skips the operator's decision: the new
+	// process trusts the store in its current state, unless the process's backend detects the
+	// change (I2).
 	ReturnHalted bool
 	// Watchdog, if positive, is the longest time allowed between a handler's calls to
 	// Lease.Progress, even while it drains. If the handler exceeds this time, its lease is revoked
@@ -105,8 +106,9 @@ type Options struct {
 	Watchdog time.Duration
 
 	// BackoffMin and BackoffMax limit two waits: the wait after a failed join, and the wait before
-	// a new claim of a shard whose handler returned early. Each wait doubles. Defaults: 100 ms, or
-	// TTL/20 if that is more; and 30 s, or BackoffMin if that is more.
+	// a new claim of a shard whose handler returned early. Each wait doubles. BackoffMin is 100 ms
+	// or TTL/20 by default, whichever is more. BackoffMax is 30 s or BackoffMin by default,
+	// whichever is more.
 	BackoffMin, BackoffMax time.Duration
 	// Resync is the time between two full reads of the namespace, which find changes that a watch
 	// missed. Default 10 times the TTL, at least 30 s.
@@ -115,7 +117,7 @@ type Options struct {
 	// with a shorter limit: a third to half of the TTL, and more for a large batch. After each call
 	// without an answer, the limit doubles.
 	CallTimeout time.Duration
-	// RankDelay is how long each candidate for a shard waits after the preceding candidate.
+	// RankDelay is how much longer each candidate for a shard waits than the preceding candidate.
 	// Default: 1.5 times the poll period, at least 10 ms.
 	RankDelay time.Duration
 
@@ -137,7 +139,7 @@ type Options struct {
 	Logger *slog.Logger
 	// TraceDir is an existing directory for trace files, which "tenure check" reads. The member
 	// writes the inputs and effects of its state machine there. The files contain shard names, node
-	// labels, Meta, session ids and tokens. They contain the numbers of commits, not their
+	// labels, Meta, session ids and tokens. The files contain the numbers of commits, but not their
 	// contents. The member does not wait for the disk. If the disk is full or too slow, the member
 	// drops records and logs a warning. Default: no trace.
 	TraceDir string
@@ -162,7 +164,7 @@ const maxDuration = 365 * 24 * time.Hour
 
 // Validate checks the options, with their defaults filled in, against each other and against a
 // backend's limits. The error matches ErrInvalid, names the field and its value, and says what to
-// change. Nil options stand for the defaults.
+// change. If the options are nil, Validate checks the defaults.
 func (o *Options) Validate(l Limits) error {
 	_, err := o.resolve(l)
 	return err
@@ -289,8 +291,8 @@ func optErr(format string, args ...any) error {
 	return fmt.Errorf("tenure: %w options: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// sessionsOf returns a function that makes the session ids of a process. All begin like the first,
-// so that others recognize the process when it joins again.
+// sessionsOf returns a function that makes the session ids of a process. All ids have the same
+// beginning as the first, so that other members recognize the process when it joins again.
 func sessionsOf(first SessionID) func() SessionID {
 	return func() SessionID { return mark.Process(first) + newSessionID()[mark.ProcessLen:] }
 }

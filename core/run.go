@@ -23,7 +23,7 @@ type run struct {
 	stuck  time.Time     // when its state became LeaseStuck
 	asked  fsm.Instant   // when its handler was asked to stop, or 0
 	end    *fsm.Effect   // how it was settled; nil until then
-	again  bool          // contend for the shard again once settled, because an operator's rule ended the lease
+	again  bool          // contend for the shard again after this run is settled, because an operator's rule ended the lease
 	wait   time.Duration // wait before claiming it again, so that another member can claim it
 
 	settled bool   // its handler returned and its commits are settled
@@ -58,8 +58,8 @@ func (e *Elector) grant(eff *fsm.Effect) {
 	go e.serve(r, eff.HeadKnown)
 }
 
-// slowHooks is the longest time that a handler waits for hooks and the log to receive its lease's
-// grant.
+// slowHooks is how long a handler waits at most until hooks and the log have received the grant of
+// its lease.
 const slowHooks = 10 * time.Millisecond
 
 // takenOver returns an error that names the session from which a shard was taken over, or nil if it
@@ -78,7 +78,7 @@ func (e *Elector) serve(r *run, headKnown bool) {
 	var err error
 	defer func() {
 		if p := recover(); p != nil {
-			panic(p) // give nothing back; the stack trace still has the handler's frames
+			panic(p) // gives nothing back; the stack trace still has the handler's frames
 		}
 		if !began.IsZero() {
 			e.mu.Lock()
@@ -102,9 +102,10 @@ func (e *Elector) serve(r *run, headKnown bool) {
 	}
 }
 
-// readHead reads the shard's head, which an earlier lease can no longer move. A silent server costs
-// half a TTL, as in a claim (C4). readHead stops with the run. If the head is damaged, nothing can
-// be committed. readHead then returns an error, and the lease is given back (D1).
+// readHead reads the shard's head, which an earlier lease can no longer move. If a server is
+// silent, the read takes half a TTL, as a claim does (C4). readHead stops when the run ends. If the
+// head is damaged, nothing can be committed. readHead then returns an error, and the lease is given
+// back (D1).
 func (e *Elector) readHead(r *run) error {
 	limit := min(e.o.TTL/2, e.o.CallTimeout)
 	for wait := 5 * time.Millisecond; r.ctx.Err() == nil; wait = min(2*wait, max(e.o.TTL/12, 5*time.Millisecond)) {
@@ -153,7 +154,7 @@ func (e *Elector) begin(r *run) bool {
 	return true
 }
 
-// watch ends the lease of a handler without progress.
+// watch ends the lease of a handler that makes no progress.
 func (e *Elector) watch(r *run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -311,8 +312,8 @@ func (e *Elector) awaitJoin(r *run) {
 	<-joined
 }
 
-// handedOver returns nil if the run's lease went to session to, and otherwise the reason why not.
-// It is called after awaitOver.
+// handedOver returns nil if the run's lease went to session to, and an error with the reason if it
+// did not. It is called after awaitOver.
 func (r *run) handedOver(to SessionID) error {
 	if r.end == nil { // Run has ended
 		return r.lease.Err()

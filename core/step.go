@@ -36,7 +36,7 @@ func (e *Elector) drainQueue() {
 		}
 		if in.Kind == fsm.InJoined && in.Err == nil && e.observing != nil && !e.reading {
 			// The pending Observe was sent before this member joined. It requests no heartbeats and
-			// may already have reported this member. Unless it reads in full, nothing else would
+			// may already have reported this member. Unless it is a full read, nothing else would
 			// end it.
 			e.observing()
 		}

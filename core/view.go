@@ -11,8 +11,8 @@ import (
 )
 
 // View is a snapshot of a namespace as one member knows it. It never changes and is safe for
-// concurrent use; callers must not modify its slices. A View is as old as the last news from the
-// store. It only informs: only a lease authorises work.
+// concurrent use. Callers must not modify its slices. A View is as old as the last news from the
+// store. A View is only for information: only a lease authorises work.
 type View struct {
 	Node    string    // this member's label
 	Session SessionID // this member's session; empty before it has joined and while it rejoins
@@ -32,18 +32,18 @@ type View struct {
 
 	Members   []Member    // live members, this one included, by node and session
 	Silent    []SessionID // members without a heartbeat for their TTL that are not evicted yet; see Unowned
-	Shards    []Ownership // every shard seen or wanted, by name
+	Shards    []Ownership // every shard that this member has seen or wants, by name
 	Leases    []LeaseInfo // this member's leases, including each whose handler still runs, by shard
 	Contended int         // number of shards that this member contends for
-	Moves     []Move      // of this member, oldest first: the newest 64 requested and 64 other moves
+	Moves     []Move      // this member's moves, oldest first: the newest 64 requested moves and the newest 64 others
 
-	// Rules are the operators' rules that this member read last, including expired rules. It is
-	// nil until the member knows whether there are any.
+	// Rules are the operators' rules that this member read last, including expired rules. Rules is
+	// nil until the member knows whether there are rules.
 	Rules []control.Rule
 
-	// Damaged lists, by key, up to 64 records in the store that cannot be read. It covers a period
-	// of twice Options.Resync, and at least 2 min. DamagedTotal counts all that were found since
-	// the start, listed or not.
+	// Damaged lists, by key, up to 64 records in the store that cannot be read. It covers the last
+	// two periods of Options.Resync, but at least the last 2 min. DamagedTotal counts all damaged
+	// records that were found since the start.
 	Damaged      []*DamagedError
 	DamagedTotal int
 
@@ -113,8 +113,8 @@ type Move struct {
 	Err error
 }
 
-// Owner returns the view's entry for a shard. ok is false if the shard was neither seen nor wanted.
-// If Node is empty, no live member owns the shard.
+// Owner returns the view's entry for a shard. ok is false if this member has neither seen nor wants
+// the shard. If Node is empty, no live member owns the shard.
 func (v *View) Owner(shard string) (o Ownership, ok bool) {
 	i, ok := slices.BinarySearchFunc(v.Shards, shard, func(o Ownership, s string) int { return cmp.Compare(o.Shard, s) })
 	if !ok {
@@ -137,13 +137,13 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 // Unowned returns the number of shards that should be served but are not. Such a shard has no
 // owner, or an owner that is not alive or is listed in Silent, or it belongs to this member while
 // this member is not trusted. Shards whose names begin with "_" count as reserved. Tenure uses
-// them, for example for the assigner. They have no owner after the last member that uses them has
-// left. Free locks and shards that are set aside do not count.
+// them, for example for the assigner. After the last member that uses such a shard has left, the
+// shard has no owner. Free locks and shards that are set aside do not count.
 //
 // In a namespace of up to 17 members, each member sees the silence of all others. In a larger
 // namespace, it sees the silence of its three predecessors, so that at least one member sees each
-// silence. A member that is not trusted sees no silence. If no member is trusted, each counts only
-// its own shards.
+// silence. A member that is not trusted sees no silence. If no member is trusted, each member
+// counts only its own shards.
 func (v *View) Unowned() (shards, reserved int) {
 	serves := v.Trusted && v.Err == nil
 	for i := range v.Shards {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxDamagedText limits the bytes of each text in a DamagedError.
+// maxDamagedText is the largest size, in bytes, of each text in a DamagedError.
 const maxDamagedText = 256
 
 // DamagedError names a record in the store that cannot be read, because no release writes such
@@ -18,8 +18,8 @@ type DamagedError struct {
 	Why   string  `json:"why"`             // printable, at most 256 bytes
 }
 
-// Damaged returns a DamagedError for a key, which may contain any bytes. It quotes text that cannot
-// be printed, cuts text that is too long, and leaves out a shard with an invalid name.
+// Damaged returns a DamagedError for a key, which may contain any bytes. Damaged quotes text that
+// cannot be printed, truncates text that is too long, and leaves out a shard whose name is invalid.
 func Damaged(key string, shard ShardID, why string) *DamagedError {
 	if CheckShard(shard) != nil {
 		shard = ""
@@ -36,7 +36,7 @@ func (e *DamagedError) Is(target error) bool { return target == ErrDamaged }
 
 func printable(s string) string {
 	if len(s) <= maxDamagedText && strings.IndexFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
-		return strings.Clone(s) // a copy, so that it does not keep the whole record in memory
+		return strings.Clone(s) // a copy, so that the whole record is not kept in memory
 	}
 	quoted := strconv.QuoteToASCII(s[:min(len(s), maxDamagedText)])
 	if len(quoted) > maxDamagedText {
@@ -48,8 +48,8 @@ func printable(s string) string {
 // MaxCount limits the numbers of commits and entries, so that adding to one cannot overflow.
 const MaxCount = 1 << 62
 
-// CheckHead returns the reason why no commit can have left a stored head h, or "" if one can. The
-// zero Head belongs to a shard without commits. CheckHead is for backends.
+// CheckHead returns the reason why no commit can have written the head h, or "" if a commit can
+// have written it. The zero Head is the head of a shard without commits. CheckHead is for backends.
 func CheckHead(h Head) (why string) {
 	switch {
 	case h == Head{}:

@@ -10,8 +10,8 @@ import (
 // The closed set of errors (rule E1). An error that matches one of these means that the call, or
 // the item that has the error, was certainly not applied, now or later. Any other error, including
 // a context's, means that the outcome is unknown: the write may have happened, or may still happen.
-// Backends wrap the store's own error and the sentinel with %w, and map unknown errors to no
-// sentinel.
+// Backends wrap both the store's own error and the sentinel with %w. They do not map unknown errors
+// to a sentinel.
 var (
 	// ErrLost is matched by every error that means that a lease is over. It is not itself in the
 	// closed set: a backend returns ErrFenced or ErrSessionLost.
@@ -25,7 +25,8 @@ var (
 	ErrHeld = errors.New("held: the shard's record is not as the claim saw it, or its holder lives")
 	// ErrNoTarget means the session to transfer to has no record. The fence stays valid.
 	ErrNoTarget = errors.New("no target: the successor has no session record")
-	// ErrConflict means a precondition or the write's number failed. See ConflictError.
+	// ErrConflict means a precondition does not hold or the write's number is wrong. See
+	// ConflictError.
 	ErrConflict = errors.New("conflict: a precondition does not hold")
 	// ErrInvalid means a name, value or option is outside what this package allows.
 	ErrInvalid = errors.New("invalid")
@@ -104,12 +105,13 @@ const (
 	LossClosed     Loss = "closed"     // by its member
 )
 
-// toolPrefix begins the node labels under which operators' tools join: see internal/operator.
+// toolPrefix is the prefix of the node labels under which operators' tools join: see
+// internal/operator.
 const toolPrefix = "tool."
 
-// SessionLostError is the error of a session that has no record. It matches ErrSessionLost and
-// ErrLost. The call that finds a session lost does not read the reason. An Explainer can fill in By
-// and Node afterwards.
+// SessionLostError is the error of a call of a session that has no record. It matches
+// ErrSessionLost and ErrLost. The call does not read the reason. An Explainer can fill in By and
+// Node afterwards.
 type SessionLostError struct {
 	Session SessionID
 	Cause   Loss
@@ -142,8 +144,8 @@ func (e *SessionLostError) Is(target error) bool {
 type Explainer interface {
 	// Explain is called after the session was found lost, and costs at most one read. Fields that
 	// the store does not know, or cannot report before ctx ends, stay empty. The answer is for
-	// people and decides nothing. In the step that evicts, an evictor leaves its name in one of a
-	// few places, where later evictors overwrite it.
+	// people and decides nothing. In the step that evicts, an evictor writes its name into one of a
+	// few places, which later evictors overwrite.
 	Explain(ctx context.Context) *SessionLostError
 }
 
@@ -153,12 +155,12 @@ type LabelLister interface {
 	Labels(ctx context.Context) ([]string, error)
 }
 
-// Historian is an optional interface of a Backend that remembers the last leases of a shard, for
-// people. The command "tenure history" shows these leases.
+// Historian is an optional interface of a Backend that remembers the last leases of a shard. The
+// command "tenure history" shows these leases.
 type Historian interface {
 	// History returns at most the last four leases of a shard, oldest first. For a lock, it returns
-	// none (R3). Each change of owner writes the leases with the shard's record, in at most 200
-	// bytes, without another request. No View contains them, and they decide nothing. If a stored
+	// none (R3). The write that changes the owner also stores the leases, in at most 200 bytes of
+	// the shard's record. No View contains the leases, and no decision depends on them. If a stored
 	// lease is implausible, the error matches ErrDamaged, and History returns only the newer
 	// leases.
 	History(ctx context.Context, shard ShardID) ([]Grant, error)
@@ -181,8 +183,8 @@ func (e *MissingError) Error() string {
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// HeldError is the error of a denied claim, with the shard's current record (rule A4). It is also
-// returned if Claim.Seen was stale but no session holds the shard. HeldError matches ErrHeld.
+// HeldError is the error of a denied claim, with the shard's current record (rule A4). A claim also
+// returns it if Claim.Seen was stale but no session holds the shard. HeldError matches ErrHeld.
 type HeldError struct {
 	Shard ShardID
 	Owner Owner
@@ -214,8 +216,7 @@ func (e *FencedError) Error() string {
 // Is reports whether target is ErrFenced or ErrLost.
 func (e *FencedError) Is(target error) bool { return target == ErrFenced || target == ErrLost }
 
-// NumberConflict is the value of ConflictError.Op if the write's number was refused because it is
-// not the next one.
+// NumberConflict is the value of ConflictError.Op if the write's number is not the next number.
 const NumberConflict = -1
 
 // ConflictError is the error of a write that was refused although its fence is current. Op is the

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Size limits of a credential file and of certificate files, in bytes. A machine's bundle of
-// authorities has about 220 KiB.
+// The size limits of a credential file and of certificate files, in bytes. The bundle of
+// authorities of a machine has about 220 KiB.
 const (
 	maxSecret = 64 << 10
 	maxPEM    = 1 << 20
@@ -46,7 +46,7 @@ func ReadSecret(path string) (string, error) {
 }
 
 // TLSFiles are the settings of a backend's TLS connections. They name PEM files of at most 1 MiB,
-// which Config reads as ReadSecret reads its file.
+// which Config reads in the same way as ReadSecret reads its file.
 type TLSFiles struct {
 	CA         string // trusted authorities; empty for those of the machine
 	Cert, Key  string // the client's certificate; both empty for none
@@ -93,7 +93,7 @@ func (t TLSFiles) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// readRegular reads a regular file of up to most bytes.
+// readRegular reads a regular file of at most most bytes.
 func readRegular(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|withoutWaiting, 0)
 	if err != nil {

@@ -5,21 +5,21 @@ import (
 )
 
 // PingShard is the shard of a ping. If no heartbeat is answered in time, core reads item "0" of
-// this shard, which is never written. From then on, core sends heartbeats only while such reads are
-// answered. It makes up to nine of these reads at a time. A Get of this item does not wait for any
-// other call (E4).
+// this shard, which no caller ever writes. From then on, core sends heartbeats only while such
+// reads are answered. Core makes up to nine of these reads at a time. A Get of this item does not
+// wait for any other call (E4).
 const PingShard ShardID = "_read"
 
 // ShardID names a shard, the unit of leadership. See CheckShard.
 type ShardID string
 
-// SessionID is the random id of one member's session. Core chooses it and uses it for only one
+// SessionID is the random id of one member's session. Core chooses the id and uses it for only one
 // attempt to join (rule C3). The zero value means no session.
 type SessionID string
 
 // Token is the fencing token. It is positive, and increases with every new lease of a shard (rule
 // A2). Compare tokens only within one shard, and pass a token together with its shard's name. Zero
-// is never issued.
+// is never a token.
 type Token int64
 
 // Version is a version of a stored record, positive for a record that exists. Compare an item's
@@ -70,7 +70,7 @@ type Owner struct {
 type Head struct {
 	Number WriteNo `json:"number"`           // number of commits; the next write has Number+1
 	Seq    Seq     `json:"seq"`              // last entry of the log; 0 if there never was one
-	Oldest Seq     `json:"oldest,omitempty"` // first entry that can still be read; Seq+1 if none is left
+	Oldest Seq     `json:"oldest,omitempty"` // the first entry that can still be read, or Seq+1 if none is left
 	Nonce  Nonce   `json:"nonce,omitempty"`  // of the last commit
 	Token  Token   `json:"token,omitempty"`  // of the lease that made the last commit
 }
@@ -91,7 +91,7 @@ type Member struct {
 type MemberState struct {
 	Priority int32             `json:"priority"`           // higher claims first
 	Weight   int32             `json:"weight"`             // capacity; relative, at least 0
-	Meta     map[string]string `json:"meta,omitempty"`     // small values, such as an address
+	Meta     map[string]string `json:"meta,omitempty"`     // small values such as an address
 	Draining bool              `json:"draining,omitempty"` // for assigners: the member should have no work
 	// Update numbers the states of one session. A session may join with any number.
 	Update UpdateNo `json:"update,omitempty"`
@@ -132,12 +132,12 @@ type Transfer struct {
 	To    SessionID
 }
 
-// Suspect is a session to evict, with the version of its record that was last seen. It is the Beat
-// that Observe reported.
+// Suspect is a session to evict, with the version that its record last had. It is the Beat that
+// Observe reported.
 type Suspect = Beat
 
-// AcquireResult is the outcome of one Claim or Transfer. If Err is nil, Fence is the new lease
-// and Head is the shard's head as the new owner finds it. No earlier lease can change it.
+// AcquireResult is the outcome of one Claim or Transfer. If Err is nil, Fence is the new lease and
+// Head is the shard's head as the new owner finds it. No earlier lease can change this head.
 type AcquireResult struct {
 	Fence Fence
 	Head  Head
@@ -210,8 +210,8 @@ type Op struct {
 }
 
 // Write is one fenced, atomic commit under one shard. Number is the number that the commit will
-// have: the head's plus one. The backend must not keep Ops or its byte slices after the call has
-// returned.
+// have: the number of the head plus one. The backend must not keep Ops or its byte slices after the
+// call has returned.
 type Write struct {
 	Fence  Fence
 	Number WriteNo
@@ -296,8 +296,8 @@ type View struct {
 	// appear only in Gone, or in neither list.
 	Members []Member
 	Gone    []SessionID
-	// Beats lists the requested sessions whose version is newer than the version in the query,
-	// because an older version is no sign of life. A session without a record is not listed.
+	// Beats lists the requested sessions whose version is newer than the version in the query. An
+	// older version is no sign of life. A session without a record is not listed.
 	Beats []Beat
 	// Shards lists the shards whose record changed since the cursor (with Reset, all shards).
 	Shards []ShardState
@@ -306,9 +306,9 @@ type View struct {
 	Damaged []*DamagedError
 	// Floor is set with Reset only. It is the value to which the namespace's tokens were last
 	// raised, by a failover that may have lost grants, or by an operator. Tokens granted before are
-	// at most Floor, and later tokens are above it (I2). A shard that is not listed is free: a
-	// claim matches if Seen is the zero Owner or Owner{Token: Floor}. Floor is 0 if tokens were
-	// never raised, or if the backend learns of a raise only when it is reopened.
+	// at most Floor, and later tokens are above it (I2). A shard that the view does not list is
+	// free: a claim of it matches if Seen is the zero Owner or Owner{Token: Floor}. Floor is 0 if
+	// tokens were never raised, or if the backend learns of a raise only when it is opened again.
 	Floor Token
 }
 
@@ -317,9 +317,9 @@ type Limits struct {
 	// BatchItems is the number of items of Acquire, Transfer, Release, Commit or Evict in one round
 	// trip. Calls may contain more items: the backend splits them.
 	BatchItems int
-	// CommitCalls is the number of concurrent calls of Commit beyond which one process's commits
-	// become no faster. Core makes at most this many calls at a time, unless some take long. 0
-	// counts as 1.
+	// CommitCalls is the number of concurrent calls of Commit from which one process gains. More
+	// calls would not make its commits faster. Core makes at most this many calls at a time, unless
+	// some take long. 0 counts as 1.
 	CommitCalls int
 	// WriteOps and WriteBytes limit one Write: its operations, and the sum of the lengths of its
 	// keys and values. A larger Write fails with ErrTooLarge before anything is sent.
@@ -333,8 +333,8 @@ type Limits struct {
 	IdlePollPeriod time.Duration
 	// MinTTL is the shortest Member.TTL that works on this store, according to measurements.
 	MinTTL time.Duration
-	// RecordsStay reports whether a shard's record can never be removed, so that each name of a
-	// free lock keeps its record. This is an exception to rule R2.
+	// RecordsStay reports whether the store can never remove a shard's record. If so, a free lock
+	// keeps its record, which is an exception to rule R2.
 	RecordsStay bool
 }
 
@@ -346,6 +346,6 @@ type Info struct {
 	Limits    Limits
 	// Rollback describes what the store may have lost, if Open found that the store's history
 	// differs from the recorded one. It is empty if nothing was lost, or if the store does not
-	// report a loss.
+	// report losses.
 	Rollback string
 }
