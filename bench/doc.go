@@ -14,7 +14,7 @@
 //	-quick   small sizes and one round, to see that all works: its figures mean nothing.
 //	-update  the document; charts go into the folder beside it that has its name.
 //
-// A test measures the cost of tracing, in 9 minutes:
+// A test measures the cost of tracing. It takes 9 minutes:
 //
 //	go test -run TestTraceCost -v . -args -slices=125
 //

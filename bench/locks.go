@@ -165,8 +165,8 @@ func lockHandOver(ctx context.Context, b *bout) (_ []float64, err error) {
 	return figures, nil
 }
 
-// pass lets a member wait for a name, and then unlocks the name. The function next unlocks the name
-// for that member.
+// pass makes a member wait for a name, and then unlocks the name. The function next releases that
+// member's own lock.
 func pass(ctx context.Context, to locker, name string, unlock func(context.Context) error,
 ) (next func(context.Context) error, took time.Duration, err error) {
 	type result struct {

@@ -34,7 +34,7 @@ const (
 	quietShare = 0.15
 	// quietWait is how long a row waits for a busy machine to become quiet.
 	quietWait = time.Minute
-	// quietLook is how long one look at the machine's load takes.
+	// quietLook is how long one measurement of the machine's load takes.
 	quietLook = 500 * time.Millisecond
 )
 
@@ -46,7 +46,7 @@ type conditions struct {
 	after  float64
 }
 
-// busy returns why the figures do not count, or "".
+// busy returns the reason why the figures do not count, or "".
 func (c conditions) busy() string {
 	for _, at := range []struct {
 		when  string

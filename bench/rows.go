@@ -224,7 +224,7 @@ func takeover(ctx context.Context, b *bout) (_ []float64, err error) {
 	if err := m.want([]string{shard}, func(grant) { won <- time.Now() }); err != nil {
 		return nil, err
 	}
-	// At a random instant between two heartbeats.
+	// The kill comes at a random instant between two heartbeats.
 	if err := pause(ctx, b.length(2*time.Second)+rand.N(min(ttl, 5*time.Second))); err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (c *cell) text(w row, beside *cell) string {
 	return strings.Join(parts, "; ")
 }
 
-// unless returns a cell's text, or why its row is withheld.
+// unless returns a cell's text, or the reason why its row is withheld.
 func (c *cell) unless(busy string, w row, beside *cell) string {
 	if busy != "" && c.usable() {
 		return busy

@@ -147,7 +147,7 @@ func idempotent(f *fixture) {
 		f.must(ruleA3, errors.Is(other.Err, driver.ErrFenced),
 			"the transferred fence can be transferred once more, to another session: %v", other.Err)
 
-		// A lease from another grant is no earlier success of these claims.
+		// A lease from another grant is not an earlier success of these claims.
 		stale := to.claim(claim)
 		owner, held := heldWith(stale.Err)
 		f.must(ruleA3, held && owner == seen(moved.Fence), "a claim that saw an older record than the claimer's lease was "+

@@ -50,8 +50,8 @@ func kindsOfWrites() []kindOfWrite {
 	}
 }
 
-// manyKindsInOneCall sends several writes of every kind in one call. They are ordered so that
-// each refused write is between others.
+// manyKindsInOneCall sends several writes of every kind in one call. They are ordered so that each
+// refused write is between accepted ones.
 func manyKindsInOneCall(f *fixture) {
 	const each = 4
 	a := f.join("a")

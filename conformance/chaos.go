@@ -145,7 +145,7 @@ func (a *actor) learn(shard driver.ShardID, r driver.AcquireResult) {
 }
 
 // turmoil lets the actors act concurrently in rounds, waits between rounds until the store is calm,
-// and judges the answers. On a slow store, it continues until there is something to judge, up to a
+// and judges the answers. On a slow store, it continues until there are answers to judge, up to a
 // limit.
 func (f *fixture) turmoil(actors []*actor, r *history.Recorder, round func(i int, act func())) {
 	f.t.Helper()

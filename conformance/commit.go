@@ -419,8 +419,8 @@ func (f *fixture) heldWrite(m *member, w driver.Write) (r driver.CommitResult) {
 }
 
 // held makes a call into a wire that does not answer, and gives the call up after wait. On a busy
-// machine, the call may end before its request was sent. As no request is then late, held tries
-// again with a longer wait.
+// machine, the call may end before its request was sent. In this case, no request is late, so held
+// tries again with a longer wait.
 func (f *fixture) held(wait time.Duration, call func(context.Context) error) error {
 	for most := 8 * wait; ; wait *= 2 {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)

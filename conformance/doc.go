@@ -1,6 +1,6 @@
 // Package conformance has the suites that every backend of Tenure must pass. [Test] runs the
-// driver-level suite: cases named "Area/Property", which reach the store by a harness of functions.
-// A failure begins with the id of the broken rule, and explains the rule in one line:
+// driver-level suite, whose cases are named "Area/Property" and reach the store through a harness
+// of functions. A failure begins with the id of the broken rule, and explains the rule in one line:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Test(t, conformance.Harness{

@@ -192,8 +192,8 @@ func cancelledCallBlocksNobody(f *fixture) {
 	machine.AtMost("after cancelled calls another process's claim, commit and heartbeat", time.Since(start), 5*time.Second)
 }
 
-// short returns a context that ends soon, for calls without an answer. Its cause is an error that a
-// store might return, but that the call must not report as the store's answer.
+// short returns a context that ends soon, for calls without an answer. The context's cause is an
+// error that a store might return, but that the call must not report as the store's answer.
 func (f *fixture) short() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(f.ctx, 60*time.Millisecond, driver.ErrSessionLost)
 }

@@ -81,7 +81,7 @@ func guarded(property string, rules []rule, shows string, run func(g *guard), ne
 		}}
 }
 
-// once begins a write and sends it through a member's backend.
+// once begins one write and sends it through a member's backend.
 func (g *guard) once(m *member, fence driver.Fence, text string) error {
 	ctx, cancel := context.WithCancel(g.ctx)
 	defer cancel()
@@ -205,7 +205,7 @@ func begunBeforeTakeover(g *guard) {
 	early, err := taken.early()
 	g.must(ruleF1, !early || err != nil || g.store.OpenOther != nil, "a takeover did not wait for a write that %s began", g.Name)
 	err = write(ctx, text)
-	// A takeover through another door need not wait. In that case, the write is refused.
+	// A takeover through another door need not wait. If it does not wait, the write is refused.
 	refused := err != nil && g.store.OpenOther != nil && driver.NotApplied(err)
 	g.must(ruleF1, (err == nil || refused) && slices.Contains(g.texts(), text) == (err == nil), "%s does not keep what it has proven: %v",
 		g.Name, err)

@@ -190,7 +190,7 @@ func (f *fixture) wire(fault string, have func(*Wire) bool) (driver.Backend, *Wi
 	return b, w
 }
 
-// read returns a backend that the case uses only for reading, and that no member uses.
+// read returns a backend that the case uses only for reads, and that no member uses.
 func (f *fixture) read() driver.Backend {
 	f.t.Helper()
 	if f.reader == nil {

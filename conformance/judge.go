@@ -47,8 +47,9 @@ func (f *fixture) judge(r *history.Recorder, shards ...driver.ShardID) {
 	}
 	all := r.History().Operations
 	for _, shard := range shards {
-		// Each is judged alone, because a store may take a claim for a repetition of another
-		// claim that saw the same token. Its answer then has a token from before its call.
+		// Each shard is judged alone, because a store may mistake a claim for a repetition of
+		// another claim that saw the same token. The answer then has a token that was granted
+		// before the call.
 		of := slices.DeleteFunc(slices.Clone(all), func(op history.Operation) bool { return op.Shard != shard })
 		said := map[rule]int{}
 		for _, found := range history.Check(&history.History{Operations: of}, nil) {

@@ -100,10 +100,10 @@ func (m *measurement) run() {
 	m.held(a, fence)
 }
 
-// held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat
-// each third of the TTL. The heartbeat must be answered before the trust of the one before it ends,
-// after nine tenths of a TTL. At the same time, another process commits without a pause, and this
-// process appends.
+// held finds the shortest TTL at which a member would have kept its trust. It sends a heartbeat in
+// each third of the TTL. The heartbeat must be answered before the trust from the previous
+// heartbeat ends, which is after nine tenths of a TTL. At the same time, another process commits
+// without a pause, and this process appends.
 func (m *measurement) held(a *member, fence driver.Fence) {
 	f := m.f
 	head, busy := f.head(fence.Shard), f.join("busy")

@@ -83,8 +83,8 @@ func joinTellsAll(f *fixture) {
 
 func lateJoinFails(f *fixture) {
 	b, w := f.wire("Hold", func(w *Wire) bool { return w.Hold != nil })
-	// Joining may take several requests, and only the last one matters. So the hold first begins
-	// before the call, and later together with it.
+	// Joining may take several requests, and only the last one matters. Therefore, the hold first
+	// begins before the call, and in later attempts together with it.
 	const tries = 25
 	late := map[driver.SessionID]bool{}
 	var err error
@@ -417,7 +417,7 @@ func lossIsExplained(f *fixture) {
 		got := *c.m.Session.(driver.Explainer).Explain(f.ctx)
 		f.must(ruleM1, got == c.want, "a session that was %s explains it as %+v; want %+v", c.want.Cause, got, c.want)
 	}
-	// Without the store's answer, it reports less, but in time.
+	// Without the store's answer, the error says less, but it comes in time.
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
 	got := evicted.Session.(driver.Explainer).Explain(ctx)
@@ -574,7 +574,7 @@ func beatsNotBehindWrites(f *fixture) {
 	var busy atomic.Int64
 	for _, fence := range fences {
 		load.Go(func() {
-			// The pause gives the processor to a store in this process.
+			// The pause lets a store in this process use the processor.
 			pace := time.NewTicker(time.Millisecond)
 			defer pace.Stop()
 			for n := driver.WriteNo(1); ctx.Err() == nil; <-pace.C {
@@ -589,7 +589,7 @@ func beatsNotBehindWrites(f *fixture) {
 		})
 	}
 	loaded := f.eventually(3*f.patience(), func() bool { return busy.Load() >= writers })
-	// A heartbeat is due every third of the TTL, and may take that long.
+	// A heartbeat is due every third of the TTL, and may take a third of the TTL.
 	bound := max(limits.MinTTL, time.Second) / 3
 	beat := timed(10, m.beat)
 	ping := timed(10, func() {

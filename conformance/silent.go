@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// beating sends heartbeats until stop is called. It has several outstanding, as core does while one
-// is unanswered. It counts the heartbeats that succeed.
+// beating sends heartbeats until stop is called, and counts those that succeed. It keeps several
+// outstanding, as core does while a heartbeat is unanswered.
 func (m *member) beating() (succeeded *atomic.Int64, stop func()) {
 	const pace, outstanding = 50 * time.Millisecond, 12
 	succeeded = new(atomic.Int64)

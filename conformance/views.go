@@ -296,8 +296,8 @@ func foreignCursor(f *fixture) {
 	}
 }
 
-// blocked makes a reader wait for its next page during doing. Nothing that the reader asks for
-// happens in doing, so its page must show a later change.
+// blocked makes a reader wait for its next page during doing. During doing, nothing happens that
+// the reader asks for, so its page must show a later change.
 func (f *fixture) blocked(m *mirror, r rule, what string, doing func()) {
 	f.t.Helper()
 	bell := f.bell(m.b)
@@ -361,7 +361,7 @@ func beatsOnlyAsAsked(f *fixture) {
 }
 
 // olderBeatIsNoNews asks for changes after a version that this reader has not seen yet, as happens
-// after a refused eviction. That version is the next heartbeat's.
+// after a refused eviction. That version belongs to the next heartbeat.
 func olderBeatIsNoNews(f *fixture) {
 	a := f.join("a")
 	m := f.watch(f.open())

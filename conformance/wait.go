@@ -40,8 +40,8 @@ func (f *fixture) eventually(bound time.Duration, ok func() bool) bool {
 	return true
 }
 
-// never watches for a while for something that must not happen. The time is long enough for a
-// pending request to arrive, if no later request shows that it has arrived.
+// never checks for a while that something does not happen. The time is long enough for a pending
+// request to arrive, in case no later request shows that it has arrived.
 func (f *fixture) never(r rule, wrong func() string) {
 	f.t.Helper()
 	for range ample.During(150*time.Millisecond, 2*time.Millisecond) {
@@ -86,7 +86,7 @@ func (c *call) early() (bool, error) {
 	}
 }
 
-// answered waits for the answer to a call. If no answer comes, it fails with the message.
+// answered waits for the answer to a call. If no answer comes, the case fails with the message.
 func (f *fixture) answered(c *call, r rule, format string, args ...any) error {
 	f.t.Helper()
 	limit := time.NewTimer(f.patience())
@@ -128,8 +128,8 @@ func (f *fixture) waiting(readers ...*call) {
 }
 
 // looked returns when these readers have seen earlier changes, and wait. To find out, it sends a
-// heartbeat for which only another reader of their backend asked. It does so twice, because readers
-// of a polled store may look in turns.
+// heartbeat that only another reader of their backend asked for. It sends two, because readers of a
+// polled store may look in turns.
 func (b *bell) looked(readers ...*call) {
 	b.f.t.Helper()
 	b.other.beats[b.ID()], _ = b.f.beatOf(b.ID())

@@ -115,7 +115,7 @@ func (m *Member) message(what ...any) *message {
 // travel waits while the message is on its way.
 func (x *message) travel(ctx context.Context) error {
 	w := x.m.w
-	// The time has nanoseconds, so that two events rarely happen at the same instant.
+	// The time includes nanoseconds, so that two events rarely happen at the same instant.
 	most := int64(w.o.TTL / 250)
 	t := time.NewTimer(time.Duration(most/10 + w.draw(most, x.m.node, x.what, x.n)))
 	defer t.Stop()
@@ -146,7 +146,7 @@ func (x *message) pass(ctx context.Context, faults Faults) error {
 	return nil
 }
 
-// around carries one call of the member to the store.
+// around carries one call from the member to the store.
 func (m *Member) around(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	x := m.message(c.Op, " ", c.Shard, " ", c.Key)
 	if err := x.travel(ctx); err != nil {

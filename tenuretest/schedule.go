@@ -15,8 +15,8 @@ type step struct {
 	on     bool
 }
 
-// schedule returns when faults begin and end, which depends only on the seed. Each member has one
-// fault at a time. If there are several members, at least one has no fault at any time.
+// schedule returns when faults begin and end. The result depends only on the seed. Each member has
+// one fault at a time. If there are several members, at least one has no fault at any time.
 func (w *World) schedule() []step {
 	rnd := rand.New(rand.NewPCG(w.seed, 3))
 	kinds := w.o.Faults.kinds()

@@ -162,8 +162,8 @@ func (w *World) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// FailNow ends a failed scenario. With Errorf and Helper, it makes a World work with assertion
-// libraries.
+// FailNow ends a failed scenario. Together with Errorf and Helper, it lets assertion libraries use
+// a World.
 func (w *World) FailNow() { runtime.Goexit() }
 
 // Helper does nothing.

@@ -28,9 +28,9 @@ var _ driver.Backend = (*Backend)(nil)
 
 // OpenClient opens a namespace through the caller's client, which the Backend does not close. The
 // client's HTTP client must not set a time-out or repeat requests. The client decides how many
-// connections it keeps. It decodes a whole list of records, whatever its size, whereas a Backend
-// from Open drops long values as they arrive. ctx limits only the opening. o may be nil. An error
-// says what to change.
+// connections it keeps. With the caller's client, a Backend decodes a whole list of records,
+// whatever its size. A Backend from Open drops long values as they arrive. ctx limits only the
+// opening. o may be nil. An error says what to change.
 func OpenClient(ctx context.Context, client *api.Client, namespace string, o *Options) (*Backend, error) {
 	if client == nil {
 		return nil, fmt.Errorf("tenure: cannot open namespace %q in Consul: %w: OpenClient needs a client", namespace, driver.ErrInvalid)

@@ -25,8 +25,9 @@
 //
 // # Connections
 //
-// A Backend uses one address. If that address fails, or does not answer heartbeats while another of
-// Config.Addresses does, the Backend switches to the other address (see package route).
+// A Backend uses one address. If that address fails, the Backend switches to another of
+// Config.Addresses. It also switches if only the other address answers heartbeats (see package
+// route).
 //
 // While heartbeats are answered, a Backend has at most six requests in flight, for any number of
 // shards: one heartbeat, which never waits for other requests (rule E4), three calls, and two
@@ -39,9 +40,9 @@
 //
 // # What it does not do
 //
-//   - It does not notice that a cluster lost acknowledged writes if no process that saw those
-//     writes is left. Raise the floor ([RaiseFloor]) after restoring a snapshot into another
-//     cluster. After a restore in place, every Backend that saw a later state returns
+//   - - It does not notice that a cluster lost acknowledged writes if no process that saw these
+//     writes is still running. Raise the floor ([RaiseFloor]) after restoring a snapshot into
+//     another cluster. After a restore in place, every Backend that saw a later state returns
 //     ErrStoreChanged until it is opened again.
 //   - It does not work across datacenters, because each has its own key-value store.
 //   - It is not suitable for long logs. See docs/backends/consul.md for the limits.

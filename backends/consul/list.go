@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/backends/kv"
 )
 
-// Values that may be too long (kv.Range.Largest) have at most 512 KiB each. They are read a few
-// at a time, and more at a time while none is too long.
+// Values that may be too long (kv.Range.Largest) have at most 512 KiB each. The Backend reads a few
+// at a time, and more while none is too long.
 const cautious, trusting = 4, 16
 
 // Range reads a prefix. Consul answers with a whole prefix. To read a part, Range first reads

@@ -17,8 +17,8 @@ import (
 // backendName is the backend's name in Info and of its Opener.
 const backendName = "etcd"
 
-// pipeline is the number of transactions of one call in flight. It is enough to hide a round
-// trip, and small enough that other calls get in between.
+// pipeline is the number of transactions of one call in flight. It is large enough to hide a round
+// trip, and small enough for other calls to proceed in between.
 const pipeline = 4
 
 // Backend is a namespace in etcd. It implements driver.Backend and is safe for concurrent use.
@@ -50,8 +50,8 @@ func OpenClient(ctx context.Context, client *clientv3.Client, namespace string, 
 	return open(ctx, st, namespace, opts, nil)
 }
 
-// open opens a namespace of a store, and closes the store if that fails. wrap lets tests put
-// something between the two.
+// open opens a namespace of a store, and closes the store if it fails. Tests use wrap to put a
+// layer between the namespace and the store.
 func open(
 	ctx context.Context, st *store, namespace string, o *Options, wrap func(kv.Store) kv.Store,
 ) (_ *Backend, err error) {
@@ -82,9 +82,10 @@ func open(
 }
 
 // limits returns the limits of a server. The width of a transaction that holds n others is n plus
-// the width of the widest, and may not exceed the server's limit. The widest of many is a
-// transfer's, 3. A commit has two conditions besides its operations'. In units, twice as many are
-// sent in one request, and the server needs no longer than for half of them one by one.
+// the width of the widest, and may not exceed the server's limit. The widest of the frequent
+// transactions is a transfer, with 3. A commit has two conditions besides those of its operations.
+// As units, twice as many transactions fit in one request, and the server needs no more time than
+// for half of them sent one by one.
 func (s *store) limits() driver.Limits {
 	return driver.Limits{
 		BatchItems: 2 * (s.maxOps - 3), WriteOps: s.maxOps - 3, WriteBytes: s.maxBytes / 3 * 2,
@@ -111,7 +112,7 @@ func (b *Backend) Guard(fence driver.Fence) []clientv3.Cmp {
 		all = append(all, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Rev)))
 	}
 	key := conditions[len(conditions)-1].Key
-	// The revision fixes the session, so this refuses a fence of another session.
+	// The revision determines the session, so this compare refuses a fence of another session.
 	return append(all, clientv3.Compare(clientv3.Value(key), ">", string(held)),
 		clientv3.Compare(clientv3.Value(key), "<", clientv3.GetPrefixRangeEnd(string(held))))
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-go/tenure/internal/route"
 )
 
-// pageSize is the number of records in one answer to a Range. These are a few hundred
-// kilobytes, so that a large namespace does not stall the member.
+// pageSize is the number of records in one answer to a Range. An answer of a few hundred kilobytes
+// does not stall the member, however large the namespace.
 const pageSize = 5000
 
 // If values may be too long to be read (kv.Range.Largest), an answer holds at most pageBytes,
@@ -98,8 +98,8 @@ func (s *store) Close() error {
 
 func errClosed() error { return errors.New("tenure: the backend was closed meanwhile") }
 
-// maxRefusals is how many times a call whose token is refused is sent. A member that lags does
-// not know a new token yet, and a call must not spend all its time on that.
+// maxRefusals is how often a call is sent if its token is refused. A member that lags does not know
+// a new token yet, and a call must not spend all its time on refusals.
 const maxRefusals = 4
 
 // send sends one transaction, once (rule E2). The client's interceptor repeats a call that had no

@@ -8,11 +8,11 @@ import (
 
 // Commit writes under leases. See driver.Session.
 //
-// A commit compares the revisions of the shard's record and of its head. This process knows
-// both from the grant and from its last commit, so a commit takes one round trip. Commit first
-// reads the records that it does not know. If they show that the write cannot succeed, it
-// answers from that read. Only the head's record decides the order of commits (rule F1). Only
-// the shard's record decides whether the fence lives.
+// A commit compares the revisions of the shard's record and of its head. This process knows both
+// from the grant and from its last commit, so a commit takes one round trip. Commit first reads the
+// records that it does not know. If they show that the write cannot succeed, it answers from that
+// read. Only the head's record decides the order of commits, and only the shard's record decides
+// whether the fence is current (rule F1).
 func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.CommitResult, error) {
 	b := s.b
 	if err := driver.CheckWrites(writes, b.info.Limits); err != nil {
@@ -65,8 +65,9 @@ func (s *session) Commit(ctx context.Context, writes []driver.Write) ([]driver.C
 	return results, nil
 }
 
-// plan returns the lease of each write, and the indexes of the writes to send. It reads what this
-// process does not know. If that read shows that a write cannot succeed, its result gets the error.
+// plan returns the lease of each write, and the indexes of the writes to send. It reads the records
+// that this process does not know. If they show that a write cannot succeed, plan puts the error
+// into that write's result.
 func (b *Backend) plan(ctx context.Context, writes []driver.Write, results []driver.CommitResult) (plans []lease, send []int, err error) {
 	plans, send = make([]lease, len(writes)), make([]int, 0, len(writes))
 	var ask []int

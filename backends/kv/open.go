@@ -20,7 +20,7 @@ type Options struct {
 	// Create writes the namespace's identity if it has none. Without it, a missing identity is
 	// an error, because it may mean a wiped store (rule I1).
 	Create bool
-	// Incarnation identifies one history of the store, and has no spaces. Open records it, and
+	// Incarnation identifies one history of the store. It contains no spaces. Open records it, and
 	// raises the tokens if another incarnation is on record (rule I2). The Store returns
 	// driver.ErrStoreChanged once the store's incarnation changes. Incarnation is empty if a store
 	// has none.
@@ -112,8 +112,8 @@ func openIdentity(ctx context.Context, s Store, keys kvkeys.Keys, create bool) (
 	if err != nil {
 		return identity{}, 0, err
 	}
-	// Two processes may open the namespace at the same time. The record that exists afterwards
-	// counts.
+	// Two processes may open the namespace at the same time. Both use the record that exists
+	// afterwards.
 	_, err = s.Apply(ctx, &Batch{Txns: []Txn{{
 		If:  []Compare{{Key: keys.Identity(), Rev: Absent}},
 		Ops: []Op{{Key: keys.Identity(), Value: value}},

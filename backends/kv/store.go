@@ -41,9 +41,9 @@ type Store interface {
 	// mentions. Therefore, the order of the transactions does not matter, and a store may evaluate
 	// all conditions first.
 	//
-	// If the store's transactions are all or nothing, one refusal fails them all. In this case,
-	// read the compared records, answer the transactions with failed conditions, and send the
-	// others again. This is not a retry, because nothing was applied (rule A6).
+	// If the store's transactions are all or nothing, one refusal fails them all. In this case, the
+	// store reads the compared records, answers the transactions with failed conditions, and sends
+	// the others again. This is not a retry, because nothing was applied (rule A6).
 	//
 	// Apply may split a batch. Once a part has been applied, Apply returns neither an error nor
 	// Refused. Result.Err of each other transaction then describes its outcome, and is ErrRetry if
@@ -173,9 +173,9 @@ type Range struct {
 	Largest int
 }
 
-// Page is the answer to a read. Each pair is as it was at Rev, or at a later revision if the
-// store cannot read at one revision. A Watch after Rev delivers the changes since. Get may
-// answer with Rev 0, which means unknown. Range must not.
+// Page is the answer to a read. Each pair is from the revision Rev, or from a later one if the
+// store cannot read at one revision. A Watch after Rev delivers the changes since. Get may answer
+// with Rev 0, which means unknown. Range must not.
 type Page struct {
 	Rev   Rev
 	Pairs []Pair

@@ -65,8 +65,8 @@ func (s *Store) Rev() kv.Rev {
 	return s.rev
 }
 
-// SetLying makes the store apply every transaction, whatever its conditions and guards say,
-// until a call with false. Opening must refuse such a store.
+// SetLying makes the store apply every transaction, even if its conditions or guards fail, until a
+// call with false. Opening must refuse such a store.
 func (s *Store) SetLying(lying bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,11 +14,11 @@ import (
 
 // GuardScript returns a script that runs the application's script body behind a fence (rule F1).
 // The body runs if and only if a lease is its shard's current grant, in the same step of the same
-// server. KEYS and ARGV begin with the application's own, and end with those of [Backend.Guard],
-// which are one key and six arguments. In a cluster, the application's keys must be in the
-// namespace's slot: "{orders}/paid/42" is in the slot of the namespace "orders". If the lease is
-// not current, the body does not run, and the script returns an error that [Fenced] recognizes. If
-// the body begins with a line "#!lua", the error of GuardScript matches driver.ErrInvalid.
+// server. KEYS and ARGV begin with the application's own keys and arguments. They end with the one
+// key and the six arguments from [Backend.Guard]. In a cluster, the application's keys must be in
+// the namespace's slot: "{orders}/paid/42" is in the slot of the namespace "orders". If the lease
+// is not current, the body does not run, and the script returns an error that [Fenced] recognizes.
+// If the body begins with a line "#!lua", the error of GuardScript matches driver.ErrInvalid.
 //
 //	script, err := redis.GuardScript(`return redis.call('SET', KEYS[1], ARGV[1])`)
 //	...
@@ -43,8 +43,8 @@ func GuardScript(body string) (*goredis.Script, error) {
 	return goredis.NewScript(string(guard) + body), nil
 }
 
-// Guard returns the keys and the arguments with which a script from GuardScript runs under a fence:
-// the application's, and then the guard's. It reads nothing.
+// Guard returns the keys and the arguments with which a script from GuardScript runs under a fence.
+// The application's come first, then the guard's. It reads nothing.
 func (b *Backend) Guard(fence driver.Fence, keys []string, args ...any) ([]string, []any) {
 	identity, opened, record, held, known := "", "-", "", "-", "0" // no record begins like this
 	if conditions, value, acked, ok := kv.Granted(b.Backend, fence); ok {

@@ -16,11 +16,11 @@ type Options struct {
 	// an error, because it may mean a wiped store (rule I1).
 	Create bool `json:"create" yaml:"create"`
 
-	// AllowLoss accepts a server that can lose acknowledged grants and commits. Such a server
-	// lacks appendfsync always, may evict keys, or is replaced by a replica for which no write
+	// AllowLoss accepts a server that can lose acknowledged grants and commits, because it lacks
+	// appendfsync always, may evict keys, or may be replaced by a replica for which no write
 	// waited. Default false: Open refuses such a server, and names the setting. Tenure still
-	// detects a lost end of the history. Processes stop with driver.ErrStoreChanged, and tokens
-	// continue above all earlier ones when the namespace is opened again. Lost commits stay
+	// detects that recent writes were lost. Processes then stop with driver.ErrStoreChanged, and
+	// new tokens are above all earlier ones when the namespace is opened again. Lost commits stay
 	// lost.
 	AllowLoss bool `json:"allow_loss" yaml:"allow_loss"`
 

@@ -28,10 +28,10 @@ type Backend struct {
 
 var _ driver.Backend = (*Backend)(nil)
 
-// Open opens a namespace through its own connections, which Close closes. One address is that of a
-// server. With MasterName, the addresses are those of Sentinels, which name the server. Several
-// addresses, or IsClusterMode, mean a cluster. Open ignores c's pool sizes, time-outs and retries:
-// contexts limit the calls, and each call is sent once.
+// Open opens a namespace through its own connections, which Close closes. A single address is a
+// server's. With MasterName, the addresses belong to Sentinels, which name the server. Otherwise,
+// several addresses, or IsClusterMode, mean a cluster. Open ignores c's pool sizes, time-outs and
+// retries: contexts limit the calls, and each call is sent once.
 //
 // ctx limits only the opening. o may be nil. An error says in one line what to change.
 func Open(ctx context.Context, c *goredis.UniversalOptions, namespace string, o *Options) (*Backend, error) {

@@ -65,7 +65,7 @@ const pipeline = 4
 func limits(root string) kv.Options {
 	return kv.Options{
 		// A node that is created again has the previous node's versions, so a previous holder's
-		// write could pass.
+		// write could succeed.
 		Limits: driver.Limits{BatchItems: 512, WriteOps: 256, WriteBytes: 512 << 10, MinTTL: 500 * time.Millisecond,
 			RecordsStay: true},
 		Pipeline: pipeline,
@@ -73,8 +73,8 @@ func limits(root string) kv.Options {
 	}
 }
 
-// fit returns how many transactions fit in one packet, for names that root makes longer than their
-// keys. A server that gets a larger packet ends the connection.
+// fit returns how many transactions fit in one packet. The root makes names longer than their keys.
+// A server that gets a larger packet ends the connection.
 func fit(txns []kv.Txn, root int) int {
 	const reserve = changelog.MaxPiggybackBytes + 16<<10 // the guard, the piggybacked transaction and their names
 	size := 0
@@ -171,9 +171,9 @@ func makeFixed(c *zk.Conn, node string, acl []zk.ACL) error {
 }
 
 // RaiseFloor makes every token that a namespace grants from now on greater than above. An operator
-// calls RaiseFloor after restoring the ensemble from a backup. See kv.RaiseFloor. It does not need
-// Options.Create. If Options.Admins names administrators, only they may write the identity, and
-// Options.User must be one of them.
+// calls RaiseFloor after restoring the ensemble from a backup. See kv.RaiseFloor. RaiseFloor does
+// not need Options.Create. If Options.Admins names administrators, only they may write the
+// identity, and Options.User must be one of them.
 func RaiseFloor(ctx context.Context, servers []string, namespace string, above driver.Token, o *Options) error {
 	if o != nil {
 		c := *o

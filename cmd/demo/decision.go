@@ -6,8 +6,9 @@ import (
 	"math"
 )
 
-// A decision is the entry that an airport's owner appends for one departure: the airport's figures
-// up to and including it. The last decision of a log is all that the next owner needs to continue.
+// A decision is the entry that an airport's owner appends for one departure. It contains the
+// airport's figures up to and including that departure. To continue, the next owner needs only the
+// last decision of the log.
 type decision struct {
 	Departure int     `json:"departure"` // id in the flights file
 	Count     int     `json:"count"`     // departures so far
@@ -18,7 +19,8 @@ type decision struct {
 	At        int64   `json:"at"`        // host's monotonic clock when it was written, nanoseconds
 }
 
-// next returns the decision for d that follows s. The zero decision comes before the first.
+// next returns the decision for the departure d that follows s. The zero decision comes before the
+// first.
 func (s decision) next(d departure, token int64) decision {
 	n := decision{Departure: d.id, Count: s.Count + 1, Total: s.Total + d.delay, Longest: d.delay, Token: token}
 	if s.Count > 0 {

@@ -70,8 +70,8 @@ type node struct {
 	status string
 }
 
-// direct runs the whole play, and returns once no child is left. If the play could not
-// continue, it returns an error.
+// direct runs the whole play, and returns once no child is left. It returns an error if the play
+// could not continue.
 func (d *director) direct(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.end()) }()
 	d.began = time.Now()
@@ -171,8 +171,9 @@ func (d *director) killAndRestart(ctx context.Context) error {
 	return nil
 }
 
-// stopInMidWrite stops a member whose write has passed every check and is about to be sent. It
-// resumes the member when another has taken over and written. The late write is a zombie write.
+// stopInMidWrite stops a member when one of its writes has passed every check and is about to be
+// sent. It resumes the member after another member has taken over and written. The late write is a
+// zombie write.
 func (d *director) stopInMidWrite(ctx context.Context) error {
 	s := d.node(d.schedule.stop)
 	airport, err := d.holdWrite(ctx, s)
@@ -236,7 +237,7 @@ func (d *director) stopInMidWrite(ctx context.Context) error {
 	return nil
 }
 
-// isHeld reports whether w is one of the writes last held.
+// isHeld reports whether w is one of the writes that were held last.
 func (d *director) isHeld(w write) bool {
 	return slices.ContainsFunc(d.held, func(h write) bool {
 		return h.Airport == w.Airport && h.Token == w.Token && h.Count == w.Count

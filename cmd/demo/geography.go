@@ -35,7 +35,7 @@ func projectionFor(state string) projection {
 	return projection{29.5, 45.5, 38, -96, 0.5, 0.47, 0.8}
 }
 
-// at returns where a point lies on the map.
+// at returns the position of a point on the map.
 func (p projection) at(lat, lon float64) (x, y float64) {
 	const degree = math.Pi / 180
 	n := (math.Sin(p.south*degree) + math.Sin(p.north*degree)) / 2

@@ -38,8 +38,8 @@ type passage struct {
 	took     time.Duration // from the fault, or the end of the previous lease, to the resumption
 }
 
-// history is what the director knows from the members' events about leases and decisions. Events of
-// different members may be applied in any order.
+// history holds what the director knows about leases and decisions from the members' events. Events
+// of different members may be applied in any order.
 type history struct {
 	leases  map[string][]lease // by airport, by token
 	counts  map[string]int     // decisions accepted, by airport

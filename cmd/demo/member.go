@@ -86,7 +86,7 @@ func (m *member) assemble(b core.Backend) (err error) {
 		LockDir:  "none", // each member stands for a machine
 		TraceDir: filepath.Dir(m.config.Calls),
 		// The members share the processors of one machine, so a successor may be late. With a
-		// shorter delay, an airport first goes to another member, and moves twice.
+		// shorter delay, an airport would first go to another member, and so move twice.
 		RankDelay: max(m.config.TTL/successorParts, b.Info().Limits.PollPeriod*3/2),
 		Logger:    slog.New(slog.DiscardHandler), // the screen shows the reports of the hooks
 		Hooks: core.JoinHooks(m.metrics.Hooks(), core.Hooks{

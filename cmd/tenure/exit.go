@@ -84,8 +84,7 @@ func codeOf(ctx context.Context, err error) int {
 	return exitUnreachable
 }
 
-// ours reports whether an error is about the files or the disk of this host, and not about a
-// server.
+// ours reports whether an error concerns the files or the disk of this host, and not a server.
 func ours(err error) bool {
 	if e, ok := errors.AsType[*sqlitedriver.Error](err); ok {
 		return e.Code()&0xff == lib.SQLITE_FULL || e.Code()&0xff == lib.SQLITE_IOERR

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// mostWatched is a limit for TTLs: the command may-stop does not wait for heartbeats of members
-// with longer TTLs. Otherwise, a record without heartbeats could delay every answer.
+// mostWatched is a limit for TTLs. The command may-stop does not wait for heartbeats of members
+// with longer TTLs, because a record without heartbeats could then delay every answer.
 const mostWatched = time.Minute
 
 type stopping struct {

@@ -30,7 +30,7 @@ func (t *table) add(cells ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// printable returns a cell without control characters, which a terminal would obey.
+// printable returns a cell without control characters, because a terminal would obey them.
 func printable(s string) string {
 	if s == "" {
 		return "-"

@@ -103,8 +103,8 @@ type memberOut struct {
 	// Drained is the operators' rule that drains the member's node. It is left out if there is no
 	// such rule.
 	Drained *control.Rule `json:"drained,omitempty"`
-	// Ineligible is why the member is not eligible to own shards. It is left out if the member is
-	// eligible.
+	// Ineligible is the reason why the member is not eligible to own shards. It is left out if the
+	// member is eligible.
 	Ineligible string            `json:"ineligible,omitempty"`
 	Shards     int               `json:"shards"`
 	Meta       map[string]string `json:"meta,omitempty"` // without the reason
@@ -188,9 +188,9 @@ type shardOut struct {
 	// Trouble is a problem of the owner that a person must solve. It is left out if there is no
 	// such problem.
 	Trouble string `json:"trouble,omitempty"`
-	// Aside is why the shard should have no owner. It is left out if the shard should have an
-	// owner. AsideUntil is when Aside ends, for example the end of a quarantine. It is left out if
-	// there is no end.
+	// Aside is the reason why the shard should have no owner. It is left out if the shard should
+	// have an owner. AsideUntil is when Aside ends, for example when a quarantine ends. It is left
+	// out if Aside does not end.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }
@@ -320,12 +320,12 @@ type itemOut struct {
 	Key     string       `json:"key"`
 	Version core.Version `json:"version"`
 	Value   payload      `json:"value"`
-	// Damaged is why the value is left out. It is left out if the value is present.
+	// Damaged is the reason why the value is left out. It is left out if the value is present.
 	Damaged *driver.DamagedError `json:"damaged,omitempty"`
 }
 
 // listItems lists a shard's items. It leaves out values that are longer than a commit can write,
-// and returns the error for them as leftOut.
+// and returns an error about them as leftOut.
 func (a *app) listItems(ctx context.Context, b core.Backend, shard core.ShardID, prefix string) (list []itemOut, leftOut, err error) {
 	most := cmp.Or(b.Info().Limits.WriteBytes, driver.MaxListBytes)
 	items, err := call(ctx, a, func(ctx context.Context) ([]core.Item, error) { return b.List(ctx, shard, prefix, 0, most) })

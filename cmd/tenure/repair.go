@@ -111,7 +111,7 @@ func (o *order) repair(ctx context.Context, b core.Backend, k sharding.Keyspace)
 	return unread(err)
 }
 
-// evict ends a session if it has made no heartbeat since the given version.
+// evict ends a session if the session has sent no heartbeat since the given version.
 func (o *order) evict(ctx context.Context, b core.Backend, id core.SessionID, version core.Version) error {
 	v, err := o.a.state(ctx, b)
 	if err != nil {

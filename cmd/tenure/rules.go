@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-go/tenure/internal/operator"
 )
 
-// order is the state that all commands which write rules share.
+// order is the state that all commands that write rules share.
 type order struct {
 	a       *app
 	reason  string
@@ -258,8 +258,8 @@ func room(rules, all []control.Rule) error {
 	return exit(exitRefused, fmt.Sprintf("nothing was changed: there are %d rules, and more than %d are not obeyed: remove some", len(all), control.MaxRules))
 }
 
-// aim binds a move or a resignation to the current lease. It returns an error if the rule could not
-// be carried out, or if another rule would undo it.
+// aim binds a move or a resignation to the current lease. It returns an error if nobody could carry
+// out the rule, or if another rule would undo it.
 func (o *order) aim(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) error {
 	s, err := find(v, core.ShardID(r.Shards))
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// Lines that a process sends to its guard (say), and that the guard answers (tell).
+// Lines that a process sends to its guard (say), and lines that the guard sends back (tell).
 const (
 	sayUntil  = "until" // until NANOSECONDS of CLOCK_BOOTTIME: the time to end the command
 	sayTerm   = "term"  // SIGTERM to the group
@@ -58,8 +58,8 @@ type guarded struct {
 	failed string
 }
 
-// adopt makes this process the parent of processes below it whose parent ends, such as the guard.
-// Children from before do not belong to the command, so adopt notes them.
+// adopt makes this process the parent of each process below it that loses its own parent, for
+// example when the guard ends. Earlier children do not belong to the command, so adopt notes them.
 func (r *runner) adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("run: %w: the system gives no orphans: %w", core.ErrUnsupported, err)
@@ -293,7 +293,7 @@ func endAll(log *slog.Logger, leader int, spared map[int]bool) (status syscall.W
 				status, leader = st, 0
 			}
 		}
-		// A list that was read while a process ended may lack another process.
+		// A list that was read while one process ended may lack another process.
 		if none >= 3 && len(spared) > 0 {
 			return status
 		}
@@ -392,7 +392,7 @@ func guard(args []string, stderr io.Writer) int {
 	return exitOK
 }
 
-// tellRest reports the processes that a command left when it ended unasked.
+// tellRest reports the processes that a command left when it ended without being asked.
 func tellRest(told io.Writer, command int) {
 	var left []int
 	for _, pid := range children() {
@@ -406,7 +406,7 @@ func tellRest(told io.Writer, command int) {
 }
 
 // watch returns when the command has ended or must end. It reports whether the command ended
-// unasked.
+// without being asked.
 func watch(pid int, until time.Duration, orders *os.File) bool {
 	gone := make(chan struct{})
 	go func() {

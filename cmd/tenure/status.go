@@ -17,12 +17,12 @@ type statusOut struct {
 	Namespace string `json:"namespace"`
 	StoreID   string `json:"store_id"`
 	Members   int    `json:"members"`
-	// Watched is how long status waited for heartbeats.
+	// Watched is how long the command status waited for heartbeats.
 	Watched string         `json:"watched"`
 	Beats   []heartbeat    `json:"heartbeats"` // the last heartbeat of each member that is not silent, oldest first
 	Silent  []silentMember `json:"silent"`
 	Shards  int            `json:"shards"`
-	// Owned counts the shards with an owner that made a heartbeat. Ended counts shards without an
+	// Owned counts the shards with an owner that sent a heartbeat. Ended counts shards without an
 	// owner whose range was merged with another. Unowned counts the other shards without an owner,
 	// except those in quarantine.
 	Owned       int                `json:"owned"`
@@ -50,7 +50,7 @@ type heartbeat struct {
 	at      time.Time
 }
 
-// silentMember is a member that made no heartbeat for its TTL.
+// silentMember is a member that sent no heartbeat for its TTL.
 type silentMember struct {
 	Node    string         `json:"node"`
 	Session core.SessionID `json:"session"`
@@ -58,8 +58,8 @@ type silentMember struct {
 	Shards  int            `json:"shards"` // number of shards whose record still names the member as the owner
 }
 
-// status first waits until each member has made a heartbeat or was silent for its TTL, because the
-// records of stopped and running members look the same.
+// status first waits until each member has sent a heartbeat or has been silent for its TTL, because
+// the records of stopped and running members look the same.
 func (a *app) status(ctx context.Context, b core.Backend) error {
 	began := time.Now()
 	seen, err := a.heartbeats(ctx, b, maxTTL)
@@ -193,9 +193,9 @@ func departed(page *driver.View, s core.SessionID) bool {
 // maxTTL is the longest TTL that a member may have.
 const maxTTL = 24 * time.Hour
 
-// heartbeats waits until each member has made a heartbeat, has ended, or was silent for its TTL. It
-// returns the time when it saw each member's heartbeat, or zero for a member without a heartbeat.
-// It does not watch members with a TTL above most.
+// heartbeats waits until each member has sent a heartbeat, has ended, or has been silent for its
+// TTL. It returns the time when it saw each member's heartbeat, or zero for a member without a
+// heartbeat. It does not watch members with a TTL above most.
 func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration) (map[core.SessionID]time.Time, error) {
 	v, err := a.state(ctx, b)
 	if err != nil {
@@ -264,7 +264,7 @@ func (a *app) heartbeats(ctx context.Context, b core.Backend, most time.Duration
 	return seen, nil
 }
 
-// query asks for heartbeats of the sessions that are newer than the known versions.
+// query asks for the sessions' heartbeats that are newer than the known versions.
 func query(since driver.Cursor, sessions map[core.SessionID]time.Duration, known map[core.SessionID]core.Version) driver.ObserveQuery {
 	q := driver.ObserveQuery{Since: since}
 	for s := range sessions {

@@ -252,9 +252,9 @@ func (s *store) try(ctx context.Context) error {
 	return b.Close()
 }
 
-// reached returns the address of a published port. An engine behind a local socket may run next
-// to the process, or outside the container of the process. In the second case, the loopback
-// address refuses connections.
+// reached returns the address of a published port. An engine behind a local socket may run next to
+// this process, or outside the container in which this process runs. In the second case, the
+// loopback address refuses connections.
 func (s *store) reached(ctx context.Context, port string) string {
 	if s.local {
 		const loopback = "127.0.0.1"

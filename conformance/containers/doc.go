@@ -18,14 +18,15 @@
 //
 // After a panic, a time-out or SIGKILL, Ryuk removes the containers. Ryuk is a container that
 // testcontainers-go starts for this purpose. If its image cannot be pulled, set
-// TESTCONTAINERS_RYUK_DISABLED=true. A shell then waits until the test's end of a pipe closes, and
-// removes the containers with the docker command.
+// TESTCONTAINERS_RYUK_DISABLED=true. A shell then waits until the test closes its end of a pipe,
+// and removes the containers with the docker command.
 //
 // # What it adds to an application
 //
 // An application that does not import this package gets none of its dependencies in go.mod or
 // go.sum, and no code in its binary. A test verifies this. If the application requires one of these
-// dependencies anyway, the go command selects at least the version that this module requires.
+// dependencies for another reason, the go command selects at least the version that this module
+// requires.
 //
 // # What it does not do
 //

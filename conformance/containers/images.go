@@ -83,8 +83,8 @@ func Consul(image string) Image {
 		command: []string{
 			"agent", "-server", "-bootstrap-expect=1", "-data-dir=/data", "-bind=0.0.0.0", "-client=0.0.0.0",
 			"-disable-host-node-id", "-log-level=warn",
-			// With this multiplier, an election takes one second. The limit is raised because
-			// the suite is one client that sends the requests of many processes.
+			// With this multiplier, an election takes one second. The limit is raised because the
+			// suite is one client that sends as many requests as many processes.
 			`-hcl={"performance":{"raft_multiplier":1},"limits":{"http_max_conns_per_client":2000},"disable_update_check":true}`,
 		},
 		settings: func(addr string) settings { return settings{"address": addr} },

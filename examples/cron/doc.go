@@ -7,8 +7,8 @@
 // The server addresses in cron.yaml are examples. Replace them with yours, and for the first run
 // set TENURE__BACKENDS__ETCD__CREATE=true (for SQL servers ...__MIGRATE=true, too).
 //
-// The time when the job last began is an item under the leader's fence, which the leader writes
-// together with the run. A new leader first reads this time, and waits for the rest of the
-// interval. So only an unfinished run is repeated. A former leader that was stopped in the middle
-// of a run can no longer write the item.
+// The time when the job last began is an item, which the leader writes together with the run, under
+// its fence. A new leader first reads this time, and waits for the rest of the interval, so only an
+// unfinished run is repeated. A former leader that was stopped in the middle of a run can no longer
+// write the item.
 package main

@@ -82,7 +82,7 @@ func lead(
 		if err != nil {
 			return err
 		}
-		// In one step, under the fence: a former leader that comes late writes nothing.
+		// This is one step under the fence, so a former leader that comes late writes nothing.
 		_, err = lease.Commit(lease.Context(), core.Put(lastRun, began.UTC().AppendFormat(nil, time.RFC3339Nano)),
 			core.Append([]byte(report)))
 		if err != nil {

@@ -77,8 +77,8 @@ func run(ctx context.Context, o *config.LoadOptions, listen, ops, modelPath stri
 	return errors.Join(failed, a.Stop(stopping))
 }
 
-// listeners are the port for requests, and the port for operators, which shows more than others
-// should see.
+// listeners are the port for requests, and the port for operators. The operators' port shows more
+// than others should see.
 type listeners struct{ requests, ops net.Listener }
 
 func listenOn(ctx context.Context, requests, ops string) (l listeners, err error) {
@@ -94,7 +94,8 @@ func listenOn(ctx context.Context, requests, ops string) (l listeners, err error
 func app(c *config.Config, l listeners, m *model) fx.Option {
 	return fx.Options(
 		fx.Supply(c, m, l),
-		// The servers start first and stop last: they serve while the member's shards move away.
+		// The servers start first and stop last, because they serve while the member's shards move
+		// away.
 		fx.Provide(newGateways),
 		fx.Invoke(func(*gateways) {}),
 		tenurefx.Backends(sqlite.Opener(), postgres.Opener()),

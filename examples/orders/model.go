@@ -103,9 +103,9 @@ func (m *model) reads(s *service, t *follower.Tailer) http.Handler {
 }
 
 // fresh returns nil if the model has all orders of a shard up to the time within ago, or later. An
-// order stays in the log of the shard that took it, which may since have given its range away or
-// ended. So the model must be fresh for all known logs. It must also be fresh for the shard itself,
-// because the shard's log may be too new to be known.
+// order stays in the log of the shard that took it. That shard may since have given its range away
+// or ended, so the model must be fresh for all known logs. It must also be fresh for the shard
+// itself, because the shard's log may be too new to be known.
 func fresh(t *follower.Tailer, shard string, within time.Duration) error {
 	if err := t.Fresh(shard, within); err != nil {
 		return err

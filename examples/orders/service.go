@@ -165,7 +165,8 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, errOther):
 		refuse(w, http.StatusConflict, err.Error())
 	default:
-		// The order moved, or was lost, or its outcome is unknown: the same request settles it.
+		// The order moved, or was lost, or its outcome is unknown. The same request, sent again,
+		// settles it.
 		slog.Debug("order not placed", "order", o.ID, "error", err)
 		refuse(w, http.StatusServiceUnavailable, "the order was not placed, or that is not known: try again")
 	}

@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// maxDepth limits how deep values are nested. No record is nested more than a third as deep.
+// maxDepth limits how deeply values are nested. No valid record reaches more than a third of this
+// depth.
 const maxDepth = 32
 
 // Limits of every call. A call takes time proportional to the size and the number of values, which
@@ -18,8 +19,8 @@ const (
 )
 
 // Unmarshal is json.Unmarshal, except that it refuses more than size bytes, at most 24 MiB, and
-// more than values values, at most 1,200,000. It counts opening brackets and commas, of which there
-// are at least half as many as values.
+// more than values values, at most 1,200,000. It counts opening brackets and commas, and there are
+// at least half as many of these as values.
 func Unmarshal(data []byte, size, values int, into any) error {
 	if size, values = min(size, mostBytes), min(values, mostValues); len(data) > size {
 		return fmt.Errorf("it has %d bytes: the limit is %d", len(data), size)

@@ -32,8 +32,8 @@ type writer struct {
 	name  string
 	taken bool // guarded by writers.mu
 	// The log's record, if known. After an unknown outcome or a refusal, the record is read before
-	// the log's next use. A request that is still under way cannot be applied after the next one,
-	// which changes the record.
+	// the log's next use. A request that is still under way cannot be applied after the next
+	// request, because the next request changes the record.
 	known bool
 	rev   kv.Rev // 0: no record
 	log   changeLog
@@ -50,7 +50,7 @@ func (w *writers) init(k kind, instance string, n int) {
 }
 
 // rename gives a change log a new name. If the log's record was removed or damaged, a reader would
-// take a restart under the old name for a continuation.
+// mistake a restart under the old name for a continuation.
 func (w *writers) rename(l *writer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,8 +59,8 @@ func (w *writers) rename(l *writer) {
 	l.known, l.rev, l.log = true, 0, changeLog{}
 }
 
-// take waits for a free change log. It prefers those that were made first, so that a process has no
-// more records than concurrent transactions.
+// take waits for a free change log. It prefers the change logs that were made first, so that a
+// process has no more records than concurrent transactions.
 func (w *writers) take(ctx context.Context) (*writer, error) {
 	select {
 	case w.slots <- struct{}{}:
@@ -88,7 +88,7 @@ func (w *writers) mine(name string) bool {
 	return slices.ContainsFunc(w.all, func(l *writer) bool { return l.name == name })
 }
 
-// maxRefusals is how many times a batch is sent again after the store refused its piggybacked
+// maxRefusals is how often a batch is sent again after the store refused its piggybacked
 // transaction. The cause of a refusal may be a late request, or a process that removes change logs.
 const maxRefusals = 8
 
@@ -230,7 +230,7 @@ func (s *store) recall(ctx context.Context, k kind, w *writer) error {
 	return nil
 }
 
-// stale picks a change log that no process has written for the retention time.
+// stale picks a change log that no process has written during the retention time.
 func (s *store) stale(k kind) (string, position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,8 +248,8 @@ func (s *store) stale(k kind) (string, position, bool) {
 	return name, at, ok
 }
 
-// sweep is for a process that writes change logs of a kind and follows none. It holds what the
-// process has read of them.
+// sweep is for a process that writes change logs of a kind but follows none. It holds the parts of
+// these logs that the process has read.
 type sweep struct {
 	next time.Time
 	logs map[string]position

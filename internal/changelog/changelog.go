@@ -34,10 +34,10 @@ type Store interface {
 	// intermediate states and repeat a page, but never loses the last state. No record in a page is
 	// older than in earlier pages, including those of earlier calls. If a store cannot read all
 	// records at one revision, it lists the keys first. It then reads the values, or knows that
-	// they are unchanged. So if a record is missing from a page, the page shows the other writes of
-	// the transaction that removed it. Page.Rev is a revision up to which the page has everything,
-	// or 0 if the store does not report one. It may decrease. Calls of fn are sequential, and there
-	// is no call after Follow has returned.
+	// they are unchanged. Therefore, if a record is missing from a page, the page shows the other
+	// writes of the transaction that removed the record. Page.Rev is a revision up to which the
+	// page has everything, or 0 if the store does not report one. It may decrease. Calls of fn are
+	// sequential, and there is no call after Follow has returned.
 	//
 	// A prefix ends with "/" or "-", or is a whole key. Follow is for tens to a few hundreds of
 	// small records: change logs and heartbeats.
@@ -50,9 +50,9 @@ type Store interface {
 // Batch is a batch of kv.Store with a piggybacked transaction.
 type Batch struct {
 	kv.Batch
-	// Piggyback, if not nil, is applied in one atomic step with those transactions of Txns that are
-	// applied, and only if one is applied. Its records get the revision of that step. If its
-	// conditions do not hold, nothing is applied and Outcome.PiggybackRefused is true. With a
+	// Piggyback, if not nil, is applied in one atomic step with the transactions of Txns that are
+	// applied, and only if at least one is applied. Its records get the revision of that step. If
+	// its conditions do not hold, nothing is applied and Outcome.PiggybackRefused is true. With a
 	// Piggyback, the store applies the batch, or the part of it that it applies, in one step. A
 	// Piggyback has at most MaxPiggybackOps conditions and operations.
 	Piggyback *kv.Txn

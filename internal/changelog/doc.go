@@ -1,6 +1,6 @@
-// Package changelog gives a watch to a store without one, such as Consul or ZooKeeper. The
-// processes write change logs beside their records, and read each other's. [New] turns a [Store]
-// into a kv.Store. Callers use it like a store with a watch.
+// Package changelog gives a watch to a store without one, such as Consul or ZooKeeper. Each process
+// writes change logs beside its records, and reads the change logs of the others. [New] turns a
+// [Store] into a kv.Store, which callers use like a store with a watch.
 //
 //	process A                          the store                        process B
 //
@@ -22,13 +22,13 @@
 //
 // A change log is one record of at most about 3 KiB. Only one process writes it. If a batch writes
 // a member's record, a shard's record or a chunk of a log, it also writes the change log, as its
-// [Batch.Piggyback]. So every change has an entry.
+// [Batch.Piggyback], so every change has an entry.
 //
 // An entry is the name of a record that a write may have changed. If a write changes only one
 // shard's record, or one short chunk, the entry contains the record as its inline value. At a
 // hand-over, the entry also contains the head, so that the successor's first commit needs no read.
-// That commit compares record and head as any commit does. Readers rely on nothing else in an
-// entry.
+// That commit compares the record and the head like any other commit. Readers rely on nothing else
+// in an entry.
 //
 // The writes of a change log are numbered. Entries of writes up to its floor have been removed. A
 // reader that has read up to the floor has missed nothing. Other readers read the records in full.
@@ -47,15 +47,16 @@
 //     do so.
 //   - A change log keeps eight chunks of each shard. A tail that missed more, up to hundreds, reads
 //     the log of that shard, and no reader is reset (see kv.Store.Watch).
-//   - If no process has written a change log for a minute, or a long one for ten seconds, the next
-//     write of another process removes it. The removal leaves a tombstone: the number of the last
-//     write. Readers that had read up to that write have missed nothing. A process that writes
-//     change logs and follows none reads them every ten seconds, along with a write, to find those
-//     to remove. So change logs need no timers and no sessions, and an idle namespace stays idle.
+//   - - If no process has written a change log for a minute, or a long one for ten seconds, the
+//     next write of another process removes it. The removal leaves a tombstone: the number of the
+//     last write. Readers that had read up to that write have missed nothing. A process that writes
+//     change logs but follows none reads all change logs every ten seconds, along with a write, to
+//     find the ones to remove. Therefore, change logs need no timers and no sessions, and an idle
+//     namespace stays idle.
 //
 // # What it does not do
 //
 // A change log decides nothing. It names records that may have changed, and a lost or false entry
-// only costs a read. This package stores only change logs. The head that a hand-over writes behind
-// the shard's record is stored in the entry, not in the record.
+// only costs a read. This package stores only change logs. A hand-over appends the head to the
+// shard's record. This package stores that head in the entry instead.
 package changelog

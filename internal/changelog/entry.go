@@ -49,7 +49,7 @@ func kindOf(keys kvkeys.Keys, key string) (k kind, name string, ok bool) {
 // later version, and are ignored.
 
 // changed returns the names of the records that a batch may change, by kind. Deleted chunks need no
-// entry, because the head has already shown it.
+// entry, because the head has already shown the deletion.
 func changed(keys kvkeys.Keys, b *kv.Batch) (names [kinds][]string) {
 	for i := range b.Txns {
 		for _, op := range b.Txns[i].Ops {
@@ -100,8 +100,8 @@ func keyOf(keys kvkeys.Keys, k kind, name string) (key string, ok bool) {
 }
 
 // group returns the group of an entry, and how many entries of the group to keep. Later entries of
-// a group replace earlier ones. The group of a record has one entry. From a shard's latest chunk, a
-// reader finds the chunks before it in one more read.
+// a group replace earlier ones. The group of a record has one entry. Starting from a shard's latest
+// chunk, a reader finds the earlier chunks with one more read.
 func (k kind) group(name string) (string, int) {
 	if shard, _, ok := strings.Cut(name, "/"); ok && k == logKind && !strings.HasPrefix(name, tombstonePrefix) {
 		return shard, maxChunks
@@ -173,8 +173,8 @@ func escape(text []byte) string { return strings.ReplaceAll(string(text), " ", "
 
 func unescape(text string) []byte { return []byte(strings.ReplaceAll(text, ";", " ")) }
 
-// withoutHeads removes the heads from the shards' records, which are stored without them. If there
-// is only one transaction, it also returns the head.
+// withoutHeads removes the heads from the shards' records, because the records are stored without
+// heads. If there is only one transaction, it also returns the head.
 func withoutHeads(keys kvkeys.Keys, txns []kv.Txn) (stored []kv.Txn, head kv.Compare) {
 	stored = txns
 	for i := range txns {

@@ -9,12 +9,13 @@ import (
 	"github.com/tenure-go/tenure/internal/kvkeys"
 )
 
-// maxChanged is the number of changed keys that an observer remembers. A watch that is further
-// behind reads everything, which is cheaper.
+// maxChanged is the number of changed keys that an observer remembers. For a watch that is further
+// behind, reading everything is cheaper.
 const maxChanged = 1024
 
-// observer holds what this process has read of the change logs of one kind: the last write read of
-// each, and the keys that their entries named. It does no I/O. It is not safe for concurrent use.
+// observer holds what this process has read from the change logs of one kind: the last write of
+// each that was read, and the keys that the entries named. It does no I/O. It is not safe for
+// concurrent use.
 type observer struct {
 	kind  kind
 	keys  kvkeys.Keys
@@ -67,7 +68,7 @@ func (o *observer) look(page []kv.Pair, latest kv.Rev, now time.Time) (sane bool
 		}
 		l, err := decode(p)
 		if err != nil {
-			// Its entries cannot be known. Its writer will replace it by another.
+			// Its entries cannot be known. Its writer will replace it with another change log.
 			l = changeLog{seq: at.seq, floor: at.seq + 1, lost: p.Rev}
 		}
 		if p.Rev < at.rev || l.seq < at.seq {

@@ -38,7 +38,7 @@ type entry struct {
 	seq    int64 // of the write
 	name   string
 	inline string // only in entries of the latest write; see inlineValue
-	// These are the write's revision and time, if this process knows them.
+	// The write's revision and time, if this process knows them.
 	rev kv.Rev    // at the latest; 0 before it was written
 	at  time.Time // at the earliest; zero if it was read
 }
@@ -90,7 +90,7 @@ func (l changeLog) withInline(name, value string) changeLog {
 }
 
 // written returns the change log after its latest write was applied at a revision. Earlier writes
-// of unknown revision were applied before.
+// of unknown revision were applied before that revision.
 func (l changeLog) written(rev kv.Rev) changeLog {
 	if l.floor == l.seq {
 		l.lost = rev
@@ -103,7 +103,7 @@ func (l changeLog) written(rev kv.Rev) changeLog {
 	return l
 }
 
-// encode writes one line: format, number of writes, floor, lost (0 for the revision of this very
+// encode writes one line: format, number of writes, floor, lost (0 means the revision of this
 // write), and the entries. Each entry is the name after a colon. If an entry and the entry before
 // it belong to different writes, the number of writes between them precedes the entry. An inline
 // value follows its entry.
@@ -132,8 +132,8 @@ func (l changeLog) encode() []byte {
 	return b
 }
 
-// decode reads a change log's record. The names are copies of the record's bytes, which keyOf
-// checks.
+// decode reads a change log's record. The names are copied from the record's bytes, and keyOf
+// checks them.
 func decode(p kv.Pair) (changeLog, error) {
 	text := kvrecord.Line{Rest: p.Value}
 	text.Format(MaxPiggybackBytes)

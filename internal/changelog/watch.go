@@ -21,8 +21,8 @@ import (
 // The prefixes of one Watch must all be below Keys.State of internal/kvkeys, all below Keys.Logs,
 // or all elsewhere. Watch follows records elsewhere directly, such as heartbeats. For other
 // combinations, it returns errors.ErrUnsupported. If a reader missed entries, Watch returns
-// kv.ErrCompacted. After a change of hundreds of records, it returns this error soon, but less
-// often the longer a full read takes.
+// kv.ErrCompacted. After a change of hundreds of records, it returns this error soon. The longer a
+// full read takes, the less often it returns it.
 func New(s Store, namespace string, o Options) kv.Store {
 	keys := kvkeys.Keys(namespace)
 	l := &store{
@@ -78,7 +78,7 @@ type reader struct {
 	err   error // after done
 }
 
-// fullRead is when a full read ended, and how long it took.
+// fullRead records when a full read ended, and how long it took.
 type fullRead struct {
 	end  time.Time
 	took time.Duration
@@ -92,9 +92,10 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 	return s.below.Get(ctx, keys...)
 }
 
-// Range reads from the Store. It sees every change that the change logs showed before it began, so
-// its revision is at least theirs. A watch that needs to read everything can begin at that
-// revision. The first full read begins with the change logs, so that the watch knows their state.
+// Range reads from the Store. The read sees every change that the change logs showed before it
+// began, so its revision is at least that of the logs. A watch that needs to read everything can
+// begin at that revision. The first full read begins with the change logs, so that the watch knows
+// their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	whole := kinds // the kind that is read in full
 	switch q.Prefix {
@@ -387,7 +388,7 @@ func (s *store) look(k kind, p *kv.Page) {
 	f.complete, f.latest = max(f.complete, p.Rev), max(f.latest, here)
 	before := f.observer.seq
 	if !f.observer.look(p.Pairs, f.latest, time.Now()) {
-		// Earlier pages, of both kinds, prove nothing about the store's present state.
+		// Earlier pages, of both kinds, prove nothing about the store's current state.
 		for k := range s.feeds {
 			f := &s.feeds[k]
 			f.complete, f.latest = 0, 0

@@ -30,8 +30,8 @@ type wrapped struct {
 func (e *wrapped) Error() string { return e.text }
 func (e *wrapped) Unwrap() error { return e.err }
 
-// NotApplied is the type of sentinels for errors which mean that nothing was written, nor will be.
-// See core.NotApplied.
+// NotApplied is the type of sentinels for errors that mean that nothing was or will be written. See
+// core.NotApplied.
 type NotApplied string
 
 func (e NotApplied) Error() string    { return string(e) }

@@ -16,8 +16,9 @@ import (
 const MaxShards = seam.MaxContended - 1
 
 // Expand returns the sorted shards that specs name. Each spec is a name, or a range such as
-// "orders-0000..1023", whose numbers are as wide as the first. Expand returns an error if a name is
-// invalid, reserved for Tenure or given twice, or if there are more than MaxShards shards.
+// "orders-0000..1023". All numbers of a range have as many digits as its first. Expand returns an
+// error if a name is invalid, reserved for Tenure or given twice, or if there are more than
+// MaxShards shards.
 func Expand(specs ...string) ([]string, error) {
 	var out []string
 	for _, spec := range specs {

@@ -14,9 +14,9 @@ import (
 // the earlier one in its slot.
 const EndedSlots = 16
 
-// Keys makes the keys of one namespace. Fixed parts start with "!", which no name may, so that
-// namespaces "a" and "a/b" never overlap. Names end with "/" or with the key, so that shard "1"
-// never matches "10".
+// Keys makes the keys of one namespace. Fixed parts start with "!", which no name may start with,
+// so that namespaces "a" and "a/b" never overlap. Names end with "/" or with the key, so that shard
+// "1" never matches "10".
 //
 //	<ns>/!id                      identity: a random id and the base of tokens
 //	<ns>/!incarnation             the history of the store, where the store identifies it

@@ -18,8 +18,8 @@ const (
 	MaxLen = 1024 // bytes; a longer one is damaged
 )
 
-// Line reads the fields of a one-line record. It keeps the first failure, after which every field
-// is zero.
+// Line reads the fields of a one-line record. It keeps the first failure, and returns zero for
+// every field after it.
 type Line struct {
 	Rest   []byte
 	Reason string // why reading failed first; empty if it has not failed
@@ -104,7 +104,7 @@ func appendPast(b []byte, past string) []byte {
 	return b
 }
 
-// ParseShard reads a shard's record, or returns why the record is damaged.
+// ParseShard reads a shard's record, or returns the reason why the record is damaged.
 func ParseShard(text []byte) (s Shard, reason string) {
 	l := Line{Rest: text}
 	l.Format(MaxLen)

@@ -31,8 +31,8 @@ func Allowed(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 // ProcessLen is the number of bytes at the beginning of a session's id that name its process.
 const ProcessLen = 16
 
-// Process returns the common beginning of the ids of a process's sessions. If an id has another
-// length than the ids that core makes, it stands for a process with one session.
+// Process returns the common beginning of the ids of a process's sessions. If an id is not as long
+// as the ids that core makes, Process treats it as a process with one session.
 func Process(id driver.SessionID) driver.SessionID {
 	if len(id) == 2*ProcessLen {
 		return id[:ProcessLen]

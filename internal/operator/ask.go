@@ -28,7 +28,7 @@ const (
 // maxGone limits the nodes that an Answer lists.
 const maxGone = 100
 
-// ErrNoNode means that no member of the node lives and the node has no place.
+// ErrNoNode means that no member of the node is alive and the node has no place.
 var ErrNoNode = errors.New("no such node")
 
 type Question struct {
@@ -46,7 +46,7 @@ type Question struct {
 	Keep time.Duration
 	// Look asks without writing to the store.
 	Look bool
-	// Silent are the sessions that were seen to make no heartbeat for their TTL.
+	// Silent are the sessions that sent no visible heartbeat for their TTL.
 	Silent []core.SessionID
 	// Aside returns why a shard should have no owner. It is nil if all shards should have one.
 	// Shards that should have no owner do not count as unowned.
@@ -108,7 +108,7 @@ func (a *Answer) Retry(now time.Time) time.Duration {
 }
 
 // Ask answers a Question. If the node may stop, it has a place when Ask returns. An error means
-// that there is no answer. The error matches ErrNoNode if no member of the node lives. If the
+// that there is no answer. The error matches ErrNoNode if no member of the node is alive. If the
 // outcome of a write is unknown, asking again finds the place.
 func (w *Writer) Ask(ctx context.Context, q Question) (*Answer, error) {
 	if err := q.Check(); err != nil {

@@ -7,5 +7,5 @@
 //
 // Ask answers according to a budget: the number of nodes that may be away at the same time. A node
 // that may stop gets a place, which is a rule of the kind control.Stop. The place lasts until its
-// time is up, Done ends it, or another session of the node has joined.
+// time is up, until Done ends it, or until another session of the node has joined.
 package operator

@@ -82,9 +82,9 @@ func (w *Writer) Write(ctx context.Context, decide decider) error {
 	defer done()
 	one := &writing{w: w, decide: decide, refused: make(chan error, 1), written: make(chan error, 1)}
 	o.Hooks.OnCall = func(c core.Call) { one.heard(c.Err, done) }
-	// The handler returns without being asked. Then, work ends, so that the lease is released.
-	// If the handler were asked to return, the lease would go to the only other member (C13).
-	// That may be a process without a handler for it.
+	// The handler returns without being asked, and then work ends, so that the lease is released.
+	// If the handler were asked to return, the lease would go to the only other member (C13), which
+	// may be a process without a handler for the shard.
 	o.Hooks.OnEvent = func(e core.Event) {
 		switch e.Kind {
 		case core.LeaseReleased, core.LeaseTransferred, core.LeaseLost, core.LeaseRefused, core.LeaseUnknown:

@@ -36,7 +36,7 @@ func Dial(allowed, forwards bool) func(ctx context.Context, network, address str
 	}
 }
 
-// Local reports whether an address, given as host and port, is a local one written as an IP
+// Local reports whether an address, given as host and port, is a local address written as an IP
 // address.
 func Local(address string) bool {
 	ip, ok := parse(address)

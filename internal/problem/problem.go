@@ -49,8 +49,8 @@ func (d Document) Write(w http.ResponseWriter) {
 }
 
 // Read returns the Document of a response, or nil if the response is not a problem document of one
-// of these types. It reads the body only if that is a problem document. The caller always closes
-// the body. The error may quote everything that Read has read.
+// of these types. It reads the body only if the body is a problem document. The caller always
+// closes the body. The error may quote everything that Read has read.
 func Read(r *http.Response, types ...string) (*Document, error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != contentType {
 		return nil, nil

@@ -10,8 +10,9 @@ import (
 
 const (
 	every = 15 * time.Minute
-	// calm is the time after the end of a spell from which a failure begins a new spell. So a call
-	// that alternates between failing and working keeps the rhythm.
+	// calm is how long after the end of a spell a failure begins a new spell. Until then, a failure
+	// continues the old spell, so a call that alternates between failing and working keeps the
+	// rhythm.
 	calm = 5 * time.Minute
 	// silent is how long after its last failure a spell that has not ended is forgotten.
 	silent  = 2 * every

@@ -11,10 +11,10 @@
 //
 // While a heartbeat has no answer, core sends another. [Routes.Beat] sends that one to a server
 // from which no answer is pending. A server becomes suspect if it is still silent when the second
-// server answers, although it has had several times as long. Another server then becomes the
-// current one. Calls in progress on the silent server end with [ErrSilent], instead of waiting for
-// their own time-outs. If the whole store stalls, no server becomes suspect, because all servers
-// answer at about the same time.
+// server answers, although it has had several times as long to answer. Another server then becomes
+// the current one. Calls in progress on the silent server end with [ErrSilent], instead of waiting
+// for their own time-outs. If the whole store stalls, no server becomes suspect, because all
+// servers answer at about the same time.
 //
 // If a server refuses a call, or the call reaches its deadline, another server also becomes the
 // current one. In this case, only watches on the old server end, because heartbeats no longer check

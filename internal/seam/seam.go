@@ -35,14 +35,14 @@ type Elector interface {
 	// Prefer sets the order in which this member expects members to claim shards (C9). First come
 	// the named sessions, then the others by priority, then by rendezvous hash. The order is only
 	// advice. It applies whether or not this member contends for the shards, and lasts until the
-	// next call for the same shard. If members have different preferences, they only claim more
-	// often than needed. If a shard has a preference, Electors ignore operators' rules (package
-	// control) about the shard, because its assigner obeys them. The error is ErrInvalid for an
-	// invalid name.
+	// next call for the same shard. If members have different preferences, the only effect is that
+	// they claim more often than needed. If a shard has a preference, Electors ignore operators'
+	// rules (package control) about the shard, because its assigner obeys them. The error is
+	// ErrInvalid for an invalid name.
 	Prefer(prefs ...Preference) error
 	// SetAside replaces the set of shards that currently should have no owner. Views show each
-	// reason, and do not count these shards as unowned. Nothing else changes. The caller must not
-	// modify the map afterwards.
+	// reason, and do not count these shards as unowned. SetAside has no other effect. The caller
+	// must not modify the map afterwards.
 	SetAside(reasons map[string]Aside)
 	// Stay undoes Leave. It does not prevent Run from ending.
 	Stay()

@@ -183,7 +183,7 @@ func delim(d *json.Decoder, want json.Delim) error {
 }
 
 // A utf8Reader fails at bytes that are not UTF-8, and at an escape of half a character, such as
-// \ud800. The decoder would replace both with another character.
+// \ud800. The decoder would silently replace either with another character.
 type utf8Reader struct {
 	from  io.Reader
 	begun [utf8.UTFMax]byte // of a character

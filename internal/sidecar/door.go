@@ -23,10 +23,10 @@ const (
 )
 
 // A door is a listener that counts connections without authority (strangers) separately, so that
-// they take no places of clients with authority. On a Unix socket, it closes connections of other
-// users when it accepts them. If there are maxStrangers strangers, it closes the oldest that has
-// had strangerTime and has sent nothing unread. It also closes connections with authority if there
-// is no place for them.
+// strangers take no places from clients with authority. On a Unix socket, it closes connections of
+// other users when it accepts them. If there are maxStrangers strangers, it closes the oldest one
+// that has been connected for strangerTime and has no unread data. It also closes connections with
+// authority if there is no place for them.
 type door struct {
 	net.Listener
 	log    *slog.Logger

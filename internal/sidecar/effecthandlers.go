@@ -62,7 +62,8 @@ func (b *outcomeBody) decision(doubts bool) (d effect.Decision, err error) {
 		err = fmt.Errorf("the state %.40q is not one of those that the request may have", b.State)
 	}
 	d.Reason = cmp.Or(b.Reason, "its client says: "+b.State)
-	// While the store hangs, an attempt outlasts its request, so it must not keep a large body.
+	// If the store hangs, an attempt lasts longer than its request, so it must not keep a large
+	// body.
 	d.Result = bytes.Clone(d.Result[:min(len(d.Result), effect.MaxMaxResult+1)])
 	d.Reason = strings.Clone(d.Reason[:min(len(d.Reason), maxReason)])
 	return d, err

@@ -140,8 +140,8 @@ func (x *effects) rules() []control.Rule {
 	return all
 }
 
-// resolve returns what is known about an effect after an attempt whose state is not done. It knows
-// nothing about effects that a previous leader left open. The ledger calls resolve on the attempt's
+// resolve returns what is known about an effect after an attempt whose state is not done. It cannot
+// know about effects that a previous leader left open. The ledger calls resolve on the attempt's
 // goroutine.
 func (x *effects) resolve(_ context.Context, e effect.Effect) (effect.Decision, error) {
 	x.mu.Lock()
@@ -284,7 +284,7 @@ func unwritten(key string, cause error) *problem {
 		"effect %q: its end may not be written: begin it again, or list the effects: %v", key, cause), nil)
 }
 
-// unsure marks a problem as possibly written, unless the cause rules that out.
+// unsure marks a problem as possibly written, unless the cause excludes that.
 func unsure(p *problem, cause error) *problem {
 	if !core.NotApplied(cause) {
 		p.Applied = "unknown"

@@ -306,8 +306,8 @@ func (s *Server) readLog(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, page)
 }
 
-// page reads at most limit entries after the given entry, or from the oldest if that is -1. It
-// stops after most bytes.
+// page reads at most limit entries after the given entry, or from the oldest if the given entry is
+// -1. It stops after most bytes.
 func (s *Server) page(ctx context.Context, shard string, after core.Seq, limit, most int) (out *logReply, size int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.callTime)
 	defer cancel()

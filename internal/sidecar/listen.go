@@ -17,9 +17,9 @@ import (
 const unixPrefix = "unix:"
 
 // Listen listens on an address, which is "unix:" and the path of a socket, or a loopback IP address
-// with a port. A socket is a file with mode 0600, accepts only connections of this process's user,
-// and needs Linux. For any other address, Listen opens nothing and returns an error that matches
-// core.ErrInvalid. The caller closes the listener, which removes the socket.
+// with a port. A socket is a file with mode 0600. It accepts only connections from this process's
+// user, and needs Linux. For any other address, Listen opens nothing and returns an error that
+// matches core.ErrInvalid. The caller closes the listener, which removes the socket.
 func Listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {

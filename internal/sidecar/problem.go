@@ -51,7 +51,8 @@ type problem struct {
 
 func (p *problem) Error() string { return p.Message }
 
-// maxMessage is the largest number of bytes of an error's message, which may quote a client.
+// maxMessage limits the length in bytes of an error's message, because a message may quote a
+// client's text.
 const maxMessage = 1000
 
 func refuse(status int, code, format string, args ...any) *problem {

@@ -91,7 +91,7 @@ func New(b core.Backend, o *Options) (*Server, error) {
 	if o.Elector != nil {
 		member = *o.Elector
 	}
-	// The defaults of core, which giveTime is computed from.
+	// The defaults of core, from which giveTime is computed.
 	member.TTL = cmp.Or(member.TTL, 10*time.Second)
 	member.DrainBudget = cmp.Or(member.DrainBudget, 10*time.Second)
 	member.CallTimeout = cmp.Or(member.CallTimeout, max(member.TTL, 5*time.Second))
@@ -138,8 +138,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	web := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: 16 << 10,
-		// It holds until a handler has read the body. It also holds for requests that the server
-		// answers without a handler, and for parts of a body that it skips.
+		// The limit applies until a handler has read the body. It also applies to requests that the
+		// server answers without a handler, and to parts of a body that the server skips.
 		ReadTimeout: bodyTime,
 		ConnContext: withCaller, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 		DisableGeneralOptionsHandler: true, // OPTIONS * also needs authority
@@ -235,7 +235,8 @@ func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
 		if err := s.authorize(r); err != nil {
-			// The server reads nothing more of it, and it takes no other client's place.
+			// The server reads nothing more from this connection, and the connection takes no other
+			// client's place.
 			callerOf(r).refused.Store(true)
 			_ = c.SetReadDeadline(time.Now())
 			w.Header().Set("Connection", "close")

@@ -218,7 +218,8 @@ func (c *tenancy) hold(ctx context.Context, l *core.Lease) {
 	c.news()
 }
 
-// drain asks the client to release the lease, and waits until it does or the time is up.
+// drain asks the client to release the lease, and waits until the client has released it or the
+// time is up.
 func (c *tenancy) drain(l *core.Lease, why error) error {
 	c.mu.Lock()
 	c.stopping = why

@@ -1,4 +1,4 @@
-// Package sqlschema is what the schemas of the SQL dialects have in common: the prefix of names,
+// Package sqlschema contains the common parts of the SQL dialects' schemas: the prefix of names,
 // the widths of columns, and versions.
 package sqlschema
 
@@ -33,8 +33,8 @@ func WithPrefix(text, prefix string) string {
 
 // Width returns the largest number of bytes in a column of text or bytes, or 0 if there is no such
 // column. The widths follow from the limits of names, of a commit, and of their encodings. The
-// schemas check them. Statements read these columns as bounded(column), so a wider value, which an
-// administrator or an older schema allowed, never leaves the database.
+// schemas check them. Statements read these columns as bounded(column). A wider value, which an
+// administrator or an older schema may have allowed, therefore never leaves the database.
 func Width(column string) int {
 	switch column {
 	case "namespace":

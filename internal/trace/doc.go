@@ -9,6 +9,6 @@
 // A file is gzip over lines of JSON. The first line is a [Header]. Every other line is a [Record]
 // or a checksum. A checksum {"sum": N} is the CRC-32 of all headers and records before it, without
 // line ends. Log writes a checksum with each flush. If the meaning of a field or kind changes,
-// [Format] is raised. The file of a killed process may end within a line. A reader ignores lines
-// after the last checksum.
+// [Format] is raised. If the process was killed, its file may end within a line. A reader ignores
+// lines after the last checksum.
 package trace

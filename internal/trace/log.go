@@ -45,7 +45,8 @@ const (
 // Log writes the inputs and effects of one Elector's machine into files of a directory. It removes
 // the oldest files of its node label, including those of earlier Runs. Its methods wait neither for
 // the disk nor for the encoding of a step, because their caller holds the machine's lock. A step
-// that does not fit into memory is lost, which the trace records. A Log is safe for concurrent use.
+// that does not fit into memory is lost, and the trace records the loss. A Log is safe for
+// concurrent use.
 type Log struct {
 	o      Options
 	label  string // begins the names of all files of the node label

@@ -29,8 +29,8 @@ type Reader struct {
 }
 
 // A checksum is a line of a file. It holds the CRC-32 of all lines before it except checksums. The
-// checksum of gzip would not do, because it is at the end of a file, which the file of a killed
-// process lacks.
+// checksum of gzip is not sufficient, because it is at the end of a file, and the file of a killed
+// process lacks that end.
 type checksum struct {
 	Sum uint32 `json:"sum"`
 }

@@ -310,7 +310,7 @@ func inputOf(in *fsm.Input) *Input {
 	return r
 }
 
-// kindOf returns the index of a name.
+// kindOf returns the index of the kind with the given name.
 func kindOf(names []string, name string) (int, error) {
 	for i, n := range names {
 		if n == name && name != "" {

@@ -24,7 +24,7 @@ type said struct {
 	update  driver.UpdateNo
 }
 
-// seen is the state that one member saw. With it, the checker finds views in which time goes back
+// seen is the state that one member saw. The checker uses it to find views in which time goes back
 // for that member (O1).
 type seen struct {
 	tokens  map[driver.ShardID]driver.Token
@@ -130,8 +130,8 @@ func (c *checker) compareShown() {
 
 // compareEnded looks for claims of a session that succeeded although they were sent after its
 // eviction (M1). It also looks for heartbeats that succeeded although they were sent after the
-// eviction was. Such a heartbeat either came first and changed the version, or found no record
-// (M2).
+// eviction was. In a correct store, a heartbeat like this either came first and changed the
+// version, or found no record (M2).
 func (c *checker) compareEnded(e *eviction) {
 	s := c.sessions[e.of]
 	if s == nil {
@@ -170,8 +170,8 @@ type gift struct {
 	by    string
 }
 
-// compareBegins compares the heads with which leases began with the commits before them (S3,
-// S4, L1). Commits and tokens are numbered, so this needs no clock.
+// compareBegins compares the head with which each lease began with the earlier commits (S3, S4,
+// L1). Commits and tokens are numbered, so this needs no clock.
 func (c *checker) compareBegins(shard driver.ShardID, begins []begin) {
 	acks := c.acks[shard] // by number
 	byToken := slices.Clone(acks)

@@ -144,8 +144,8 @@ func (t *tracer) viewed(in *Input) {
 		t.differs("S13", "", "the machine was given a state as of %v, which was read at %v", in.SentAt, c.Sent)
 	case c.Answer != in.hash():
 		t.differs("S13", "", "the machine was given another state than was read")
-	// This compares the runner's instant, which is before the call reached the backend. In
-	// between, the machine may ask for the full state.
+	// This compares the runner's instant, which is before the call reached the backend. Between the
+	// two, the machine may ask for the full state.
 	case r.resync != 0 && in.SentAt > r.resync && !c.Full:
 		t.differs("S13", "", "the machine asked for the full state at %v, and what was read at %v is what had changed only",
 			r.resync, in.SentAt)

@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/internal/sqlschema"
 )
 
-// smallestPacket is the size of statement that the server must accept at least. It covers the
+// smallestPacket is the size of the longest statement that the server must accept. It covers the
 // keys and values of a write (1 MiB), with ample room for the rest of the statement.
 const smallestPacket = 4 << 20
 
@@ -102,7 +102,8 @@ func Migrate(ctx context.Context, dsn string, o *Options) error {
 // server describes the server of a connection.
 type server struct{ mariadb, certifies bool }
 
-// settings returns the statements that each connection runs first, whatever the server's defaults.
+// settings returns the statements that each connection runs first, whatever the server's defaults
+// are.
 func (s server) settings() []string {
 	list := []string{"SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', sql_safe_updates = 0"}
 	if s.certifies { // a node waits until it has the commits that another node acknowledged
@@ -111,7 +112,8 @@ func (s server) settings() []string {
 	return list
 }
 
-// prepareDatabase verifies that the server and the tables can be used, and migrates if it may.
+// prepareDatabase verifies that the server and the tables can be used, and migrates if
+// Options.Migrate allows it.
 func prepareDatabase(ctx context.Context, cfg *mysql.Config, o *Options) (on server, err error) {
 	c := cfg.Clone()
 	c.MultiStatements = true // migrations have many statements
@@ -267,8 +269,8 @@ func schemaVersion(ctx context.Context, on sqlschema.Execer, m sqlschema.Migrati
 }
 
 // claimMigration lets one process of a cluster migrate. It uses a table, because migrate's lock
-// covers only one node. If two nodes of MariaDB create a view at the same time, one hangs. A
-// claim that is a minute old belongs to a process that died.
+// covers only one node. If two nodes of MariaDB create a view at the same time, one hangs. If a
+// claim is a minute old, its process has died.
 func claimMigration(ctx context.Context, conn *stdsql.Conn, prefix, tables string) error {
 	for {
 		_, err := conn.ExecContext(ctx, "CREATE TABLE "+prefix+"migration (id INT PRIMARY KEY) ENGINE = InnoDB")

@@ -21,8 +21,8 @@ var files embed.FS
 
 // Backend is a namespace in a MariaDB or MySQL database. It implements driver.Backend and is safe
 // for concurrent use. FenceTx works on any connection to the same server or cluster, whatever the
-// connection's default database. A transaction with a fence and the commits of the fence's shard
-// wait for each other.
+// connection's default database. A transaction with a fence and the commits of the same shard wait
+// for each other.
 type Backend struct {
 	*engine.Backend
 	my *store

@@ -14,7 +14,7 @@ const (
 	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog
 	// for other processes' changes, while something is under way.
 	defaultPollPeriod = 50 * time.Millisecond
-	// defaultIdlePollPeriod is the longest such time, after a quiet time.
+	// defaultIdlePollPeriod is the longest time between two looks, after a quiet time.
 	defaultIdlePollPeriod = 500 * time.Millisecond
 	// defaultMaxConns limits the connections that write.
 	defaultMaxConns = 4

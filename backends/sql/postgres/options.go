@@ -14,7 +14,7 @@ const (
 	// defaultPollPeriod is the time between two looks of a blocked Observe or TailLog for
 	// changes without a notification, while something is under way.
 	defaultPollPeriod = 50 * time.Millisecond
-	// defaultIdlePollPeriod is the longest such time while notifications arrive.
+	// defaultIdlePollPeriod is the longest time between two looks while notifications arrive.
 	defaultIdlePollPeriod = 4 * time.Second
 	// polledIdlePeriod is the same without notifications.
 	polledIdlePeriod = 500 * time.Millisecond

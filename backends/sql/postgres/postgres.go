@@ -28,9 +28,9 @@ const buckets = 16
 const fenceIdleTimeout = 5 * time.Second
 
 // incarnation tells one history of a server from another (I2). A promotion and a recovery to a
-// point in time begin a new timeline. Another server has another identifier.
-// pg_control_checkpoint would not do, because it shows the timeline of the last checkpoint.
-// Right after a promotion, that is the previous one.
+// point in time begin a new timeline. Another server has another identifier. The function
+// pg_control_checkpoint is not sufficient, because it shows the timeline of the last checkpoint.
+// Right after a promotion, that is still the previous timeline.
 const incarnation = "CASE WHEN pg_is_in_recovery() THEN '' ELSE " +
 	"(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 

@@ -38,8 +38,7 @@ func Wait(t T, what string, cond func() bool) {
 }
 
 // Soon polls cond and reports whether it returned true before Time was over and before ctx ended.
-// It is for goroutines, which must not call Fatal, and for tests that report the outcome
-// themselves.
+// Use it in goroutines, which must not call Fatal, and in tests that report the outcome themselves.
 func Soon(ctx context.Context, cond func() bool) bool {
 	for end := time.Now().Add(Time); !cond(); {
 		if ctx.Err() != nil || time.Now().After(end) {
@@ -50,8 +49,8 @@ func Soon(ctx context.Context, cond func() bool) bool {
 	return true
 }
 
-// During yields at least once, about every pause, until d is over. It is for loads, and for
-// conditions that must stay true for a while.
+// During yields at least once, and then about once per pause, until d is over. Use it to produce
+// load, and to check conditions that must stay true for a while.
 func During(d, pause time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		end := time.Now().Add(d)

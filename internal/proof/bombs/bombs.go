@@ -20,7 +20,7 @@ const (
 )
 
 // A Decoder decodes up to Bytes bytes. Lists are the paths of its lists and maps in JSON, such as
-// "shards" or "view.members". Test also puts bombs into each of them.
+// "shards" or "view.members". Test also puts bombs into each list and map.
 type Decoder struct {
 	Name   string
 	Bytes  int

@@ -51,9 +51,9 @@ type Options struct {
 	Steps        int           // faults of a run of the system suite. Default 10, at least 4
 	TTL          time.Duration // of the members. Default: at least 500 ms, by the round trip and the limits
 	Long, Serial bool          // of the conformance suite
-	// Doors are other addresses of the same store: other nodes of its cluster. Every second process
-	// of a case uses them. Default: the configured addresses in reverse order, if there are
-	// several.
+	// Doors are other addresses of the same store, for example other nodes of its cluster. Every
+	// second process of a case uses them. Default: the configured addresses in reverse order, if
+	// there are several.
 	Doors []string
 	// Cases selects cases of the conformance suite. If it is nil, Run runs all cases and measures
 	// the store.
@@ -61,7 +61,8 @@ type Options struct {
 
 	// Tenure is the running version.
 	Tenure Build
-	// Folder gets the report and the histories of failures. If it is nil, they are not written.
+	// Run writes the report and the histories of failures into Folder. If Folder is nil, Run does
+	// not write them.
 	Folder *Folder
 	// Progress, if not nil, is called with a line at some steps, from several goroutines.
 	Progress func(line string)
@@ -83,7 +84,7 @@ const (
 // member has ended, with the exit status. A program calls it first.
 func Member(openers ...driver.Opener) (code int, is bool) { return system.Member(openers...) }
 
-// Run certifies a store: the findings of its opening, the conformance suite, the system suite, and
+// Run certifies a store. It opens the store, and runs the conformance suite, the system suite, and
 // the control without the fence. Run then removes its records, even if ctx has ended, and writes
 // the report into o.Folder, unless ctx has ended. An error means that there is no result, because
 // the store could not be opened, ctx ended, or the report was not written. Otherwise,
@@ -290,7 +291,7 @@ func (r *run) look(ctx context.Context, b driver.Backend) {
 	r.report.Store.Version = version
 }
 
-// ask limits one question to the store.
+// ask limits the time of one query to the store.
 func ask[T any](ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()

@@ -25,8 +25,8 @@ type Folder struct {
 }
 
 // OpenFolder makes the folder if it is missing, and checks that a report can be written into it.
-// The files must be missing, or be a report of an earlier run. The folder must not be a symbolic
-// link.
+// Each file must be missing, or be part of an earlier run's report. The folder must not be a
+// symbolic link.
 func OpenFolder(path string) (*Folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

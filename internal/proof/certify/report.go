@@ -148,7 +148,7 @@ func (r *Report) skip(what, why string) { r.Skipped = append(r.Skipped, Skip{wha
 
 func (r *Report) find(f Finding) { r.Findings = append(r.Findings, f) }
 
-// took takes the outcomes of the conformance suite.
+// took adds the outcomes of the conformance suite to the report.
 func (r *Report) took(report *suite.Report, errs []string) {
 	if report == nil {
 		for _, e := range errs {
@@ -217,7 +217,7 @@ func ruleOf(message string, rules []suite.Rule) (string, bool) {
 // traffic is the rule of findings that a run had too little traffic.
 const traffic = "traffic"
 
-// inTime are the rules that a store breaks if it is merely slow or away. They are not judged if a
+// inTime lists the rules that a store breaks if it is merely slow or away. They are not judged if a
 // run had too little traffic.
 var inTime = []string{"V1", "V2", "V6", "W1"}
 
@@ -258,7 +258,8 @@ func (r *Report) played(phase Phase, planned int, report *system.Report, errs []
 func (r *Report) judge(err error) {
 	r.Opening.Outcome = "opened"
 	if err != nil {
-		// If nothing opened, it is unknown which part of a setting is a misplaced secret.
+		// If the store was never opened, it is unknown which part of a setting is a misplaced
+		// secret.
 		r.Store = Store{Backend: r.Store.Backend, Settings: []Setting{}}
 		r.Opening.Outcome, r.Verdict, r.Why = err.Error(), NotOpened, []string{err.Error()}
 		return
@@ -292,7 +293,7 @@ func (r *Report) judge(err error) {
 	}
 }
 
-// idle returns why a run judged nothing. The control alone judges no store.
+// idle returns the reason why a run judged nothing. The control alone does not judge a store.
 func (r *Report) idle() []string {
 	passed := slices.ContainsFunc(r.Rules, func(c RuleCount) bool { return c.Passed > 0 })
 	switch {
@@ -305,8 +306,8 @@ func (r *Report) idle() []string {
 }
 
 // scrub replaces secrets in the texts of the report that come from outside: errors, messages, and
-// the store's description of itself. The words that this package writes stay, even if one of them
-// equals a secret. Settings and addresses contain no secrets.
+// the store's description of itself. Words that this package itself writes stay unchanged, even if
+// one of them equals a secret. Settings and addresses contain no secrets.
 func (r *Report) scrub(f func(string) string) {
 	texts := []*string{&r.Store.Version, &r.Opening.Rollback}
 	if r.Verdict == NotOpened {
@@ -366,8 +367,8 @@ func scrubValue(v any, f func(string) string) any {
 	return v
 }
 
-// errNoReport is the error of a report that cannot be encoded, which only a mistake in this package
-// causes.
+// errNoReport is the error of a report that cannot be encoded. Only a mistake in this package can
+// cause it.
 var errNoReport = errors.New("tenure: certify: the report cannot be written as JSON")
 
 // JSON returns the report for programs.

@@ -191,7 +191,7 @@ func scrubber(secrets []string) func(string) string {
 			}
 		}
 	}
-	// The longest first, because one may be a part of another.
+	// The longest secret comes first, because one secret may be a part of another.
 	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
 	return func(text string) string {
 		for _, word := range words {

@@ -36,7 +36,7 @@ type target struct {
 	uncut   string
 }
 
-// newTarget returns what certify knows about a backend besides its opener. Its errors contain no
+// newTarget returns certify's knowledge of a backend, besides its opener. Its errors contain no
 // part of a data source name.
 func newTarget(backend string, s settings) (*target, error) {
 	find, ok := map[string]func(settings) (*target, error){
@@ -54,11 +54,11 @@ func newTarget(backend string, s settings) (*target, error) {
 }
 
 // Remove removes the records of one namespace, and describes them. The argument of is an opener's
-// settings. On etcd, Consul and Redis, it removes all records in one step. On SQL and ZooKeeper, a
-// large namespace would take longer than one transaction may. On these stores, Remove first deletes
-// or overwrites a record that members need to open the namespace. Last, it deletes the record that
-// keeps members from creating the namespace. If Remove fails in between, another call removes the
-// rest.
+// settings. On etcd, Consul and Redis, it removes all records in one step. On SQL stores and
+// ZooKeeper, removing a large namespace would take longer than one transaction may. There, Remove
+// first deletes or overwrites a record that members need to open the namespace. Last, it deletes
+// the record that keeps members from creating the namespace. If Remove fails between the two,
+// another call removes the rest.
 func Remove(ctx context.Context, backend string, of any, namespace string) (what string, err error) {
 	t, err := newTarget(backend, settingsOf(of))
 	if err == nil {

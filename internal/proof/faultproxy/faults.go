@@ -10,8 +10,8 @@ type Faults struct {
 	Requests Flow // from the client to the server
 	Replies  Flow // from the server to the client
 	// Mute accepts connections and never answers. The proxy does not dial the server, and drops the
-	// client's bytes. Mute applies to connections when they are accepted. Lifting it resets the
-	// muted connections.
+	// client's bytes. Mute applies to connections when they are accepted. When Mute is lifted, the
+	// proxy resets the muted connections.
 	Mute bool
 }
 

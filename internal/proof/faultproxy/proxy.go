@@ -170,7 +170,7 @@ func (p *Proxy) Refuse() error {
 	return l.stop()
 }
 
-// Admit opens the port again. It fails if another process has taken the port.
+// Admit opens the port again. Admit fails if another process has taken the port.
 func (p *Proxy) Admit() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

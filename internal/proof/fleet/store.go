@@ -1,5 +1,5 @@
-// Package fleet is for tests on real stores. It lists the stores, and starts processes that use one
-// of them and are killed, stopped, or cut off from it.
+// Package fleet is for tests on real stores. It lists the stores. It also starts processes that use
+// one of the stores, and kills, stops, or cuts off these processes.
 package fleet
 
 import (

@@ -4,9 +4,9 @@
 // The compromised member writes over shards' records, heads, log entries, and the records of its
 // own member and heartbeat. The others must keep their leases on the undamaged shards. Their memory
 // must stay limited, and their log must name each damaged record at most once a minute. The same
-// must hold for the reserved shards: those of operators' rules, with places of nodes and ends of
-// quarantines among them, and those of sharding's plans. There a member commits garbage under
-// leases that it took, and later damages the records. Tests use it through
+// must be true for the reserved shards. These hold the operators' rules, which include places of
+// nodes and ends of quarantines, and sharding's plans. In the reserved shards, a member commits
+// garbage under leases that it took, and later damages the records. Tests use it through
 // conformance.TestGarbage.
 package garbage
 
@@ -60,7 +60,7 @@ const (
 // Kind is a kind of garbage, which a conformance.Tampering writes.
 type Kind int
 
-// The kinds, of which all before Oversize are written in turn.
+// The kinds of garbage. A writer uses all kinds before Oversize in turn.
 const (
 	Shard Kind = iota
 	Head
@@ -77,10 +77,11 @@ type Store struct {
 	Tamper func(ctx context.Context, what Kind, name string) error
 }
 
-// Test runs two members, and two more that share out shards by a plan. For during it also runs a
-// member that writes garbage through store.Tamper, with several writers and a member's rights.
-// Another one commits garbage to the reserved shards. For another third of that time the first one
-// damages the reserved shards. Test measures the heap, so nothing else may run beside it.
+// Test runs two members, and two more that divide shards by a plan. For the time during, it also
+// runs a member that writes garbage through store.Tamper, with several writers and a member's
+// rights. Another member commits garbage to the reserved shards. For another third of that time,
+// the first of the two damages the reserved shards. Test measures the heap, so nothing else may run
+// beside it.
 func Test(t *testing.T, store Store, during time.Duration) {
 	t.Helper()
 	w := &witness{lines: make(map[string][]time.Time), seqs: make(map[string]driver.Seq), bytes: make(map[string]int)}
@@ -91,7 +92,7 @@ func Test(t *testing.T, store Store, during time.Duration) {
 		w.run(t, store, fmt.Sprint("planner", i), nil, shared)
 	}
 	w.await(t, "every shard is served", func() bool { return len(w.seqs) == untouched+attacked+planned })
-	// From here on the only change to the attacked shards may be a loss.
+	// From here on, the attacked shards may change only by being lost.
 	culprit, err := store.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func Test(t *testing.T, store Store, during time.Duration) {
 	if after > before+growth {
 		t.Errorf("the heap grew by %d bytes, want at most %d", after-before, growth)
 	}
-	// If a machine needs this long to write a file, that alone costs leases.
+	// If a machine needs this long to write a file, the delay alone costs leases.
 	if pause := time.Duration(still.Load()); pause > ttl/3 && len(w.events) > 0 {
 		t.Skipf("machine too slow to tell: it stood still for %v, and not judged is:\n%s", pause, strings.Join(w.events, "\n"))
 	}
@@ -251,8 +252,8 @@ func intrude(ctx context.Context, b driver.Backend, s driver.Session, committed 
 	}
 }
 
-// junkOfRules returns records among the operators' rules. Some are valid rules, but too many, and
-// of missing nodes.
+// junkOfRules returns records among the operators' rules. Some are valid rules, but there are too
+// many, and they name missing nodes.
 func junkOfRules(n int) []driver.Op {
 	var ops []driver.Op
 	for range 20 {
@@ -279,8 +280,8 @@ func junkOfRules(n int) []driver.Op {
 	return ops
 }
 
-// junkPlan returns an invalid entry for the log of plans. It keeps the log short, because a full
-// store is another attack.
+// junkPlan returns an invalid entry for the log of plans. It keeps the log short, because filling
+// the store is a different attack.
 func junkPlan(h driver.Head, limits driver.Limits) []driver.Op {
 	size := 16 << 10
 	if limits.WriteBytes > 0 {
@@ -318,7 +319,7 @@ func measure(ctx context.Context, peak *atomic.Uint64) {
 }
 
 // standstill writes its own file repeatedly until ctx ends, and returns the longest time of a
-// write. standstill uses no lock or connection that garbage could block.
+// write. It uses no lock or connection that garbage could block.
 func standstill(ctx context.Context, dir string) (longest time.Duration) {
 	file, err := os.Create(filepath.Join(dir, "control"))
 	if err != nil {
@@ -492,7 +493,7 @@ func (w *witness) run(t *testing.T, store Store, node string, shards, shared []s
 	return e
 }
 
-// share returns a function that runs a member which serves its part of some shards.
+// share returns a function that runs a member, which serves its part of some shards.
 func (w *witness) share(
 	t *testing.T, b driver.Backend, e *core.Elector, node string, serve core.Handler, shards []string,
 ) func(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// LateLimit limits a call that is made after its caller gave up.
+// LateLimit limits the time of a call that is made after its caller gave up.
 const LateLimit = 10 * time.Second
 
 // Point is where a Gate holds a write.

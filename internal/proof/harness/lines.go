@@ -56,8 +56,9 @@ func (l *Reader) Read(v any) error {
 	return nil
 }
 
-// All returns the values of the remaining lines, without lines that are not a T. Its goroutine may
-// end only with the process, because a read from standard input cannot be interrupted.
+// All returns the values of the remaining lines, except lines that do not decode into a T. Its
+// goroutine may end only with the process, because a read from standard input cannot be
+// interrupted.
 func All[T any](l *Reader) <-chan T {
 	out := make(chan T)
 	go func() {

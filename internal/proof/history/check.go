@@ -16,7 +16,7 @@ type Options struct {
 	// interval (rule C11). 0 allows no overlap.
 	Notice time.Duration
 	// MinGrants and MinCommits are the smallest numbers of accepted operations. A history with
-	// fewer operations proves nothing, which is a finding. 0 sets no limit.
+	// fewer operations proves nothing, so Check reports it as a finding. 0 means no limit.
 	MinGrants, MinCommits int
 }
 

@@ -1,5 +1,5 @@
-// Package history records what a store's clients do under faults, and then judges whether a correct
-// store and library could have produced that history.
+// Package history records the calls of a store's clients under faults, and then judges whether a
+// correct store and library could have produced that history.
 //
 // A [Recorder] notes each [Operation] with the instants of its call and its return, and its
 // outcome: ok, refused, or unknown. [Wrap] makes a driver.Backend record its calls. Processes that
@@ -17,9 +17,9 @@
 // [Save] writes a failing history to a directory, with the command that replays it.
 //
 // A history must contain all operations on its shards since the namespace was empty, because an
-// unrecorded operation looks like damage. So a recorder writes down each call before the call is
-// made. If the shard's record is not the reason for a refusal, Check assumes that the call had no
-// effect. Check compares the payloads of entries by their digests.
+// unrecorded operation looks like damage. Therefore, a recorder writes down each call before the
+// call is made. If the shard's record is not the reason for a refusal, Check assumes that the call
+// had no effect. Check compares the payloads of entries by their digests.
 //
 // # What it does not do
 //

@@ -28,8 +28,9 @@ func headsOfGrants(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {
 		gs := granted(x.of[shard])
-		// least[i] has the lowest head of the grants from i on, most[i] the highest of the grants
-		// before i. A repeated claim may read the head later, after the next owner has moved it.
+		// least[i] is the lowest head of the grants from i on, and most[i] is the highest head of
+		// the grants before i. A repeated claim may read the head later, after the next owner has
+		// moved it.
 		least, most := make([]*Operation, len(gs)+1), make([]*Operation, len(gs)+1)
 		for i, g := range gs {
 			most[i+1] = most[i]

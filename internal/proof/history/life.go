@@ -63,7 +63,7 @@ func oneLife(x *index) []Finding {
 	return out
 }
 
-// endsCertain returns, for each session, its eviction or its leaving, whichever was answered first.
+// endsCertain returns, for each session, its eviction or its close, whichever was answered first.
 func endsCertain(x *index) map[driver.SessionID]*Operation {
 	ended := map[driver.SessionID]*Operation{}
 	for _, op := range x.all {

@@ -58,7 +58,8 @@ func numbers(shard driver.ShardID, ops []*Operation) (out []Finding) {
 		}
 		last = op
 	}
-	// In the order of the calls: newest is the highest number answered before.
+	// The writes are in the order of their calls. newest is the highest number answered before the
+	// call.
 	slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(a.Call, b.Call) })
 	answered := slices.SortedFunc(slices.Values(accepted), byReturn)
 	newest := &Operation{}

@@ -181,7 +181,7 @@ func (l *logView) order() {
 	}
 }
 
-// acknowledged finds reads that show a head behind a commit which was answered before the read
+// acknowledged finds reads that show a head older than a commit that was answered before the read
 // began.
 func (l *logView) acknowledged(ops []*Operation) {
 	commits := slices.SortedFunc(slices.Values(kind(ops, Commit, OK)), byReturn)

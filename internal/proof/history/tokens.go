@@ -29,7 +29,8 @@ func tokensIncrease(x *index) []Finding {
 		}
 		seen[k] = g
 	}
-	// From the highest token down: early is the first certain grant of at least this token.
+	// The loop runs from the highest token down. early is the first certain grant of at least this
+	// token.
 	var early *grant
 	for end := len(all); end > 0; {
 		start := end

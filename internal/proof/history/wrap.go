@@ -15,7 +15,7 @@ func Wrap(b driver.Backend, r *Recorder) driver.Backend {
 	return intercept.Wrap(b, r.around)
 }
 
-// WrapSession does the same for one session. It does not record the session's join.
+// WrapSession does the same for one session. WrapSession does not record the session's join.
 func WrapSession(s driver.Session, r *Recorder) driver.Session {
 	return intercept.WrapSession(s, r.around)
 }

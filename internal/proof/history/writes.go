@@ -21,8 +21,8 @@ func tokenOrder(x *index) []Finding {
 					a.Number, a.Fence.Token))
 			}
 		}
-		// From the highest token down: early is the write under a higher token that was answered
-		// first.
+		// The loop runs from the highest token down. early is the write under a higher token that
+		// was answered first.
 		slices.SortStableFunc(accepted, func(a, b *Operation) int { return cmp.Compare(b.Fence.Token, a.Fence.Token) })
 		var early *Operation
 		for start := 0; start < len(accepted); {

@@ -1,8 +1,9 @@
 // Package intercept wraps all calls to a driver.Backend, and to the sessions joined on it, in one
-// function. With it, tests and the demonstration record, hold, lose, delay and change calls.
+// function. Tests and the demonstration use it to record, hold, lose, delay and change calls.
 //
-// Calls to Info, ID and the backend's Close pass through. So do the optional interfaces
-// driver.LabelLister and driver.Explainer, if the wrapped value has them.
+// Calls to Info, ID and the backend's Close pass through. Calls to the optional interfaces
+// driver.LabelLister and driver.Explainer pass through as well, if the wrapped value has these
+// interfaces.
 package intercept
 
 import (

@@ -248,7 +248,7 @@ func (s *linked) Apply(ctx context.Context, b *kv.Batch) (*kv.Outcome, error) {
 	if b.Heartbeat {
 		kind = Heartbeat
 	}
-	// The caller may use its batch again, so the network keeps a copy.
+	// The caller may reuse its batch, so the network keeps a copy.
 	sent := *b
 	return pass(ctx, s, kind, func(ctx context.Context) (*kv.Outcome, error) { return s.Store.Apply(ctx, &sent) })
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // Choice selects the mutants that are tried. Without the flag, no mutant is tried, because mutants
-// take minutes. With -mutants, all are tried. With -mutants=7,3, two are tried, by their places in
-// the list, in this order. No mutant begins after -mutants.until, in seconds since 1970. The flag
-// -mutants.for limits the time in which mutants may begin. It counts from the end of the build,
-// which may take most of the time.
+// take minutes. With -mutants, all are tried. With -mutants=7,3, the mutants at places 7 and 3 of
+// the list are tried, in this order. No mutant begins after -mutants.until, in seconds since 1970.
+// The flag -mutants.for limits the time in which mutants may begin. It counts from the end of the
+// build, which may take most of the time.
 type Choice struct {
 	on    bool
 	some  []int // nil: all

@@ -20,9 +20,9 @@ type Mutant struct {
 	Edits        []Edit
 }
 
-// A killer without a mutant gets patience, because it must also pass on a busy machine. A killer
-// with a mutant hangs if it exceeds both the limit of All and slack times its duration without the
-// mutant.
+// A killer without a mutant gets the time patience, because it must also pass on a busy machine. A
+// killer with a mutant hangs if it exceeds both the limit of All and slack times its duration
+// without the mutant.
 const (
 	patience = 10 * time.Minute
 	slack    = 20
@@ -97,7 +97,7 @@ func (c *Choice) Each(t *testing.T, parallel bool, mutants []Mutant,
 		defer cancel()
 	}
 	chosen := len(order)
-	// All mutants, so that the build cache has their code whichever are chosen.
+	// Build all mutants, so that the build cache has their code whichever mutants are chosen.
 	none, built, err := share(ctx, t.TempDir(), edits)
 	if err != nil {
 		if ctx.Err() == nil {

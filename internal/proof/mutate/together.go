@@ -32,9 +32,9 @@ func (b Built) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Together builds mutants, in their order, and the code without one. Mutants that change only
+// Together builds mutants, in their order, and the code without a mutant. Mutants that change only
 // function bodies share a binary, because building takes most of the time. Each changed function
-// begins with a choice among its forms, which an environment variable makes. Any other mutant would
+// begins by choosing one of its forms, according to an environment variable. Any other mutant would
 // change all mutants of the binary, so it has a separate binary.
 func Together(t testing.TB, mutants [][]Edit) (none Built, all []Built) {
 	t.Helper()

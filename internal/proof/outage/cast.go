@@ -17,9 +17,9 @@ import (
 )
 
 // Cast is a few members of one namespace that contend for one shard. Each member has its own
-// backend, which reaches each server through its own proxy. So a server can fall silent for all
-// members, or a member for all servers, and neither side sees an error. Only one goroutine may call
-// the methods.
+// backend, which reaches each server through its own proxy. Therefore, one server can fall silent
+// for all members, or all servers for one member, and neither side sees an error. Only one
+// goroutine may call the methods.
 type Cast struct {
 	t       testing.TB
 	ttl     time.Duration

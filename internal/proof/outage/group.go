@@ -95,8 +95,8 @@ func contend(
 	return c
 }
 
-// answers asks the store until the end of the test. The returned function reports the longest time
-// without an answer since its last call. The first question must be answered, because otherwise a
+// answers queries the store until the end of the test. The returned function reports the longest
+// time without an answer since its last call. The first query must be answered, because otherwise a
 // function ask that always fails would excuse everything.
 func (c *contenders) answers(ask func(context.Context) error) (longest func() time.Duration) {
 	c.t.Helper()
@@ -228,14 +228,14 @@ func (c *contenders) host() (h *host, through []string) {
 	return h, through
 }
 
-// used returns the server to which a host sends most between two heartbeats.
+// used returns the server to which a host sends the most bytes between two heartbeats.
 func (c *contenders) used(host int) int {
 	before := c.hosts[host].sent()
 	c.pass(c.ttl * 2 / 3)
 	return c.hosts[host].mostSince(before)
 }
 
-// sent returns how much was sent to each server.
+// sent returns the number of bytes sent to each server.
 func (h *host) sent() []int64 {
 	var all []int64
 	for _, p := range h.ways {
@@ -244,7 +244,7 @@ func (h *host) sent() []int64 {
 	return all
 }
 
-// mostSince returns the server to which most was sent since the counts in before.
+// mostSince returns the server to which the most bytes were sent since the counts in before.
 func (h *host) mostSince(before []int64) int {
 	after := h.sent()
 	for i := range after {
@@ -253,8 +253,8 @@ func (h *host) mostSince(before []int64) int {
 	return slices.Index(after, slices.Max(after))
 }
 
-// silence makes ways lose everything that is sent, in both directions and without a reset, until
-// the returned function is called.
+// silence makes the given ways lose everything that is sent, in both directions and without a
+// reset, until the returned function is called.
 func (c *contenders) silence(ways ...*faultproxy.Proxy) (heal func()) {
 	set := func(f faultproxy.Faults) {
 		for _, p := range ways {

@@ -18,9 +18,9 @@ import (
 
 // Identity makes two members own a shard each, and a third stand by. It then tampers with the
 // identity of their namespace, in each of the ways. From then on, no commit may be applied. All
-// members must halt with ErrStoreChanged at their next write, which is at the latest a heartbeat,
-// within the TTL (I1). The function open opens a namespace, and may create it. If the name of a way
-// begins with "roster", the data's identity does not change.
+// members must halt with ErrStoreChanged at their next write, which is a heartbeat or an earlier
+// write, within the TTL (I1). The function open opens a namespace, and may create it. If the name
+// of a way begins with "roster", the data's identity does not change.
 func Identity(
 	t *testing.T, open func(t *testing.T, namespace string) driver.Backend,
 	ways map[string]func(namespace string) error,
@@ -52,7 +52,7 @@ func Identity(
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), ample.Time)
 			defer cancel()
 			for _, l := range leases {
-				// Commits do not check a database's copy in the roster.
+				// Commits do not check the copy of a database's identity in the roster.
 				if _, err := l.Append(ctx, []byte("late")); err == nil && !strings.HasPrefix(way, "roster") {
 					t.Error("a commit is applied")
 				}
@@ -72,7 +72,7 @@ type witness struct {
 	slowest atomic.Int64 // longest call, in ns
 }
 
-// halt is a member's last event, and when it came.
+// halt is a member's last event, and the time when it came.
 type halt struct {
 	err error
 	at  time.Time

@@ -21,10 +21,10 @@ import (
 )
 
 // Lost is a store that loses connections silently, as behind a firewall that forgot them. Open
-// connections carry nothing any longer but do not end, while new connections work.
+// connections no longer carry anything but do not end, while new connections work.
 type Lost struct {
 	Addr string // the server's
-	// Open opens a namespace through an address. It may create it.
+	// Open opens a namespace through an address. It may create the namespace.
 	Open func(t *testing.T, addr, namespace string) driver.Backend
 	// Conns is the number of connections of an idle member.
 	Conns int

@@ -21,10 +21,10 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/servers"
 )
 
-// Quorum takes all servers except one away for ten TTLs: it first stalls and then kills them.
+// Quorum takes all servers except one away for ten TTLs. It first stalls and then kills them.
 // During this time, one elector runs for each server, with its own shards. The function open opens
-// the backend of elector i, and closes it after the test. At the end of the ten TTLs no member may
-// be trusted. No member may be evicted. Afterwards each shard must belong to its owner, with a new
+// the backend of elector i, and closes it after the test. At the end of the ten TTLs, no member may
+// be trusted. No member may be evicted. Afterwards, each shard must belong to its owner, with a new
 // token, because trust had lapsed (C7).
 func Quorum(t *testing.T, cluster *servers.Cluster, ttl time.Duration, open func(i int) driver.Backend) {
 	t.Helper()

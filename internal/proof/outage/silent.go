@@ -97,7 +97,8 @@ func Starts(t *testing.T, addrs []string, ttl time.Duration, rounds int, open fu
 	}
 }
 
-// start is one round of Starts. It returns how long after its start the process serves.
+// start is one round of Starts. It returns the time from the start of the process until the process
+// serves.
 func (c *contenders) start(op intercept.Op, shard string, open func(through []string) driver.Backend) time.Duration {
 	c.t.Helper()
 	h, through := c.host()

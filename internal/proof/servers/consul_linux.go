@@ -92,7 +92,8 @@ func (m consulMember) config(o *Options) (string, error) {
 		"retry_interval": "1s",
 		"connect":        object{"enabled": false}, "disable_update_check": true, "log_level": "warn",
 		"performance": object{"raft_multiplier": 1},
-		// All tests of a machine are one client, and each process of it has a few connections.
+		// To the server, all tests on a machine are one client, and each process of the machine has
+		// a few connections.
 		"limits": object{"http_max_conns_per_client": 900},
 	}
 	if len(m.others) > 0 {

@@ -82,7 +82,7 @@ func newDirectory(ctx context.Context) (d *directory, err error) {
 func cleaner(ctx context.Context, path string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", janitorScript, "janitor", path)
 	cmd.Dir = "/"
-	// In a separate session an interrupt from the terminal does not reach it.
+	// In a separate session, an interrupt from the terminal does not reach the janitor.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return cmd
 }

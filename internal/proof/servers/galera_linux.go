@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// galeraProvider is where Debian's package galera-4 has the library.
+// galeraProvider is the path of the library in Debian's package galera-4.
 const galeraProvider = "/usr/lib/galera/libgalera_smm.so"
 
 // galeraScript is called to copy the data when a node joins. All nodes begin with the same data,

@@ -81,7 +81,7 @@ func (p *Pool) server(kind Kind, o *Options) (*Server, error) {
 	}
 	p.mu.Unlock()
 	e.once.Do(func() {
-		// Not a test's context, because its end must not fail the others.
+		// This is not a test's context, because the end of one test must not fail the others.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		e.server, e.err = Start(ctx, kind, o)

@@ -144,7 +144,7 @@ func configurePostgres(l *local) error {
 }
 
 // probePostgres begins a session without TLS. A server that starts or recovers answers "cannot
-// connect now". A server that asks for a password, or refuses a session without TLS, is ready.
+// connect now". A server is ready if it asks for a password, or refuses a session without TLS.
 func probePostgres(conn net.Conn) error {
 	body := binary.BigEndian.AppendUint32(nil, 3<<16) // protocol 3.0
 	body = append(body, "user\x00"+adminName+"\x00database\x00postgres\x00\x00"...)

@@ -72,7 +72,7 @@ func configureRedis(l *local) error {
 }
 
 // probeRedis sends a ping. An error about a missing password is an answer. An error that data is
-// still being read is not.
+// still being loaded is not an answer.
 func probeRedis(conn net.Conn, files *certificates) error {
 	if files != nil {
 		cfg, err := files.config()

@@ -76,7 +76,7 @@ func (s *Server) User() DSN { return s.user }
 // user.
 func (s *Server) Admin() DSN { return s.admin }
 
-// CAFile returns the path of the CA's certificate, in PEM; "" without TLS.
+// CAFile returns the path of the CA's certificate, in PEM, or "" without TLS.
 func (s *Server) CAFile() string {
 	if s.files == nil {
 		return ""
@@ -84,7 +84,7 @@ func (s *Server) CAFile() string {
 	return s.files.ca
 }
 
-// ClientFiles returns the paths of a client's certificate and key, in PEM; "" without TLSMutual.
+// ClientFiles returns the paths of a client's certificate and key, in PEM, or "" without TLSMutual.
 func (s *Server) ClientFiles() (cert, key string) {
 	if s.files == nil {
 		return "", ""

@@ -75,7 +75,7 @@ func zookeeperArguments(l *local, class string) []string {
 	if l.files != nil {
 		args = append(args, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory")
 	}
-	// The first names its dependencies, except a logger and some for TLS.
+	// The first jar names its dependencies, except a logger and some for TLS.
 	jars := []string{"zookeeper.jar", "netty-codec.jar", "netty-resolver.jar", "slf4j-simple.jar"}
 	for i, jar := range jars {
 		jars[i] = filepath.Join(zookeeperJars, jar)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Of returns how many of the things called name a test tries: all or, with -short, less. It logs
+// Of returns how many of the things called name a test tries: all or, with -short, fewer. It logs
 // the smaller number. If a flag with that name is given, Of returns all, even with -short. The
 // argument all is then the flag's value.
 func Of(t testing.TB, name string, all, less int) int {

@@ -69,8 +69,8 @@ func BenchmarkLocked(b *testing.B, be driver.Backend, lock func(shard string) (u
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
 }
 
-// Produce calls appends in as many goroutines as producers says, with the number of each. It
-// reports the entries per second, and how long one entry took.
+// Produce calls appends in producers goroutines, and passes each its number. It reports the entries
+// per second, and how long one entry took.
 func Produce(b *testing.B, producers int, appends func(producer int) error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))

@@ -50,8 +50,8 @@ func CheckStatements(t *testing.T, b driver.Backend, statements func() int) {
 }
 
 // CheckLocked commits to 64 shards in one call while lock holds the row of one shard. The other
-// shards must be written, and the locked shard must get ErrRetry. Alone in a call, the commit to
-// the locked shard must wait, and be written when the row is unlocked.
+// shards must be written, and the locked shard must get ErrRetry. If it is alone in a call, the
+// commit to the locked shard must wait, and be written when the row is unlocked.
 func CheckLocked(t *testing.T, b driver.Backend, lock func(driver.Fence) (unlock func())) {
 	t.Helper()
 	const shards, locked, stale, unknown = 64, 20, 21, 22

@@ -83,7 +83,7 @@ func (d *Database) Fork(ctx context.Context) error {
 }
 
 // LyingProbe returns a statement for a dialect's file, with a condition that is always true. The
-// suffix is for the statement's parameter, if the database does not know the parameter's type.
+// suffix follows the statement's parameter, if the database does not know the parameter's type.
 func LyingProbe(suffix string) string {
 	return "\n-- name: probe_update\nUPDATE tenure_probes SET version = :version" + suffix + " WHERE id = :id AND :seen" + suffix + " > 0;\n"
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // CheckQuiet makes members with a TTL of 10 s share ten shards, one member for each backend. After
-// a quiet time, it counts their calls to the store with count. There may be at most most calls a
+// a quiet time, it counts their calls to the store with count. They may make at most most calls a
 // second. The members' heartbeats measure the seconds, because a busy machine delays both.
 // CheckQuiet does not judge a period if hears is false at its beginning or end, because a process
 // that does not hear the others polls.
@@ -77,8 +77,8 @@ func CheckQuiet(
 	// A late heartbeat brings others, so a busy machine costs more for a while. The rate without
 	// such a while counts.
 	rate := math.Inf(1)
-	// If a change is seen before its hint came, readers poll for a minute, which is about five of
-	// these times.
+	// If a change is seen before its hint arrives, readers poll for a minute, which is about five
+	// of these quiet times.
 	for times, judged := 0, 0; judged < 7 && times < 12; times++ {
 		ample.Wait(t, "not all hear each other", hears)
 		last, before := beats.Load()+int64(quietBeats*len(members)), count()

@@ -54,7 +54,7 @@ func (s *Setup) System(t *testing.T) system.Config {
 			Servers: []*servers.Server{server},
 			Addrs:   []string{dsn.Addr()},
 			Settings: func(through []string, namespace string) any {
-				// Not Settings, which would hide the password.
+				// This does not use Settings, because Settings would hide the password.
 				return map[string]any{"dsn": dsn.At(through[0]).Reveal(), "namespace": namespace, "create": true}
 			},
 		}

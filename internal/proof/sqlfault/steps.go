@@ -217,7 +217,7 @@ func faultWhileWriting(
 	var hits atomic.Int64
 	var last atomic.Bool
 	done := make(chan error, 1)
-	// Something is written between two faults, because a server that fails again as soon as it is
+	// Some entry is written between two faults, because a server that fails again as soon as it is
 	// back serves no client.
 	wrote := make(chan struct{}, 1)
 	go func() {

@@ -39,7 +39,7 @@ type Runs struct {
 	Stop   Times `json:"stop"`
 	Outage Times `json:"outage"`
 
-	// Alone has the takeovers without another fault, less the delays that have a reason.
+	// Alone has the takeovers without another fault, minus the delays that have a reason.
 	Alone Times `json:"alone"`
 	// Long has the takeovers that took more than 1.5 TTL.
 	Long Long `json:"long"`

@@ -1,5 +1,5 @@
-// Package suite has what the conformance suite, the system suite and this module's own tools
-// share: the suites' T, the cases and rules, and reports.
+// Package suite contains the parts that the conformance suite, the system suite and this module's
+// own tools share: the suites' T, the cases and rules, and reports.
 //
 // Package conformance makes reports, and its users see only a summary of each. This package also
 // reads saved reports, and compares backends in Markdown.

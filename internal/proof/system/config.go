@@ -39,9 +39,9 @@ type Config struct {
 	// First is the first seed. Default 1. The flag -system.first takes precedence.
 	First uint64
 
-	// Parallel is the number of seeds played at the same time. Default 1. If it is more, each needs
-	// a server, because a fault of the store would hit all seeds that share it. The function
-	// Parallel returns the value of the flag -system.parallel.
+	// Parallel is the number of seeds played at the same time. Default 1. If it is more than 1,
+	// each seed needs its own server, because a fault of the store would hit all seeds that share
+	// it. The function Parallel returns the value of the flag -system.parallel.
 	Parallel int
 
 	// MinWrites and MinTakeovers are the numbers of accepted writes, and of changes of a shard's

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// injectAll plays the schedule. At any time at least one member has no fault.
+// injectAll plays the schedule. At any time, at least one member has no fault.
 func (s *supervisor) injectAll(ctx context.Context) error {
 	defer s.episodes.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -52,8 +52,8 @@ func (s *supervisor) injectAll(ctx context.Context) error {
 // shard. The fence is for these writes, so a run without any proves nothing.
 const minLate = 2
 
-// goesOn reports whether a schedule has a step n. While there is too little evidence, a schedule
-// has more steps than planned, up to twice as many.
+// goesOn reports whether a schedule has step n. While there is too little evidence, a schedule has
+// more steps than planned, up to twice as many.
 func (s *supervisor) goesOn(n int) bool {
 	switch {
 	case n < s.config.Steps:
@@ -191,7 +191,7 @@ func (s *supervisor) stop(ctx context.Context, st step, p *process, until func()
 	pause(ctx, st.For)
 	late := false
 	if until != nil {
-		// Without a takeover the process continues as before.
+		// Without a takeover, the process continues as before.
 		err := s.await(ctx, "the takeover", s.ttls(10), until)
 		late = err == nil && st.Fault == faultSend
 		if err := p.Order(order{Do: doSend}); err != nil {

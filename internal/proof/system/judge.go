@@ -29,8 +29,8 @@ const (
 	checkEvicted   = "evictions-are-told"
 )
 
-// Judged returns the rules that each run judges: by the logs and journals, the histories of calls,
-// the traces, and the run's end.
+// Judged returns the rules that each run judges. A run judges them by the logs and journals, the
+// histories of calls, the traces, and its own end.
 func Judged() []string {
 	return []string{"A1", "A2", "C5", "C9", "E1", "F1", "L1", "L2", "M1", "M2", "M3", "S1", "S2", "S3", "S9", "S11", "S15", "S16", "T1", "T2", "T3",
 		"V1", "V2", "V6", "W1"}
@@ -283,8 +283,8 @@ func (e *evidence) outages() []history.Finding {
 	return out
 }
 
-// evictions finds ended sessions for which the process that ended them did not report this exactly
-// once (C9). A process killed within a TTL of the answer may not have reported it.
+// evictions finds ended sessions for which the process that ended them did not report the end
+// exactly once (C9). A process killed within a TTL of the answer may not have reported it.
 func (e *evidence) evictions() []history.Finding {
 	told := map[driver.SessionID][]string{}
 	for _, process := range slices.Sorted(maps.Keys(e.journals)) {

@@ -215,6 +215,6 @@ func (m *member) move(ctx context.Context, o order) {
 	case <-ctx.Done():
 		return
 	}
-	// It is refused if another move of the shard has put it back, or at the end.
+	// Contend is refused if another move has put the shard back, or at the end of the run.
 	_ = m.elector.Contend(m.work.serve, string(o.Shard))
 }

@@ -37,8 +37,8 @@ func newLauncher() *launcher {
 func (l *launcher) run() {
 	runtime.LockOSThread() // not unlocked: the thread ends with the goroutine
 	if onMainThread() {
-		// Except for the main thread, which the runtime keeps. While this goroutine has it, another
-		// one gets another thread.
+		// The exception is the main thread, which the runtime keeps. While this goroutine holds the
+		// main thread, another goroutine gets another thread.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {

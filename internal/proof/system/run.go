@@ -21,8 +21,8 @@ import (
 // seedLimit limits one run.
 const seedLimit = 5 * time.Minute
 
-// Run is Play for a test, which it skips with -short. With suite.ReportDir in the environment
-// it saves the figures there.
+// Run is Play for a test, which it skips with -short. If the environment has suite.ReportDir, Run
+// saves the figures there.
 func Run(t *testing.T, c Config) *Report {
 	t.Helper()
 	if testing.Short() {
@@ -63,8 +63,8 @@ func Supported() string {
 // history, and the command that repeats the seed. With Config.Control, Play fails instead if too
 // few runs do damage.
 //
-// It needs Linux, where processes share a clock, and otherwise skips. It must not run in parallel
-// with other tests, because it measures time.
+// Play needs Linux, where processes share a clock, and skips the test on other systems. It must not
+// run in parallel with other tests, because it measures time.
 func Play(t suite.T, c Config, by *Caller) *Report {
 	t.Helper()
 	if why := Supported(); why != "" {

@@ -25,7 +25,7 @@ const (
 	faultCut       fault = "the store is cut off"
 )
 
-// ofStore reports whether the fault is one of the store, and not of a member.
+// ofStore reports whether the fault affects the store, and not a member.
 func (f fault) ofStore() bool { return f == faultReboot || f == faultPause || f == faultCut }
 
 // takesOver reports whether others may take over the member's shards.

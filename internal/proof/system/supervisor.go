@@ -196,7 +196,7 @@ func (s *supervisor) await(ctx context.Context, what string, limit time.Duration
 	return nil
 }
 
-// ended returns an error if a member ended unasked.
+// ended returns an error if a member ended without being asked.
 func (s *supervisor) ended() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

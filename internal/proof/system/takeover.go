@@ -25,7 +25,7 @@ type takeover struct {
 	turns    time.Duration // turns that other candidates with faults had before the successor
 }
 
-// cause is why the former owner ended.
+// cause is the reason why the former owner ended.
 type cause string
 
 const (
@@ -34,7 +34,7 @@ const (
 	causeOutage cause = "outage" // the store was also away; counted from its return
 )
 
-// reason is why a takeover took longer than the TTL.
+// reason is the reason why a takeover took longer than the TTL.
 type reason string
 
 const (

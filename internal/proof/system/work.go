@@ -42,7 +42,7 @@ func (w *worker) serve(ctx context.Context, lease *core.Lease) error {
 	return err
 }
 
-// why returns, in one word, why the handler returns.
+// why returns, in one word, the reason why the handler returns.
 func why(ctx context.Context, lease *core.Lease, err error) string {
 	var revoked *core.RevokedError
 	switch {

@@ -97,8 +97,8 @@ func applied(out *changelog.Outcome, b *changelog.Batch, send []int, r kv.Result
 	out.Piggyback = kv.Result{OK: true, Rev: r.Rev}
 }
 
-// together returns a batch with a single transaction, which contains the piggybacked transaction
-// and some of the others.
+// together returns a batch with a single transaction that contains the piggybacked transaction and
+// some of the others.
 func together(b *changelog.Batch, send []int) *kv.Batch {
 	t := kv.Txn{}
 	add := func(part *kv.Txn) {

@@ -17,8 +17,9 @@ const (
 	// the listener hears nothing, up to listenMost.
 	listenPause = 500 * time.Millisecond
 	listenMost  = 30 * time.Second
-	// hintedBeats is the number of heartbeats a second at which all processes together send hints.
-	// Each hint wakes every process, so in a large cluster processes look for heartbeats instead.
+	// hintedBeats is the largest number of heartbeats a second for which all processes together
+	// send hints. Because each hint wakes every process, the processes of a large cluster poll for
+	// heartbeats instead.
 	hintedBeats = 20
 )
 
@@ -51,7 +52,7 @@ type Hints struct {
 }
 
 // NewHints returns Hints that use a link until life ends. A hint wakes readers. Hints notices
-// within limit that a link no longer hears anything.
+// within limit if a link no longer hears anything.
 func NewHints(life context.Context, wake *Wake, link Link, limit time.Duration) *Hints {
 	return &Hints{ctx: life, wake: wake, link: link, limit: limit, due: make(chan struct{}, 1),
 		heard: make(chan struct{}, 1)}
@@ -208,7 +209,7 @@ func (h *Hints) pause(d time.Duration) bool {
 	}
 }
 
-// beats counts heartbeats that led to a hint by any process.
+// beats counts the heartbeats for which any process sent a hint.
 type beats struct {
 	mu    sync.Mutex
 	n     int
@@ -222,7 +223,7 @@ func (b *beats) count(now time.Time) {
 	b.n++
 }
 
-// few reports whether another heartbeat may lead to a hint.
+// few reports whether another heartbeat may cause a hint.
 func (b *beats) few(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -59,7 +59,7 @@ func (l *Life) End() bool {
 }
 
 // Cause adds to a call's error the reason why its context ended, because client libraries may omit
-// the reason. A call that was pending when the store closed does not get ErrClosed.
+// the reason. A call that was pending when the store closed does not return ErrClosed.
 func Cause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(context.Cause(ctx), errClosed) {
 		return err

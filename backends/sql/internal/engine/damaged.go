@@ -28,8 +28,8 @@ const (
 	whyName  = "its name is not valid, or too long"
 )
 
-// checkOwner returns why a row cannot have that owner, or "". No token above floor was granted.
-// Data read from a store is untrusted, and names appear in views and logs.
+// checkOwner returns the reason why a row cannot have the given owner, or "". No token above floor
+// was ever granted. Data read from a store is untrusted, and names appear in views and logs.
 func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) {
 	switch {
 	case o.Token <= 0 || o.Session != "" && driver.CheckSession(o.Session) != nil:

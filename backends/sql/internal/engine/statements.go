@@ -168,7 +168,8 @@ var catalogue = [statementCount]struct {
 	headRead:     {"head_read", []string{"namespace", "shard"}, nil},
 	headsAll:     {"heads_all", []string{"namespace"}, nil},
 	// The rows exist and are locked. Optional: the same for few rows, and for one. The statement
-	// for few may omit the number, which is the next one, and the token, which is the row's.
+	// for few rows may omit the number, which is the next number, and the token, which is the row's
+	// token.
 	headsWrite: {"heads_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headsFew:   {"heads_few", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
 	headWrite:  {"head_write", []string{"namespace"}, []string{"shard", "number", "seq", "oldest", "nonce", "token"}},
@@ -306,7 +307,7 @@ var (
 	qualified = regexp.MustCompile("^(\"[a-z_][a-z0-9_]{0,62}\"\\.|`[A-Za-z0-9_$-]{1,64}`\\.)?[a-z_][a-z0-9_]{0,31}$")
 )
 
-// tooWide stands for text that is too wide. It is no name and no JSON.
+// tooWide stands for text that is too wide. It is neither a name nor JSON.
 const tooWide = "!"
 
 // bound expands bounded(column), in which bytes that are too wide become NULL.

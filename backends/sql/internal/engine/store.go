@@ -49,9 +49,9 @@ type Store interface {
 	// that another library owns and rolls back.
 	Classify(err error) error
 
-	// Changed returns a channel that is closed at a hint that something changed for the given
-	// readers. For Watchers, the change is in another process. Hints are optional, because
-	// readers poll as well.
+	// Changed returns a channel that is closed when a hint reports a change for the given readers.
+	// Watchers get hints only of changes by other processes. Hints are optional, because readers
+	// poll as well.
 	Changed(of Readers) <-chan struct{}
 
 	// Hears reports whether hints of other processes' changes arrive. A store notices within

@@ -17,7 +17,8 @@ type record struct {
 	floor       driver.Token
 }
 
-// holds reports whether the record can be o. If so, it returns the record with a known token.
+// holds reports whether the record can be equal to o. If so, it returns the record with a known
+// token.
 func (r record) holds(o driver.Owner) (record, bool) {
 	if !r.open {
 		return r, r.owner == o
@@ -76,8 +77,8 @@ func (r record) take(op *history.Operation) (next record, repeated, ok bool) {
 // step is the step function of the fenced lease. It returns an operation's effect on the record,
 // and reports whether the operation's outcome was possible.
 //
-// An operation of unknown outcome takes effect if it can. This also covers the case that it never
-// took effect: it did not return, so it may come last.
+// An operation of unknown outcome takes effect if it can. This also covers an operation that never
+// took effect, because an operation that did not return may come last.
 func (r record) step(op *history.Operation) (record, bool) {
 	switch {
 	case open(op):

@@ -1,7 +1,7 @@
-// Package linearizable judges histories of package history with porcupine: it looks for an order of
-// a shard's operations that explains the outcomes which the clients saw. The package has two
-// models, the fenced lease and the fenced log, and judges each shard separately. An operation of
-// unknown outcome may have taken effect at any instant after its call, or never.
+// Package linearizable judges histories of package history with porcupine. It looks for an order of
+// a shard's operations that explains the outcomes that the clients saw. The package has two models,
+// the fenced lease and the fenced log, and judges each shard separately. An operation of unknown
+// outcome may have taken effect at any instant after its call, or never.
 //
 // The validators of package history name the broken rule, while a model only shows that some rule
 // is broken. A program that uses only the validators does not link porcupine.

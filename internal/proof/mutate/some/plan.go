@@ -103,10 +103,9 @@ type repository struct {
 	before  map[string][]mutate.Found // by changed file of mutants: its mutants at that commit
 }
 
-// base returns the commit to compare with. This is the first of the following commits that is an
-// ancestor of head. The first is the commit in CI_BASE. The second is the last local commit of
-// which all mutants died, as "make mutants" noted. The third is the commit where a branch left
-// origin/main. The last is the previous commit.
+// base returns the commit to compare with. It tries, in this order, the commit in CI_BASE, the last
+// local commit whose mutants all died (as "make mutants" noted), the commit where a branch left
+// origin/main, and the previous commit. It returns the first that is an ancestor of head.
 func (r *repository) base(head string) (commit, why string) {
 	if c := r.ancestor(os.Getenv("CI_BASE")); c != "" {
 		return c, "which CI_BASE names"
@@ -159,9 +158,9 @@ func (r *repository) compare(commit string) error {
 	return nil
 }
 
-// concerns reports whether the change concerns a mutant. This is the case if the mutant is new or
-// changed, if a file that it edits or the file of its killer has changed, or if the suite that
-// kills it has changed.
+// concerns reports whether the change concerns a mutant. It does if the mutant is new or changed,
+// if a file that it edits or its killer's file has changed, or if the suite that kills it has
+// changed.
 func (r *repository) concerns(p pkg, m mutate.Found) bool {
 	same := func(was mutate.Found) bool {
 		return was.Name == m.Name && was.Killer == m.Killer && slices.Equal(was.Edits, m.Edits)
