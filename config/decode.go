@@ -116,7 +116,7 @@ func (p *problems) structure(n *node, path string, v reflect.Value) {
 	}
 }
 
-// field decodes one field of a struct. It refuses a credential under a key that is not for
+// field decodes one field of a struct. It refuses a credential under a key that is not meant for
 // credentials, because a later check would quote the value.
 func (p *problems) field(n *node, path string, v reflect.Value) {
 	t := v.Type()
@@ -197,8 +197,9 @@ func fields(t reflect.Type) map[string]reflect.StructField {
 	return all
 }
 
-// near reports whether a is probably a mistake for b: one letter is added, missing or wrong, two
-// neighbours are swapped, or only separators and case differ.
+// near reports whether a was probably written by mistake instead of b. This is the case if one
+// letter is added, missing or wrong, if two neighbours are swapped, or if only separators and case
+// differ.
 func near(a, b string) bool {
 	plain := strings.NewReplacer("_", "", "-", "", ".", "")
 	a, b = strings.ToLower(plain.Replace(a)), strings.ToLower(plain.Replace(b))

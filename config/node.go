@@ -65,7 +65,7 @@ const (
 )
 
 // reader turns YAML into nodes. Its limits apply to the whole document, because aliases may repeat
-// any part.
+// any part of the document.
 type reader struct {
 	file    string
 	env     func(string) (string, bool)

@@ -9,8 +9,8 @@ import (
 
 const hidden = "xxxxx"
 
-// isSecret reports whether a type hides its value when printed. Such a type is a string with its
-// own Format method; the Settings of backends use it for credentials.
+// isSecret reports whether a type hides its value when it is printed. Such a type is a string with
+// its own Format method. The settings of backends use such types for credentials.
 func isSecret(t reflect.Type) bool {
 	return t.Kind() == reflect.String && t.Implements(reflect.TypeFor[fmt.Formatter]())
 }
@@ -33,7 +33,8 @@ var password = regexp.MustCompile(`(?i)(://[^/@]*:.*@|^[^/:@]{2,}:.*@|\b(passwor
 
 func (n *node) holdsPassword() bool { return n.kind == scalar && password.MatchString(n.value) }
 
-// show quotes a value for a message, unless it may be a secret. t is nil if the type is unknown.
+// show quotes a value for a message unless the value may be a secret. t is nil if the type is
+// unknown.
 func show(n *node, t reflect.Type) string {
 	if n.secret || t != nil && isSecret(t) || suspicious("", n.value) {
 		return hidden

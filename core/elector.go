@@ -65,7 +65,7 @@ type Elector struct {
 	stored         driver.UpdateNo // the last result of Machine.Updated
 	sessions       map[SessionID]driver.Session
 	claiming       fsm.CallID            // the last claims sent, until the store answers
-	former         map[ShardID]SessionID // the former owners of the claimed shards; a view may show a grant before the answer arrives
+	former         map[ShardID]SessionID // the shards' former owners; a view may show a grant before the answer
 	trust          *trust
 	halted         error
 	closeErr       error

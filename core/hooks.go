@@ -64,9 +64,9 @@ const (
 	// how long the handler ran. One HandlerReturned follows each HandlerStarted, unless the handler
 	// never returns.
 	HandlerReturned EventKind = "given back"
-	// HandlerStuck means that a lease is revoked because its handler stalled or did not return
-	// within the drain budget. Err is a *RevokedError. The shard is not released until the handler
-	// returns.
+	// HandlerStuck means that a lease is revoked and that its handler has stalled or has not
+	// returned within the drain budget. Err is a *RevokedError. The shard is not released until the
+	// handler returns.
 	HandlerStuck EventKind = "stuck"
 	// WriteRefused means that the store has refused a write because another session owns the shard.
 	// Err is a *FencedError. Its Current is zero if the store does not report that session.
@@ -94,7 +94,7 @@ const (
 	SessionRegained   EventKind = "trust regained"    // shards are kept, with new tokens
 	SessionLost       EventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
 	SessionHalted     EventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver EventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is what Open found, if anything
+	SessionFailedOver EventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is what Open found, if any
 	SessionStoreLost  EventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
 	SessionCallFailed EventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
 	SessionIneligible EventKind = "not eligible"      // Err says why: see Options.Eligible

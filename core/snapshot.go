@@ -40,7 +40,7 @@ type ring struct {
 
 type numberedMove struct {
 	Move
-	n uint64 // the number of the newest move, counted from the first
+	n uint64 // the move's number, counted from the first move
 }
 
 func (s *snapshots) move(f Fence, k EventKind, err error, asked bool) {

@@ -1,7 +1,8 @@
-// Package effect makes each effect outside the store happen once. Such an effect is, for example, a
-// payment, an e-mail or a call to a tool. No transaction of the store covers it, and no fence can
-// stop it. A [Ledger] records the intent before the effect, and the result after it. After a crash
-// or a takeover, the next leader therefore knows which effects the former leader had begun.
+// Package effect makes each effect outside the store happen once. Examples of such effects are a
+// payment, an e-mail and a call to a tool. No transaction of the store covers these effects, and no
+// fence can stop them. A [Ledger] records the intent before the effect, and the result after it.
+// After a crash or a takeover, the next leader therefore knows which effects the former leader had
+// begun.
 //
 //	func serve(ctx context.Context, lease *core.Lease) error {
 //		ledger, err := effect.Open(ctx, lease, nil)
@@ -14,7 +15,7 @@
 //			return bank.Charge(ctx, id, amount) // id is the idempotency key
 //		})
 //
-// The handler opens the ledger when it begins, and closes it before it returns. If the effect was
+// The handler opens the ledger when it begins, and closes it before it returns. If the effect is
 // already done, even under an earlier lease, Do returns the stored result without calling fn. An
 // idempotent consumer uses [Ledger.Lookup], which costs one read.
 //
@@ -29,11 +30,12 @@
 //	                          in doubt --- Resolve, or a person ---> done, failed or repeat
 //
 // Each arrow is one fenced write. Concurrent effects share writes. With 64 concurrent effects, each
-// costs less than a tenth of a call to the store. If the store refuses the outcome of an effect and
-// the lease stays valid, the ledger tries the write again every minute.
+// effect costs less than a tenth of a call to the store. If the store refuses the outcome of an
+// effect and the lease stays valid, the ledger tries the write again every minute.
 //
-// An attempt that ends without an answer (a time-out, a lost connection) may have happened. The
-// ledger repeats it only if the application says that this is harmless:
+// If an attempt ends without an answer (a time-out, a lost connection), its effect may have
+// happened. The ledger repeats the attempt only if the application states that a repetition is
+// harmless:
 //
 //   - [Options.Repeatable] states that the other side makes an effect once for each idempotency
 //     key. Each effect then happens exactly once.
@@ -50,9 +52,9 @@
 // and may have decided the effect's outcome. No library can prevent this. A late request is
 // harmless if the other side honours idempotency keys. Otherwise, fn can pass the lease's token, if
 // the other side can compare tokens (package fence). Alternatively, let Resolve return Repeat only
-// for an effect that can no longer happen. That the other side does not know the key yet proves
-// nothing, because the request may still arrive. If Resolve leaves all such effects in doubt, every
-// effect that is made twice is listed.
+// for an effect that can no longer happen. If the other side does not know the key yet, this proves
+// nothing, because the request may still arrive. If Resolve leaves all such effects in doubt, each
+// effect that might happen twice is listed as in doubt.
 //
 // If Do is called for an effect after [Options.Keep] has passed, it makes the effect again.
 //
@@ -65,10 +67,10 @@
 //
 // An effect takes up two items while it is open, and two items after its end, until Keep has
 // passed. The items contain about 200 bytes, the key twice, and the result. A new effect costs no
-// read; an effect with a record costs one. If eight or more effects are in progress, a write waits
-// up to 2 ms for others to join it.
+// read. An effect that has a record costs one read. If eight or more effects are in progress, a
+// write waits up to 2 ms for other writes to join it.
 //
 // A ledger keeps only its open effects in memory. [Options.Concurrent] limits the open effects that
-// are being attempted, and [Options.MaxInDoubt] limits the others. At most 1024 effects are nested.
-// Above MaxInDoubt, Do begins no new effect.
+// are being attempted, and [Options.MaxInDoubt] limits the other open effects. At most 1024 effects
+// are nested. Once MaxInDoubt is reached, Do begins no new effect.
 package effect

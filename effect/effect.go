@@ -21,11 +21,12 @@ import (
 // maxKey is the largest size of an effect's key, in bytes.
 const maxKey = 256
 
-// maxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is cut.
+// maxReason is the largest size of Effect.Reason and Effect.Author, in bytes. Longer text is
+// truncated.
 const maxReason = 500
 
-// Prefix begins the keys of all items that this package writes to a shard. An application must not
-// write keys that begin with it.
+// Prefix is the prefix of the keys of all items that this package writes to a shard. An application
+// must not write keys that begin with this prefix.
 const Prefix = "effect/"
 
 // The prefixes of the items' keys. Every effect has a record. A copy of an open effect's record is
@@ -36,10 +37,11 @@ const (
 	endPrefix    = Prefix + "t/"
 )
 
-// maxRecord is larger than any record, in bytes.
+// maxRecord is a size in bytes that exceeds the size of every record.
 const maxRecord = 2*MaxMaxResult + 16<<10
 
-// maxOpen is larger than the record of any open effect, in bytes. Such a record has no result.
+// maxOpen is a size in bytes that exceeds the record of every open effect. Such a record has no
+// result.
 const maxOpen = 8 << 10
 
 // State is the progress of an effect. Begun, InDoubt and Repeat are open.
@@ -51,10 +53,10 @@ const (
 	// outcome.
 	Begun State = "begun"
 	// InDoubt means it is unknown whether the effect happened. Resolve, called by this leader or a
-	// later one, or a person decides.
+	// later leader, or a person decides.
 	InDoubt State = "in doubt"
-	// Repeat means a decision lets the next Do attempt the effect again, with the same idempotency
-	// key.
+	// Repeat means that the next Do may attempt the effect again, with the same idempotency key,
+	// because of a decision.
 	Repeat State = "repeat"
 	// Done means the effect happened, once.
 	Done State = "done"
@@ -72,8 +74,8 @@ type Effect struct {
 	State State  `json:"state"`
 	// Token is the token of the lease that wrote this state.
 	Token core.Token `json:"token"`
-	// Began is when the intent was first written. Ended is when the outcome was written. Both are
-	// times of the leader's clock. Ended is zero while the effect is open.
+	// Began is when the intent was first written. Ended is when the outcome was written. Both times
+	// come from the leader's clock. Ended is zero while the effect is open.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended,omitzero"`
 	// Attempts is the number of recorded calls of fn that returned.
@@ -84,7 +86,7 @@ type Effect struct {
 	// NotKept is the size of a result that was not kept because it exceeded Options.MaxResult or
 	// the store's limit. The sidecar cuts larger results to MaxMaxResult+1 bytes first.
 	NotKept int    `json:"not_kept,omitempty"`
-	Reason  string `json:"reason,omitempty"` // why it is in doubt, to be repeated, or failed
+	Reason  string `json:"reason,omitempty"` // why the effect is in doubt, is to be repeated, or failed
 	Author  string `json:"author,omitempty"` // the person who last decided; empty if no person did
 
 	undone bool // in state Repeat: certainly no attempt did anything
@@ -102,10 +104,10 @@ type Func func(ctx context.Context, id string) (result []byte, err error)
 
 // Decision is the decision about an effect in doubt. The zero Decision leaves the effect in doubt.
 type Decision struct {
-	// State is Done, with Result, or Failed if the effect did not happen or was compensated. It is
-	// Repeat if another attempt is harmless, or InDoubt if a person should decide. An attempt is
-	// harmless if the other side honours the idempotency key, or if the effect did not happen and
-	// can no longer happen.
+	// State is Done if the effect happened; Result is then its result. State is Failed if the
+	// effect did not happen or was compensated, Repeat if another attempt is harmless, and InDoubt
+	// if a person should decide. An attempt is harmless if the other side honours the idempotency
+	// key, or if the effect did not happen and can no longer happen.
 	State  State
 	Result []byte
 	Reason string // at most 500 bytes are kept
@@ -173,14 +175,13 @@ func (c *certain) Error() string { return c.err.Error() }
 func (c *certain) Unwrap() error { return c.err }
 
 // NotDone marks an error of a [Func] after which the effect certainly has not happened and will not
-// happen, for example because the connection was refused, or the other side answered that it did
-// nothing. The ledger attempts the effect again after a back-off. If err is nil, NotDone returns
-// nil.
+// happen. For example, the connection was refused, or the other side answered that it did nothing.
+// The ledger attempts the effect again after a back-off. If err is nil, NotDone returns nil.
 func NotDone(err error) error { return certainly(err, false) }
 
 // Refused marks an error of a [Func] after which the effect certainly did not happen and must not
-// be attempted again, for example because a card was declined or an address does not exist. If err
-// is nil, Refused returns nil.
+// be attempted again. For example, a card was declined, or an address does not exist. If err is
+// nil, Refused returns nil.
 func Refused(err error) error { return certainly(err, true) }
 
 func certainly(err error, final bool) error {
@@ -192,8 +193,8 @@ func certainly(err error, final bool) error {
 
 // NotSent marks an HTTP client's error with [NotDone] if the client had no connection, because it
 // could not look up the name or could not dial. NotSent returns any other error unchanged, because
-// a request may have been sent. If a client had a connection earlier in the same call of the
-// [Func], under its context, the outcome is unknown, because the request may have been redirected,
+// a request may have been sent. If a client already had a connection in the same call of the
+// [Func], under that call's context, the outcome is unknown. The request may have been redirected,
 // or http.Transport may have repeated it.
 func NotSent(err error) error {
 	for at := err; at != nil; at = errors.Unwrap(at) { // not joined errors: one says nothing about the others
@@ -214,8 +215,9 @@ func ID(scope, key string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
 }
 
-// CheckKey validates the key of an effect: parts of letters, digits, "_", "-" and ".", joined by
-// "/", at most 256 bytes in total. The error matches core.ErrInvalid.
+// CheckKey validates the key of an effect. The key consists of parts that are joined by "/" and
+// contain letters, digits, "_", "-" and ".". It has at most 256 bytes. The error matches
+// core.ErrInvalid.
 func CheckKey(key string) error {
 	if len(key) > maxKey {
 		return fmt.Errorf("tenure: %w: the key %.40q... of an effect has %d bytes: the limit is %d: use a hash of it",
@@ -252,8 +254,8 @@ type stored struct {
 	Undone bool   `json:"undone,omitempty"`
 }
 
-// decode reads a record. It trusts nothing in the record, because anyone who can write to the store
-// may have written it.
+// decode reads a record. It does not trust the record, because any writer to the store may have
+// written it.
 func decode(item *core.Item, prefix, scope string) (Effect, error) {
 	key := strings.TrimPrefix(item.Key, prefix)
 	damaged := func(format string, args ...any) error {

@@ -1,6 +1,7 @@
-// Package fence carries the fencing token to writes outside the store that grants the leases: in
-// another service, the application's own database, or a device. The destination accepts a write if
-// and only if its token is at least the highest that the resource has seen (rule S3).
+// Package fence protects writes outside the store that grants the leases with the fencing token.
+// Such writes may go to another service, the application's own database, or a device. The
+// destination accepts a write if and only if its token is at least the highest that the resource
+// has seen (rule S3).
 //
 //	mark := fence.NewMark(marks, &fence.Options{OnRefused: report})
 //	err := mark.Do(ctx, "ledger/7", lease.Fence(), func(ctx context.Context) error {
@@ -25,21 +26,21 @@
 // # The promise of a mark
 //
 // The mark of a resource is the fence with the highest token that it has admitted. The mark
-// permanently refuses a lower token. It also refuses the same token from another holder, which
-// occurs only after an error elsewhere. The [Storage] admits a fence and raises the mark in one
+// permanently refuses a lower token. It also refuses the same token from another holder, which can
+// occur only because of an error elsewhere. The [Storage] admits a fence and raises the mark in one
 // atomic step.
 //
-// That step and the effect are separate, unless they share a transaction ([SQL.AdmitTx], [Rows]).
+// That step and the effect are separate unless they share a transaction ([SQL.AdmitTx], [Rows]).
 // Within one process, [Mark.Do] makes a higher token wait until the effects of lower tokens have
-// ended. If several processes write to one resource, they need the transaction.
+// ended. If several processes write to one resource, they need such a transaction.
 //
-// A resource that has not seen the new token cannot refuse the old one. Therefore, a new leader
+// A resource that has not seen the new token cannot refuse the old token. Therefore, a new leader
 // calls [Mark.Seal] for every resource before it announces itself.
 //
-// Only the leases of one shard may write to a resource. By default, the resource's name is the
-// shard's, or begins with it and "/": "ledger" and "ledger/7" belong to shard "ledger".
-// [Options].MayWrite can set another rule. Leases of other shards do not raise a mark, and are
-// refused with a [ForeignError].
+// Only the leases of one shard may write to a resource. By default, a resource belongs to a shard
+// if its name is the shard's name, optionally followed by "/" and more text: "ledger" and
+// "ledger/7" belong to shard "ledger". [Options].MayWrite can set another rule. Writes under leases
+// of other shards are refused with a [ForeignError], and do not raise the mark.
 //
 // # What it does not do
 //

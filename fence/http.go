@@ -17,7 +17,7 @@ const Header = "Tenure-Fence"
 // Transport is an http.RoundTripper that sends the fence of the request's context (see NewContext)
 // in a header. A request without a fence passes unchanged. Transport is safe for concurrent use.
 type Transport struct {
-	// Base sends the requests. If nil, it is http.DefaultTransport.
+	// Base sends the requests. If Base is nil, http.DefaultTransport sends them.
 	Base http.RoundTripper
 }
 
@@ -34,17 +34,17 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return base.RoundTrip(r)
 }
 
-// HTTPOptions configure a Mark's Handler. A nil HTTPOptions works.
+// HTTPOptions configure a Mark's Handler. A nil *HTTPOptions is valid.
 type HTTPOptions struct {
 	// Resource returns the resource to which a request writes. Default: the shard of the request's
-	// fence, which the caller chooses. Set Resource, unless every caller may write to every shard.
+	// fence, which the caller chooses. Set Resource unless every caller may write to every shard.
 	Resource func(r *http.Request, f driver.Fence) string
 	// Unfenced, if not nil, reports whether a request without the header may pass, such as a read.
 	// Default: no request passes.
 	Unfenced func(r *http.Request) bool
 	// MayWrite, if not nil, is a second check of each request that the Mark's own MayWrite allows.
-	// It can check the authenticated caller, for example. The answer to a request that it does not
-	// allow is 403.
+	// It can check the authenticated caller, for example. If MayWrite does not allow a request, the
+	// answer is 403.
 	MayWrite func(r *http.Request, f driver.Fence, resource string) bool
 }
 
@@ -57,25 +57,25 @@ const (
 	problemMark    = "urn:tenure:fence:mark"    // 503: the mark could not be read or raised, or ErrBusy
 )
 
-// answerTime limits how long a superseded request may take to write its answer.
+// answerTime is how long a superseded request may take to write its answer.
 const answerTime = time.Second
 
-// Handler passes a request to next only if the mark admits its fence. Requests run in Do.
-// Therefore, the answer to a higher token's request, or to a Seal, means that no request with a
-// lower token still runs. Otherwise, Handler answers with a problem document (RFC 9457) and status
-// 412 (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the
-// mark's storage failed, or ErrBusy). Its type is urn:tenure:fence:refused, :missing, :invalid,
-// :foreign or :mark. For a refused fence, it also contains resource, shard, holder, token,
-// current_shard, current_holder and current_token.
+// Handler passes a request to next only if the mark admits the request's fence. Requests run in Do.
+// Therefore, once a request with a higher token, or a Seal, is answered, no request with a lower
+// token still runs. Otherwise, Handler answers with a problem document (RFC 9457) and status 412
+// (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the mark's
+// storage failed, or ErrBusy). Its type is urn:tenure:fence:refused, :missing, :invalid, :foreign
+// or :mark. For a refused fence, it also contains resource, shard, holder, token, current_shard,
+// current_holder and current_token.
 //
 // If a higher token supersedes a request, the request's context ends, reads of its body fail
 // immediately, and writes of its answer fail a second later. For the reads and writes to fail, the
 // ResponseWriter of any middleware in front needs an Unwrap method (http.ResponseController). If
-// next ignores all three, the higher token waits for up to Options.Wait. The server needs its own
-// time-outs against slow clients that are not superseded.
+// next ignores all three signs, the higher token waits for up to Options.Wait. The server needs its
+// own time-outs against slow clients whose requests are not superseded.
 //
-// Handler does not authenticate, and a caller can raise a mark permanently. Therefore, put an
-// authenticating handler in front of it, and set Resource.
+// Handler does not authenticate callers, and a caller can raise a mark permanently. Therefore, put
+// an authenticating handler in front, and set Resource.
 func (m *Mark) Handler(next http.Handler, o *HTTPOptions) http.Handler {
 	if o == nil {
 		o = &HTTPOptions{}
@@ -141,7 +141,8 @@ func endWith(superseded context.Context, w http.ResponseWriter) (done func()) {
 
 // WriteError answers a request with the problem document that ResponseError reads. A handler calls
 // it with an error of SQL.AdmitTx or of a Mark. For an error that is not a refusal, WriteError
-// answers 503, "nothing was done". Therefore, do not pass it an error from a write or from Commit.
+// answers 503, "nothing was done". Therefore, do not pass WriteError an error of a write or of
+// Commit.
 func WriteError(w http.ResponseWriter, err error) {
 	if e, ok := errors.AsType[*ForeignError](err); ok {
 		problem.Document{Type: problemForeign, Status: http.StatusForbidden, Title: "another shard's resource",
@@ -180,9 +181,9 @@ func WriteError(w http.ResponseWriter, err error) {
 // an invalid one (428 and 400), the error matches driver.ErrInvalid. If the mark could not be
 // checked (503), it matches driver.ErrRetry. In all these cases, nothing was done. The errors omit
 // invalid fences and resources. ResponseError reads at most 64 KiB of the body of a Handler's
-// response; the caller always closes the body. For other responses, even with these statuses, it
-// returns nil, because those are the application's. Nil does not mean success: check the status
-// next.
+// response; the caller always closes the body. For all other responses, even with these statuses,
+// ResponseError returns nil, because they come from the application. Nil does not mean success:
+// check the status next.
 func ResponseError(r *http.Response) error {
 	switch r.StatusCode {
 	case http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusBadRequest, http.StatusForbidden,

@@ -29,14 +29,14 @@ const defaultWait = 10 * time.Second
 // Options.Wait. The mark was raised, and nothing else was done. The caller may try again.
 var ErrBusy = errors.New("effects of a lower token still run")
 
-// Options configure a Mark. A nil Options works.
+// Options configure a Mark. A nil *Options is valid.
 type Options struct {
-	// MayWrite reports whether the leases of a shard may write to a resource. If not, the Mark
-	// refuses them with a *ForeignError before it reads the mark. Several goroutines may call it
-	// concurrently. Default: ByName.
+	// MayWrite reports whether the leases of a shard may write to a resource. If they may not, the
+	// Mark refuses the write with a *ForeignError before it reads the resource's mark. Several
+	// goroutines may call MayWrite concurrently. Default: ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
-	// Wait limits how long a token waits for effects of lower tokens, whose contexts it has
-	// cancelled. Make Wait longer than these effects take to end. Default 10 s.
+	// Wait is how long a token waits at most for effects of lower tokens. The contexts of these
+	// effects have been cancelled. Make Wait longer than these effects take to end. Default 10 s.
 	Wait time.Duration
 	// OnRefused is called for every refusal, in the goroutine whose write was refused. It must
 	// return quickly.
@@ -65,14 +65,14 @@ type effect struct {
 	fence  driver.Fence
 	cancel context.CancelCauseFunc // of the effect's context
 	// superseded ends when a higher token waits, or the effect has ended. Unlike the effect's
-	// context, it does not end with the caller's.
+	// context, it does not end with the caller's context.
 	superseded context.Context
 	supersede  context.CancelFunc
 	leave      func()
 }
 
-// ByName reports whether a resource has the shard's name: "ledger" and "ledger/..." belong to shard
-// "ledger".
+// ByName reports whether a resource belongs to a shard by its name: "ledger" and "ledger/..."
+// belong to shard "ledger".
 func ByName(shard driver.ShardID, resource string) bool {
 	rest, ok := strings.CutPrefix(resource, string(shard))
 	return ok && (rest == "" || rest[0] == '/')
@@ -95,8 +95,8 @@ func NewMark(s Storage, o *Options) *Mark {
 
 // Admit raises the resource's mark to f if f's token is higher. If f is then the mark, Admit
 // returns nil. Otherwise, the error is a *RefusedError, or a *ForeignError if leases of f's shard
-// may not write to the resource at all. The answer is valid only at that instant: a later write is
-// not protected from a newer holder, unless the resource itself accepts only one writer. See Do.
+// may not write to the resource at all. The answer is valid only at that instant. A later write is
+// not protected from a newer holder unless the resource itself accepts only one writer. See Do.
 //
 // An error that matches neither driver.ErrLost nor driver.ErrInvalid comes from the Storage. The
 // caller must not write, but may try again.
@@ -133,8 +133,8 @@ func (m *Mark) Do(ctx context.Context, resource string, f driver.Fence, effect f
 
 // Seal raises the resource's mark to f, and returns when no effect of a lower token runs in this
 // process. A new leader calls it for every resource before it announces itself. The error is that
-// of Admit, ErrBusy, or ctx's error if ctx ends during the wait. In the last two cases, the mark
-// has been raised nevertheless.
+// of Admit, ErrBusy, or the error of ctx if ctx ends during the wait. In the last two cases, the
+// mark has nevertheless been raised.
 func (m *Mark) Seal(ctx context.Context, resource string, f driver.Fence) error {
 	return m.Do(ctx, resource, f, func(context.Context) error { return nil })
 }
@@ -160,7 +160,7 @@ func (m *Mark) refuse(e *RefusedError) error {
 	return e
 }
 
-// Enter begins an effect as Do does, for an effect that is not a function. The caller ends the
+// Enter begins an effect as Do does, but the effect need not be a function. The caller ends the
 // effect with one call to leave. If Enter returns an error, leave is nil.
 func (m *Mark) Enter(
 	ctx context.Context, resource string, f driver.Fence,
@@ -193,7 +193,7 @@ func (m *Mark) enter(
 	m.mu.Unlock()
 	e.leave = func() { m.leave(resource, g, e) }
 	entered := false
-	defer func() { // also if the Storage or a function of Options ends this goroutine
+	defer func() { // runs also if the Storage or a function of Options ends this goroutine
 		if !entered {
 			e.leave()
 		}
@@ -208,7 +208,7 @@ func (m *Mark) enter(
 	return inside, e, nil
 }
 
-// await cancels the effects of lower tokens, and returns when the last has left.
+// await cancels the effects of lower tokens, and returns when the last of them has ended.
 func (m *Mark) await(ctx context.Context, resource string, g *gate, f driver.Fence) error {
 	var over <-chan time.Time
 	for {

@@ -10,7 +10,7 @@ import (
 
 var _ Storage = (*Memory)(nil)
 
-// Memory keeps marks in memory, for tests and for resources that exist no longer than the process.
+// Memory keeps marks in memory. It is for tests and for resources that do not outlive the process.
 // A restart loses the marks. Memory keeps at most 100,000 marks. The zero value is ready to use.
 // Memory is safe for concurrent use.
 type Memory struct {
@@ -18,8 +18,8 @@ type Memory struct {
 	marks map[string]driver.Fence
 }
 
-// maxMarks limits the marks of a Memory or a File, because callers may be able to choose their
-// names.
+// maxMarks is the largest number of marks in a Memory or a File. There is a limit because callers
+// may be able to choose the names.
 const maxMarks = 100_000
 
 // room returns an error if a further mark would exceed maxMarks.

@@ -13,10 +13,10 @@ const (
 	messageSeq   = "tenure-seq"
 )
 
-// Message is the metadata of a message published for an entry of a decision log, in the fields
-// tenure-fence, in the form of Format, and tenure-seq. A consumer refuses a token lower than one
-// that it has seen for the shard. It drops duplicates, which it identifies by shard and number. A
-// message with Seq 0 is not for an entry.
+// Message is the metadata of a message that is published for an entry of a decision log. The fields
+// of the metadata are tenure-fence, in the form of Format, and tenure-seq. A consumer refuses a
+// token that is lower than one that it has seen for the shard. It drops duplicates, which it
+// identifies by shard and number. A message with Seq 0 does not belong to an entry.
 type Message struct {
 	Fence driver.Fence
 	Seq   driver.Seq

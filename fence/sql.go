@@ -80,7 +80,8 @@ type SQLOptions struct {
 	// Table is the table of marks, with an optional schema before a dot. Default "tenure_marks".
 	// Schema returns the statement that creates it.
 	Table string
-	// MayWrite restricts AdmitTx, as Options.MayWrite restricts a Mark. Default: ByName.
+	// MayWrite restricts AdmitTx in the same way as Options.MayWrite restricts a Mark. Default:
+	// ByName.
 	MayWrite func(shard driver.ShardID, resource string) bool
 	// OnRefused is called for each refusal by AdmitTx, as Options.OnRefused is for a Mark.
 	OnRefused func(*RefusedError)
@@ -88,8 +89,8 @@ type SQLOptions struct {
 
 var _ Storage = (*SQL)(nil)
 
-// SQL keeps marks in a table of the application's own database. Use it as the Storage of a Mark or,
-// better, in the transactions that write the protected data. SQL is safe for concurrent use.
+// SQL keeps marks in a table of the application's own database. Use SQL as the Storage of a Mark
+// or, better, in the transactions that write the protected data. SQL is safe for concurrent use.
 type SQL struct {
 	db          *sql.DB
 	schema      string
@@ -143,7 +144,8 @@ func NewSQL(db *sql.DB, o SQLOptions) (*SQL, error) {
 }
 
 // Schema returns the statement that creates the table of marks, for the application's migrations.
-// The run-time role needs SELECT, INSERT and UPDATE on it, and must not be able to delete its rows.
+// The run-time role needs SELECT, INSERT and UPDATE on this table, and must not be able to delete
+// its rows.
 func (s *SQL) Schema() string { return s.schema }
 
 // AdmitTx admits f inside the caller's own transaction, and locks the mark until the transaction

@@ -15,7 +15,7 @@ func Format(f driver.Fence) string {
 	return string(f.Shard) + "/" + string(f.Session) + "/" + strconv.FormatInt(int64(f.Token), 10)
 }
 
-// Parse reads the form that Format writes. The error matches driver.ErrInvalid.
+// Parse parses a fence in the form that Format returns. The error matches driver.ErrInvalid.
 func Parse(s string) (driver.Fence, error) {
 	parts := strings.SplitN(s, "/", 4)
 	if len(s) > 512 || len(parts) != 3 {

@@ -36,7 +36,7 @@ type cursor struct {
 	limit   int  // entries of the next batch
 	busy    bool // its goroutine runs
 	verify  bool // compare the entry at pos, if any, before anything is applied
-	suspect bool // its head was seen behind pos: verify immediately
+	suspect bool // its head was seen behind pos, so verify immediately
 	err     error
 }
 
@@ -127,7 +127,7 @@ func (t *Tailer) work(ctx context.Context, l *cursor) {
 		attempt++
 		t.failed(l, err, attempt)
 		if errors.Is(err, ErrMoved) && t.reload(ctx, l) > 0 {
-			attempt = 0 // it was applied: by a commit whose reply was lost, or elsewhere
+			attempt = 0 // the entry was applied, by a commit whose reply was lost or by another process
 			continue
 		}
 		if !t.backOff(ctx, attempt) {
@@ -150,15 +150,15 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	l.verify = true // the store may be another one when it answers again
 	l.limit = 1     // so that only the failing entry is held back
 	if errors.Is(err, ErrOrder) {
-		t.cut(l, len(l.buf)) // the entries that came with it are read again
+		t.cut(l, len(l.buf)) // the entries after it are read again
 	}
 	from := l.pos
 	t.mu.Unlock()
 	t.report(l.f.name, from, attempt, err)
 }
 
-// reload loads the shard's position from the Applier, and returns how far it is ahead of the known
-// position.
+// reload loads the shard's position from the Applier, and returns how far this position is ahead of
+// the known position.
 func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	saved, err := t.positions(ctx, l.f)
 	if errors.Is(err, core.ErrStoreChanged) {
@@ -180,7 +180,7 @@ func (t *Tailer) reload(ctx context.Context, l *cursor) (ahead core.Seq) {
 	return ahead
 }
 
-// moveTo sets a cursor's position to its Applier's.
+// moveTo sets a cursor's position to the position of its Applier.
 func (t *Tailer) moveTo(l *cursor, p Position) {
 	t.skip(l, p.Seq)
 	if p.Seq < l.pos.Seq {
@@ -226,7 +226,7 @@ func (t *Tailer) advance(ctx context.Context, l *cursor) (more bool, err error) 
 	return true, nil
 }
 
-// next takes the entries after the position from the buffer, or reads them.
+// next takes the entries after the position from the buffer, or reads them from the log.
 func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err error) {
 	t.mu.Lock()
 	if !l.due() {
@@ -253,12 +253,12 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 		return Batch{}, true, err
 	}
 	if l.verify && !verify && b.From.Seq > 0 {
-		return b, true, nil // it may be of another history than the applied entries
+		return b, true, nil // the head may belong to another history than the applied entries
 	}
 	b.Entries = page.Entries
 	t.learn(l.s, page.Head.Seq, time.Now())
 	if len(b.Entries) == 0 {
-		// The known head may be older than the store's loss of entries. It counts only if it
+		// The known head may date from before the store lost entries. It counts only if it has
 		// changed since the read began.
 		if l.s.head == head {
 			l.s.lower(page.Head.Seq)
@@ -271,7 +271,7 @@ func (t *Tailer) next(ctx context.Context, l *cursor) (b Batch, more bool, err e
 }
 
 // read reads the entries after a position, in order. If verify is set, it also reads the entry at
-// the position, which must be the applied one.
+// the position, which must be the entry that was applied.
 func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, verify bool) (*core.LogPage, error) {
 	overlap := 0
 	if verify {
@@ -279,7 +279,7 @@ func (t *Tailer) read(ctx context.Context, l *cursor, from Position, limit int, 
 	}
 	page, err := t.readLog(ctx, l.s.id, from.Seq-core.Seq(overlap), limit+overlap)
 	if trimmed, ok := errors.AsType[*core.TrimmedError](err); ok && verify && trimmed.Oldest <= from.Seq+1 {
-		// Nothing is missing; there is only no entry left to compare with.
+		// No entry is missing, but there is no entry left to compare with.
 		overlap = 0
 		page, err = t.readLog(ctx, l.s.id, from.Seq, limit)
 	}
@@ -322,7 +322,7 @@ func inOrder(b Batch) error {
 	return nil
 }
 
-// readLog reads a page, after waiting for its turn.
+// readLog waits for its turn and then reads a page.
 func (t *Tailer) readLog(ctx context.Context, id core.ShardID, after core.Seq, limit int) (*core.LogPage, error) {
 	select {
 	case t.reads <- struct{}{}:

@@ -11,18 +11,18 @@
 // An Applier applies entries and remembers the position. There are two kinds:
 //
 //   - [SQL] commits the position with the effect, in one transaction of the application's own
-//     database. Each effect happens exactly once, even after a crash, and even if two processes
-//     follow under one name by mistake.
+//     database. Each effect happens exactly once, even after a crash or if two processes follow
+//     under one name by mistake.
 //   - [Stored] applies first and saves the position afterwards, in a [File] or in the application's
-//     own store. After a crash, some entries come again, identified by (shard, seq). [Memory] keeps
-//     the position in the process: every start begins with the first entry, or a snapshot.
+//     own store. After a crash, some entries come again, with the same (shard, seq). [Memory] keeps
+//     the position in the process, so that every start begins with the first entry or a snapshot.
 //
 // # Order
 //
-// Within a shard, entries come one after the other (T4). Between shards, there is no order. Shards
-// are applied at the same time, and a slow or failing shard does not delay the others. If an entry
-// cannot be applied, the Tailer tries again, with back-off, and never skips it. An [Event]
-// and [Tailer.Lag] report such entries.
+// Within a shard, entries come one after the other (T4). Entries of different shards come in no
+// particular order. The Tailer applies shards concurrently, and a slow or failing shard does not
+// delay the others. If an entry cannot be applied, the Tailer tries again after a back-off, and
+// never skips the entry. An [Event] and [Tailer.Lag] report such entries.
 //
 // A Tailer has one TailLog stream, however many shards it follows. It keeps entries from the stream
 // up to a limit. Shards that are further behind are read with ReadLog, a few at a time and at a
@@ -51,20 +51,21 @@
 // [Tailer.Fresh] reports whether a read may be served from the projection. [Tailer.WaitFor] waits
 // for the caller's own write. The [Position] of a write can be passed between processes as a
 // string. The lag in time does not compare clocks of different machines. It is the time since this
-// process learned of the oldest entry that it has not applied yet. The store adds its own delay,
-// which is one network trip if the store pushes news, and otherwise Limits.PollPeriod.
-// [Tailer.Sync] asks the store instead, so that its answer is certain.
+// process learned of the oldest entry that it has not applied yet. The true lag is longer by the
+// time in which the store reports an entry: one network trip if the store pushes changes, and up to
+// Limits.PollPeriod otherwise. [Tailer.Sync] asks the store instead, so that its answer is certain.
 //
 // # A store that went back
 //
-// When a backup is restored, for example, acknowledged entries may be lost. Signs of such a loss
-// are a head behind the position, a different entry at the position, and a different identity of
-// the store. [Tailer.Run] then returns a *StoreChangedError, because only an operator knows which
-// effects to undo. The Tailer refuses an entry with a lower token than one already applied.
+// A store may lose acknowledged entries, for example when a backup is restored. Signs of such a
+// loss are a head behind the position, a different entry at the position, and a different identity
+// of the store. [Tailer.Run] then returns a *StoreChangedError, because only an operator knows
+// which effects to undo. The Tailer refuses an entry whose token is lower than that of an applied
+// entry.
 //
 // # What it does not do
 //
 // A follower writes nothing to the coordination store, holds no lease and needs no session. It
-// cannot make an effect outside a database happen exactly once: for that, the receiver must
+// cannot ensure that an effect outside a database happens exactly once. For that, the receiver must
 // remember (shard, seq).
 package follower

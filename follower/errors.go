@@ -10,8 +10,8 @@ import (
 var (
 	// ErrMoved means the batch does not begin at the shard's position. See Applier.
 	ErrMoved = errors.New("position moved")
-	// ErrOrder: the store answered with an entry whose number is not the next, or whose token is
-	// lower than that of the entry before it (L1, T2). It is not applied.
+	// ErrOrder means the store returned an entry whose number is not the next number, or whose
+	// token is lower than that of the preceding entry (L1, T2). The entry is not applied.
 	ErrOrder = errors.New("log out of order")
 	// ErrStale means the projection lags behind. See StaleError.
 	ErrStale = errors.New("stale")
@@ -28,7 +28,7 @@ var (
 type StoreChangedError struct {
 	Applier  string
 	Position Position // of the Applier; zero if the whole store was replaced
-	Found    string   // the store's state instead
+	Found    string   // the state of the store that was found instead
 }
 
 func (e *StoreChangedError) Error() string {

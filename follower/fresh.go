@@ -16,11 +16,12 @@ import (
 // the store. With a bound of 0, every known entry must have been applied. If no Applier follows the
 // shard, the error matches core.ErrInvalid.
 //
-// A stream that hangs gives no sign, and neither does a process or machine that was stopped.
-// Therefore, Fresh relies for at most 2 * Options.Pulse on the last proof that no news was missed.
-// The age of an older proof counts as lag, also for entries that the next proof reveals, until they
-// are applied. The Tailer obtains proofs while Fresh is called at least once per Options.Resync.
-// After a pause, the first answer may therefore be that the projection is stale.
+// Neither a hanging stream nor a process or machine that was stopped gives a sign. Therefore, Fresh
+// relies for at most 2 * Options.Pulse on the last proof that no news was missed. If the proof is
+// older, its age counts as lag. This also applies to the entries that the next proof reveals, until
+// they are applied. The Tailer obtains proofs while Fresh is called at least once per
+// Options.Resync. After a longer pause, the first answer may therefore be that the projection is
+// stale.
 func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 	lag, err := t.shardLag(shard)
 	if err != nil {
@@ -48,9 +49,9 @@ func (t *Tailer) Fresh(shard string, bound time.Duration) error {
 
 // WaitFor waits until every Applier that follows the shard has applied entry seq. A caller that has
 // waited for its own write can then read that write from the projection. If ctx ends, the error
-// matches that of ctx, and is also a *StaleError with the lag. After Run has ended, the error
-// matches core.ErrStopped. If no Applier follows the shard, it matches core.ErrInvalid. Before Run,
-// WaitFor waits.
+// matches the error of ctx and contains a *StaleError with the lag. After Run has ended, the error
+// matches core.ErrStopped. If no Applier follows the shard, the error matches core.ErrInvalid.
+// WaitFor may be called before Run, and then waits.
 func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -90,8 +91,8 @@ func (t *Tailer) WaitFor(ctx context.Context, shard string, seq core.Seq) error 
 }
 
 // Sync asks the store for the shard's last entry, and waits until that entry is applied. A later
-// read of the projection reflects every write acknowledged before the call to Sync. Otherwise, Sync
-// is like WaitFor.
+// read of the projection reflects every write that was acknowledged before the call to Sync. In all
+// other respects, Sync is like WaitFor.
 func (t *Tailer) Sync(ctx context.Context, shard string) error {
 	if err := core.CheckShard(shard); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (t *Tailer) forget(s *shard) {
 	delete(t.shards, s.id)
 }
 
-// silence returns the time for which new entries may be unknown, 0 while the stream works.
+// silence returns for how long new entries may have been missed. It is 0 while the stream works.
 func (t *Tailer) silence(now time.Time) time.Duration {
 	if t.deaf() == nil {
 		return 0

@@ -10,60 +10,60 @@ import (
 )
 
 // Options configure a Tailer. Nil and the zero value mean the defaults. A Tailer copies its
-// options. The fields with a yaml key can be set in the configuration, in the section follower,
-// which config.Config.Section reads.
+// options. The section follower of the configuration, which config.Config.Section reads, can set
+// the fields that have a yaml key.
 type Options struct {
-	// Batch is the largest number of entries that one Apply gets, and one read asks for. Default
-	// 512, at most 65536. Batches begin small, and shrink if entries are large.
+	// Batch is the largest number of entries in one call of Apply and in one read. Default 512, at
+	// most 65536. The first batches are smaller, and batches shrink if entries are large.
 	Batch int `yaml:"batch"`
 	// Parallel is the number of shards for which one Applier is called at a time. Default 16. A
-	// shard whose Apply blocks uses one of them; a shard that waits after a failure uses none.
+	// shard whose Apply blocks counts; a shard that waits after a failure does not.
 	Parallel int `yaml:"parallel"`
-	// Buffer limits the bytes of entries that came by the stream and wait for an Applier. Default
-	// 16 MiB, at least 64 KiB; a shard has at most a 64th. Entries that do not fit are read again
-	// when their turn comes. In addition a Tailer holds at most Parallel batches of each Applier
-	// and one page of the stream.
+	// Buffer is the largest total size, in bytes, of the stream's entries that wait for an Applier.
+	// Default 16 MiB, at least 64 KiB. One shard may use a 64th of it. Entries that do not fit are
+	// read again when their turn comes. In addition, a Tailer holds at most Parallel batches of
+	// each Applier and one page of the stream.
 	Buffer int `yaml:"buffer"`
-	// Reads is the number of reads for catching up that run at a time, over all Appliers. Default
+	// Reads is the largest number of catch-up reads that run at a time, over all Appliers. Default
 	// 4.
 	Reads int `yaml:"reads"`
-	// ReadRate is the number of such reads that begin in a second. Default 1000; negative for no
-	// limit.
+	// ReadRate is the largest number of catch-up reads that begin per second. Default 1000;
+	// negative for no limit.
 	ReadRate int `yaml:"read_rate"`
 
 	// Resync is the time between two reads of all heads, which find entries that the stream missed.
-	// It is also the longest wait of one call of the stream. Default 30 s, at least 10 ms.
+	// It is also the longest time that one call of the stream waits. Default 30 s, at least 10 ms.
 	Resync time.Duration `yaml:"resync"`
-	// Pulse is the time between further reads of all heads while Fresh is called. Each proves that
-	// the stream brings every entry. If the last proof is older than 2 * Pulse, Fresh counts its
-	// age as lag. Default 1.5 s, at least 10 ms.
+	// Pulse is the time between further reads of all heads while Fresh is called. Each of these
+	// reads proves that the stream has missed no entry. If the last proof is older than 2 * Pulse,
+	// Fresh counts its age as lag. Default 1.5 s, at least 10 ms.
 	Pulse time.Duration `yaml:"pulse"`
-	// CallTimeout limits every other call to the store. Reading a snapshot may take 30 times as
-	// long. Default 10 s.
+	// CallTimeout limits every other call to the store. The time limit for reading a snapshot is 30
+	// times CallTimeout. Default 10 s.
 	CallTimeout time.Duration `yaml:"call_timeout"`
-	// BackoffMin is the first wait after an error of the store or of an Applier. It doubles with each
-	// further error. Default 50 ms.
+	// BackoffMin is the first wait after an error of the store or of an Applier. The wait doubles
+	// with each further error. Default 50 ms.
 	BackoffMin time.Duration `yaml:"backoff_min"`
 	// BackoffMax is the longest such wait. Default: the greater of 30 s and BackoffMin.
 	BackoffMax time.Duration `yaml:"backoff_max"`
-	// DrainBudget is how long Run, when it ends, waits for Appliers to return. Default 10 s. Run
-	// leaves later Appliers behind and reports them.
+	// DrainBudget is how long Run waits for Appliers to return when it ends. Default 10 s. If an
+	// Applier takes longer, Run leaves it behind and returns an error.
 	DrainBudget time.Duration `yaml:"drain_budget"`
 
 	// Snapshots restores trimmed logs. Default: NewSnapshotter with nil options. Followers and
 	// owners need the same Blobs.
 	Snapshots *Snapshotter `yaml:"-"`
 
-	// OnEvent is called for each Event, in the goroutine of the event; several calls may run at a
-	// time. It must return quickly and must not call the Tailer. Default: none.
+	// OnEvent is called for each Event, in the goroutine of the event. Several calls may run at a
+	// time. OnEvent must return quickly and must not call the Tailer. Default: none.
 	OnEvent func(Event) `yaml:"-"`
-	// Logger gets at Warn the first failure of each Applier and shard, one after 1, 5 and 15
-	// minutes, and one every 15 minutes afterwards. At Info, it gets their end, and each
-	// restored snapshot. Default: slog.Default at the call of NewTailer.
+	// Logger logs the first failure of each Applier and shard at Warn, further failures after 1, 5
+	// and 15 minutes, and then one failure every 15 minutes. It logs the end of the failures and
+	// each restored snapshot at Info. Default: slog.Default at the call of NewTailer.
 	Logger *slog.Logger `yaml:"-"`
 }
 
-// Event is something that a Tailer did. Its Kind says which of the other fields are set.
+// Event is something that a Tailer did. Its Kind determines which of the other fields are set.
 type Event struct {
 	Kind     EventKind
 	Applier  string
@@ -83,11 +83,11 @@ const (
 	// Restored means that the Applier has restored the snapshot of Position.
 	Restored EventKind = "restored"
 	// Failed means that a call to the store or the Applier has failed with Err, Count times in a
-	// row, and the Tailer tries again. The failing entry follows Position. Without an Applier, the
+	// row, and the Tailer tries again. The failing entry follows Position. If Applier is empty, the
 	// stream or the reading of heads failed.
 	Failed EventKind = "failed"
-	// Reset means that the stream could not continue from its cursor, so that the heads of all
-	// Count shards were read. The first Reset comes at the beginning.
+	// Reset means that the stream could not continue from its cursor, so the Tailer read the heads
+	// of all Count shards. The first Reset occurs when the stream begins.
 	Reset EventKind = "reset"
 )
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Position is the last applied entry of a shard's log: its number and its token. If Seq is 0,
-// nothing was applied. It is a value, comparable with ==.
+// nothing was applied. Positions can be compared with ==.
 type Position struct {
 	Shard string
 	Seq   core.Seq
@@ -17,13 +17,14 @@ type Position struct {
 }
 
 // String returns the position as "shard:seq:token", which ParsePosition reads. The position is not
-// secret: a cookie or a header can carry it to the replica that serves the next read.
+// secret, so a cookie or a header can carry it to the replica that serves the next read.
 func (p Position) String() string {
 	return p.Shard + ":" + strconv.FormatInt(int64(p.Seq), 10) + ":" + strconv.FormatInt(int64(p.Token), 10)
 }
 
-// ParsePosition reads the form that String writes, and no other. A position from a client may name
-// any shard; WaitFor refuses a shard that is not followed. The error matches core.ErrInvalid.
+// ParsePosition parses a position in the form that String returns, and in no other form. A position
+// from a client may name any shard. WaitFor refuses shards that no Applier follows. The error
+// matches core.ErrInvalid.
 func ParsePosition(s string) (Position, error) {
 	parts := strings.SplitN(s, ":", 4)
 	if len(parts) != 3 {

@@ -19,11 +19,11 @@ type Snapshot struct {
 }
 
 // Blobs is a store for large snapshots, such as an object store or a folder that all processes can
-// access. It belongs to one namespace, and is safe for concurrent use. A blob's name consists of a
-// shard's name, "/", and digits, lower-case letters and "-". A blob is written once, read, and
-// deleted, and its name is never used again. Each attempt to write a snapshot has its own name.
-// Therefore, a Put or Delete that takes effect late, after it returned an error, does no damage,
-// but such a Put may leave a blob behind.
+// access. Blobs belongs to one namespace, and must be safe for concurrent use. A blob's name
+// consists of a shard's name, "/", and digits, lower-case letters and "-". Each blob is written
+// once, read, and deleted, and its name is never used again. Each attempt to write a snapshot uses
+// a new name. Therefore, a Put or Delete that takes effect late, after it returned an error, does
+// no damage. Such a Put may leave a blob behind.
 type Blobs interface {
 	Put(ctx context.Context, name string, data []byte) error // durable when it returns nil
 	Get(ctx context.Context, name string) ([]byte, error)
@@ -36,10 +36,11 @@ type SnapshotOptions struct {
 	// the fence.
 	Blobs Blobs
 	// Keep is the number of entries before the snapshot that stay in the log. A follower that is at
-	// most this far behind needs no snapshot. Default 1000; negative for none.
+	// most this far behind needs no snapshot. Default 1000; if negative, no entry before the
+	// snapshot stays.
 	Keep int
-	// MaxBytes limits a state, written or read. Default 64 MiB. Coordination stores are made for
-	// less data: etcd holds about 2 GiB in total.
+	// MaxBytes is the largest size, in bytes, of a state that is written or read. Default 64 MiB.
+	// Coordination stores are made for less data: etcd holds about 2 GiB in total.
 	MaxBytes int
 
 	chunkBytes int // size of the items of a state in the coordination store; other values are for tests
@@ -49,11 +50,11 @@ type SnapshotOptions struct {
 // safe for concurrent use. Owners and followers of a shard must use the same Blobs.
 //
 // Write writes a snapshot next to the previous one. One fenced commit then names the new snapshot
-// in a manifest and trims the log. Only then is the previous snapshot removed. The manifest changes
-// only from the version that was read, and only parts that it names as gone or unfinished are
-// removed. Therefore, after a crash at any step, or a commit that takes effect late, a complete
-// snapshot and every entry after it remain (T7). The next Write removes leftover parts. The keys of
-// the items begin with "_snapshot/".
+// in a manifest and trims the log. After that, Write removes the previous snapshot. Write replaces
+// the manifest only if its version is still the version that was read, and removes only parts that
+// the manifest names as gone or unfinished. Therefore, a complete snapshot and every entry after it
+// remain after a crash at any step, and after a commit that takes effect late (T7). The next Write
+// removes leftover parts. The keys of the items begin with "_snapshot/".
 type Snapshotter struct{ o SnapshotOptions }
 
 // NewSnapshotter returns a Snapshotter. A nil o means the defaults. The error matches
@@ -72,7 +73,7 @@ func NewSnapshotter(o *SnapshotOptions) (*Snapshotter, error) {
 	return s, nil
 }
 
-// Read returns a shard's snapshot, or nil without an error if it has none. If the snapshot is
+// Read returns a shard's snapshot, or nil and no error if the shard has none. If the snapshot is
 // damaged or larger than MaxBytes, the error matches ErrCorrupt. A new owner that continues from a
 // snapshot calls Read, and then reads the entries after the snapshot.
 func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*Snapshot, error) {
@@ -98,7 +99,7 @@ func (s *Snapshotter) Read(ctx context.Context, b core.Backend, shard string) (*
 	}
 }
 
-// state reads a part that the manifest names, and compares its checksum.
+// state reads a part that the manifest names, and verifies its checksum.
 func (s *Snapshotter) state(ctx context.Context, get getter, shard string, p *part) ([]byte, error) {
 	if p.Bytes > int64(s.o.MaxBytes) {
 		return nil, fmt.Errorf("%w: it has %d bytes: raise MaxBytes above %d if that is right", ErrCorrupt, p.Bytes,
@@ -140,11 +141,11 @@ func sum(state []byte) string {
 
 // Write writes a snapshot of the lease's shard and trims the log behind it. The argument state is
 // the whole state after the entries up to seq. The lease's handler makes one call at a time, with
-// lease.Context() or a child of that context. If there is a newer snapshot, or seq is beyond the
-// log, the error matches core.ErrInvalid. If entry seq was trimmed, it matches core.ErrTrimmed. If
-// state is larger than MaxBytes, it matches core.ErrTooLarge. Otherwise, the errors are those of
-// Lease.Commit or of Blobs. The caller may repeat the call, even while the outcome of a commit is
-// unknown.
+// lease.Context() or a child of that context. If there is a newer snapshot, or if seq is beyond the
+// log, the error matches core.ErrInvalid. If entry seq was trimmed, the error matches
+// core.ErrTrimmed. If state is larger than MaxBytes, the error matches core.ErrTooLarge. Other
+// errors come from Lease.Commit or from Blobs. The caller may repeat the call, even while the
+// outcome of a commit is unknown.
 func (s *Snapshotter) Write(ctx context.Context, lease *core.Lease, seq core.Seq, state []byte) error {
 	if err := s.write(ctx, lease, seq, state); err != nil {
 		return errtext.Errorf("tenure: shard %q: snapshot of entry %d: %w", lease.Shard(), seq, err)
@@ -164,8 +165,8 @@ func (s *Snapshotter) write(ctx context.Context, lease *core.Lease, seq core.Seq
 	return s.put(ctx, lease, m, seq, state)
 }
 
-// tidy removes what is left of an earlier Write: an unfinished snapshot, or the snapshot that
-// it replaced.
+// tidy removes what an earlier Write left behind: an unfinished snapshot, or the snapshot that the
+// Write replaced.
 func (s *Snapshotter) tidy(ctx context.Context, lease *core.Lease) (*manifest, error) {
 	m, err := readManifest(func(key string) (*core.Item, error) { return lease.Get(ctx, key) })
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// Positions stores each shard's position for Stored. It is a File, or the application's own store.
-// It must be safe for concurrent use.
+// Positions stores each shard's position for Stored. A File is such a store, and an application can
+// implement its own. Positions must be safe for concurrent use.
 type Positions interface {
 	// Load returns the last position saved for each shard.
 	Load(ctx context.Context) (Checkpoint, error)

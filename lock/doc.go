@@ -6,10 +6,10 @@
 //	})
 //
 // A [Lock] is a lease like any other, with a token, a fence and a context. A lock is lost if its
-// process stalls, or the store is out of reach, for longer than the lock's TTL. Another process may
-// then hold the lock, and a process that was stopped learns of the loss too late. Therefore, commit
-// each write under the lock, so that the store checks the fence, or send the lock's token to a
-// system that compares tokens. Each new token for a name is greater than the last.
+// process stalls or cannot reach the store for longer than the TTL. Another process may then hold
+// the lock, and a process that was stopped learns of the loss too late. Therefore, commit each
+// write under the lock, so that the store checks the fence, or send the lock's token to a system
+// that compares tokens. Each new token for a name is greater than the token before it.
 //
 // # What it costs
 //
@@ -26,8 +26,8 @@
 // # What it is not
 //
 // There is no semaphore and no read-write lock. For five holders at a time, use five names, each
-// with its own token, and try each name with TryLock. If several holders shared one lock, its token
-// would be useless, because one holder's write would fence off the others.
+// with its own token, and try each name with TryLock. If several holders shared one lock, the
+// lock's token would be useless, because one holder's write would fence off the other holders.
 //
 // For lasting work, such as owning a partition, contend for a shard instead. A shard is handed over
 // to a standby in one write.

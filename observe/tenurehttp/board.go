@@ -15,14 +15,14 @@ import (
 //go:embed page
 var page embed.FS
 
-// policy lets the page load its own script and style, and nothing else.
+// policy allows the page to load only its own script and style.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 func asset(name, kind string) http.HandlerFunc {
 	content, err := page.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // it is compiled in
+		panic(err) // the files are compiled in
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !reads(w, r) {
@@ -38,14 +38,14 @@ func asset(name, kind string) http.HandlerFunc {
 	}
 }
 
-// Place is the position of a shard on the map, as parts of its width and height. The origin is at
-// the top left.
+// Place is the position of a shard on the map. X and Y are fractions of the map's width and height.
+// The origin is at the top left.
 type Place struct {
 	X, Y float64
-	Name string // of the place; may be empty
+	Name string // name of the place; may be empty
 }
 
-// Limits of the first update of a stream. If there are more shards, the board says so.
+// The limits of the first update of a stream. If there are more shards, the board shows this.
 const (
 	maxBoardShards = 20_000
 	maxBoardBytes  = 2 << 20 // of the shards' names, and of the reasons why they are set aside
@@ -80,8 +80,8 @@ type update struct {
 	Places    map[string]point `json:"places,omitempty"`
 	// MemberLoads is memberShares by session, and Ranges is []rangeJSON. Elsewhere has the
 	// preferred zones of shards whose owner is in another zone. Loads are the loads that changed;
-	// null means that the load is no longer known. All these fields are left out without
-	// Options.Sharding.
+	// null means that the load is no longer known. If Options.Sharding is nil, all these fields are
+	// left out.
 	MemberLoads json.RawMessage     `json:"member_loads,omitempty"`
 	Elsewhere   json.RawMessage     `json:"elsewhere,omitempty"`
 	Ranges      json.RawMessage     `json:"ranges,omitempty"`
@@ -117,7 +117,7 @@ type boardOwner [2]any
 // point is a Place: x, y, name.
 type point [3]any
 
-// feed is the state that one stream has sent so far.
+// feed is the state that has been sent on one stream so far.
 type feed struct {
 	h       *handler
 	last    *core.View
@@ -133,7 +133,8 @@ type feed struct {
 	effects             *effectsJSON
 }
 
-// next returns the changes since the last call. news is false if only the time has changed.
+// next returns the changes since the last call. news is false if nothing has changed except the
+// time.
 func (f *feed) next() (u *update, news bool) {
 	v := f.h.source.View()
 	u = &update{

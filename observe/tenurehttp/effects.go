@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-go/tenure/effect"
 )
 
-// Limits of the effects shown.
+// The limits of the effects shown.
 const (
-	maxEffectShards = 100         // with the most effects that wait for a person, then the most in doubt
+	maxEffectShards = 100         // the shards with the most effects that wait for a person come first, then those with the most in doubt
 	effectsEvery    = time.Second // the shortest time between two counts
 )
 
-// effectsJSON is the number of effects of this process that wait. It is immutable.
+// effectsJSON counts the waiting effects of this process. It is immutable.
 type effectsJSON struct {
 	// InDoubt counts effects that Resolve or the next Do will decide. Unresolved counts effects
 	// that wait for a person. Oldest is when the oldest of all these effects began.
@@ -27,7 +27,7 @@ type effectsJSON struct {
 	More       bool          `json:"more,omitempty"` // there are more shards
 }
 
-// effectShard is the number of a shard's effects that wait.
+// effectShard counts the waiting effects of a shard.
 type effectShard struct {
 	Shard      string `json:"shard"`
 	InDoubt    int    `json:"in_doubt"`
@@ -59,7 +59,7 @@ func (e *effects) look() *effectsJSON {
 func newEffects(c effect.Counts) *effectsJSON {
 	out := &effectsJSON{InDoubt: c.InDoubt.Number, Unresolved: c.Unresolved.Number, Shards: []effectShard{}}
 	for _, w := range []effect.Waiting{c.InDoubt, c.Unresolved} {
-		year := w.Oldest.Year() // JSON has no other years, but a record may
+		year := w.Oldest.Year() // JSON cannot express other years, but a record may contain them
 		if w.Number > 0 && year >= 0 && year <= 9999 && (out.Oldest.IsZero() || w.Oldest.Before(out.Oldest)) {
 			out.Oldest = w.Oldest
 		}

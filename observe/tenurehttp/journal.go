@@ -75,7 +75,7 @@ func (j *Journal) Refused(e *core.FencedError) {
 	j.add(Note{Kind: NoteRefused, Shard: string(e.Fence.Shard), Text: text})
 }
 
-// Ranged notes the changes of ranges that a plan began and ended. It is for
+// Ranged notes the changes of ranges that a plan has begun or ended. It is for
 // sharding.Options.OnRange. Equal events become one note.
 func (j *Journal) Ranged(events []sharding.RangeEvent) {
 	same := map[string][]sharding.RangeEvent{}
@@ -89,7 +89,7 @@ func (j *Journal) Ranged(events []sharding.RangeEvent) {
 			if i > 0 {
 				n.Text += "; " + e.From
 			}
-			if !slices.Contains(e.To, e.From) { // a range that returns has From in To
+			if !slices.Contains(e.To, e.From) { // if a range is returned, To contains From
 				n.Text += ", into " + strings.Join(e.To, ", ")
 			}
 			if rest := len(list) - 1 - i; rest > 0 && len(n.Text) > maxReason/2 {

@@ -12,16 +12,16 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// Limits of the ranges and loads shown.
+// The limits of the ranges and loads shown.
 const (
 	maxRanges   = 256         // if there are more, neighbours are combined
 	maxLoads    = 4096        // members whose load is shown
 	sharesEvery = time.Second // the shortest time between two looks
-	sharesRest  = 20          // the shortest pause, as a multiple of the last look's duration
+	sharesRest  = 20          // the shortest pause, as a multiple of how long the last look took
 )
 
-// shares are the ranges and loads at one time. They are immutable. Nil means that the handler shows
-// none.
+// shares are the ranges and loads at one time. They are immutable. If a *shares is nil, the handler
+// shows neither ranges nor loads.
 type shares struct {
 	loads   map[string]float64              // by shard; only known loads
 	members map[core.SessionID]memberShares // empty while no load is known
@@ -96,7 +96,7 @@ func newShares(p sharding.Picture, v *core.View) *shares {
 		}
 		s.elsewhere[cut(shard, maxShardName)] = cut(zone, maxZone)
 	}
-	s.membersJSON, _ = json.Marshal(s.members) // it contains neither NaN nor infinity
+	s.membersJSON, _ = json.Marshal(s.members) // the loads are neither NaN nor infinite
 	s.rangesJSON, _ = json.Marshal(s.ranges)
 	s.elsewhereJSON, _ = json.Marshal(s.elsewhere)
 	return s
@@ -151,7 +151,8 @@ func combine(p sharding.Picture, v *core.View) []rangeJSON {
 	return out
 }
 
-// maxShardName is longer than any valid name. maxZone is how many bytes of a zone's name are shown.
+// maxShardName exceeds the length of any valid name. maxZone is how many bytes of a zone's name are
+// shown.
 const maxShardName, maxZone = 200, 64
 
 // isLoad reports whether a number can be a load.
@@ -166,7 +167,7 @@ func rounded(x float64) float64 {
 }
 
 // share adds the differences between the last shares and s to an update. news is true if there are
-// any.
+// differences.
 func (f *feed) share(u *update, s *shares) (news bool) {
 	if s == nil {
 		return false

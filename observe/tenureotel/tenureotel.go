@@ -1,5 +1,5 @@
-// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it,
-// to OpenTelemetry. It needs OpenTelemetry's API, not its SDK.
+// Package tenureotel exports spans and metrics of an Elector, and of the packages used with it, to
+// OpenTelemetry. It needs the API of OpenTelemetry, but not the SDK.
 //
 //	telemetry, err := tenureotel.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, telemetry.Hooks())
@@ -8,8 +8,8 @@
 //
 // A call to the store is a span, such as "tenure commit". Its parent is the span of the context
 // passed to Lease.Commit, Append, Get, List or ReadLog. If one call carries the commits of several
-// callers, its span's parent is the first caller's span, and the span links to the spans of the
-// other callers. The spans of calls that the member makes for itself, such as heartbeats, are below
+// callers, the parent is the first caller's span, and the span links to the spans of the other
+// callers. The spans of calls that the member makes for itself, such as heartbeats, are children of
 // the span of Run's context. If Run's context has no span, these calls have spans only if
 // Options.Background is set.
 //
@@ -163,7 +163,7 @@ func New(o *Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// with returns the options' attributes and one more.
+// with returns the options' attributes and one further attribute.
 func (t *Telemetry) with(key, value string) metric.MeasurementOption {
 	all := append(t.own[:len(t.own):len(t.own)], attribute.String(key, value))
 	return metric.WithAttributes(all...)
@@ -234,7 +234,7 @@ func outcomeOf(err error) attribute.KeyValue {
 	return attribute.String("outcome", outcome)
 }
 
-// callStart makes a span for a call, below the caller's span.
+// callStart makes a span for a call, as a child of the caller's span.
 func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Context, func(error)) {
 	if !t.background && !trace.SpanContextFromContext(ctx).IsValid() {
 		linked := false
@@ -270,10 +270,10 @@ func (t *Telemetry) callStart(ctx context.Context, c core.Started) (context.Cont
 	}
 }
 
-// Refused is for OnRefused of package fence.
+// Refused counts a refused write. It is for OnRefused of package fence.
 func (t *Telemetry) Refused(*fence.RefusedError) { t.add(t.refused, 1, t.with("where", "fence")) }
 
-// Planned is for sharding.Options.OnPlan.
+// Planned counts a plan and its moves. It is for sharding.Options.OnPlan.
 func (t *Telemetry) Planned(o *sharding.Outcome) {
 	t.add(t.plans, 1, metric.WithAttributes(t.own...))
 	for i := range o.Moves {
@@ -281,7 +281,7 @@ func (t *Telemetry) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerEvent is for follower.Options.OnEvent.
+// FollowerEvent counts an event of a Tailer. It is for follower.Options.OnEvent.
 func (t *Telemetry) FollowerEvent(e follower.Event) {
 	switch e.Kind {
 	case follower.Applied:

@@ -1,6 +1,6 @@
 // Package tenureprom exports the metrics of an Elector, and of the packages used with it, to
-// Prometheus. It uses only exported names of Tenure, so an application can write its own package
-// like this one.
+// Prometheus. It uses only exported names of Tenure, so an application can write its own exporter
+// in the same way.
 //
 //	metrics := tenureprom.New(nil)
 //	o.Hooks = core.JoinHooks(o.Hooks, metrics.Hooks())

@@ -25,7 +25,7 @@ type hooks struct {
 	Hooks core.Hooks `group:"tenure.hooks"`
 }
 
-// Module is for an application that uses package tenurefx. It provides *Metrics, which show the
+// Module is for an application that uses package tenurefx. It provides *Metrics that show the
 // application's *core.Elector from start to stop. Module registers these metrics with the
 // application's prometheus.Registerer, or with Prometheus' default registerer. If a name is already
 // registered, the application fails to start. In a process with several Electors, set

@@ -34,7 +34,7 @@ type elector interface {
 	TrustRemaining() time.Duration
 }
 
-// tailer is a *follower.Tailer, or the same of a test.
+// tailer is a *follower.Tailer, or the double of a test.
 type tailer interface {
 	Lag() follower.Lag
 	Lags() []follower.Lag
@@ -85,7 +85,7 @@ func New(o *Options) *Metrics {
 		perShard: o.PerShard, gauges: newGauges(o.Labels), counters: newCounters(o.Labels, buckets),
 		effectDescs: newEffectDescs(o.Labels),
 	}
-	// A series that begins with 1 shows no increase, so the series that alerts read begin at 0.
+	// A series whose first value is 1 shows no increase, so the series that alerts read begin at 0.
 	for _, k := range []core.EventKind{
 		core.SessionJoined, core.SessionJoinFailed, core.SessionBeatFailed, core.SessionLapsed, core.SessionRegained,
 		core.SessionLost, core.SessionHalted, core.SessionFailedOver, core.SessionStoreLost, core.SessionCallFailed,
@@ -194,15 +194,15 @@ func (c *counters) all() []prometheus.Collector {
 	}
 }
 
-// Watch sets the Elector whose View is shown. Without an Elector, there are no gauges.
+// Watch sets the Elector whose View is shown. Without an Elector, Metrics has no gauges.
 func (m *Metrics) Watch(e *core.Elector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.elector = e
 }
 
-// Follow adds a Tailer whose lag is shown. If there are several, the metrics show the sum of
-// their entries and the longest time.
+// Follow adds a Tailer whose lag is shown. If there are several Tailers, the metrics show the sum
+// of their entries and the longest time.
 func (m *Metrics) Follow(t *follower.Tailer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,10 +217,10 @@ func (m *Metrics) Effects(s *effect.Stats) {
 	m.effects = s
 }
 
-// Refused is for OnRefused of package fence.
+// Refused counts a refused write. It is for OnRefused of package fence.
 func (m *Metrics) Refused(*fence.RefusedError) { m.fenced.Inc() }
 
-// Planned is for sharding.Options.OnPlan.
+// Planned counts a plan and its moves. It is for sharding.Options.OnPlan.
 func (m *Metrics) Planned(o *sharding.Outcome) {
 	m.plans.Inc()
 	for i := range o.Moves {
@@ -228,7 +228,7 @@ func (m *Metrics) Planned(o *sharding.Outcome) {
 	}
 }
 
-// FollowerEvent is for follower.Options.OnEvent.
+// FollowerEvent counts an event of a Tailer. It is for follower.Options.OnEvent.
 func (m *Metrics) FollowerEvent(e follower.Event) {
 	switch e.Kind {
 	case follower.Applied:

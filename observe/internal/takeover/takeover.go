@@ -1,4 +1,4 @@
-// Package takeover measures how long shards had no owner after their member ended. It uses only
+// Package takeover measures how long shards had no owner after their owner died. It uses only
 // hooks.
 package takeover
 
@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// maxEnded limits the number of ended members that Times remembers.
+// maxEnded is the largest number of ended members that Times remembers.
 const maxEnded = 1024
 
 // Times holds the last signs of life of members that are silent or gone. The zero value is ready
@@ -31,7 +31,7 @@ func (t *Times) Peer(e core.Event) {
 		delete(t.ended, id)
 		return
 	case core.PeerSilent:
-		at, known = at.Add(-e.Peer.TTL), false // it may have been silent before and returned
+		at, known = at.Add(-e.Peer.TTL), false // the member may have been silent before and returned
 	case core.PeerDead, core.PeerEvicted, core.PeerGone:
 	default:
 		return
