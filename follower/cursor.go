@@ -150,7 +150,7 @@ func (t *Tailer) failed(l *cursor, err error, attempt int) {
 	l.verify = true // the store may be another one when it answers again
 	l.limit = 1     // so that only the failing entry is held back
 	if errors.Is(err, ErrOrder) {
-		t.cut(l, len(l.buf)) // the entries after it are read again
+		t.cut(l, len(l.buf)) // the buffered entries are read again
 	}
 	from := l.pos
 	t.mu.Unlock()

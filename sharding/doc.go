@@ -12,10 +12,11 @@
 //
 // # Who decides what
 //
-//   - The lease decides who owns a shard. A wrong or late plan costs time, never safety.
-//   - The assigner plans. The assigner is the member that holds the reserved shard "_assigner". It
-//     reads members and owners from its view. An [Assigner], which is a pure function, decides
-//     which member should own each shard. The assigner appends the changes to the log of
+//   - The lease decides which member owns a shard. A wrong or late plan costs time, but never
+//     safety.
+//   - The assigner plans. The assigner is the member that holds the reserved shard "_assigner". The
+//     assigner reads members and owners from its view. An [Assigner], which is a pure function,
+//     decides which member should own each shard. The assigner appends the changes to the log of
 //     "_assigner".
 //   - Every member reads that log and derives the same table of assignments. If a shard is assigned
 //     to another member, the owner transfers the shard to that member after the handler has
@@ -26,7 +27,7 @@
 // All members contend for all shards. Standing by costs about 300 bytes for each shard. A free
 // shard is claimed first by its assigned owner, then by its heir, and then by the others in the
 // order of priority and rendezvous hash (C9). Every member derives the same heirs from the table.
-// After a crash, therefore, each heir claims its shards in one batch, without the assigner, and the
+// Therefore, after a crash, each heir claims its shards in one batch, without the assigner, and the
 // shares are as even as those of a plan. While there is no assigner, or no plan yet, only priority
 // and rendezvous hash decide.
 //
@@ -47,9 +48,9 @@
 // # Leaving
 //
 // When the context of Run ends, the member marks its record as draining (core.MemberState), and the
-// assigner gives its shards to other members. The member hands each shard over when its handler has
-// returned. Then Run returns. If there is no assigner, the member hands its shards over to their
-// heirs after four intervals.
+// assigner gives its shards to other members. The member hands each shard over when the shard's
+// handler has returned. Then Run returns. If there is no assigner, the member hands its shards over
+// to their heirs after four intervals.
 //
 // # Keys
 //
@@ -57,7 +58,7 @@
 // own shard. The assigner splits and merges ranges according to load, and operators' rules can
 // request splits and merges. The ranges stay in service during a change. The plans contain the
 // [Map] of ranges, but each shard's note is authoritative. The note is an item that is committed
-// under the shard's lease. A range has left a shard when the shard's note says so.
+// under the shard's lease. A range has left a shard once the shard's note records this.
 // [Manager.OpenSlice] carries out the changes of ranges in the shard's handler, and the [Slice]
 // that it returns knows which keys the shard has. A [Router] finds the current owner of a shard or
 // a key.
@@ -71,5 +72,5 @@
 //
 // Package sharding moves no data. The state that an owner needs is in the shard's log and items, or
 // wherever the application keeps it. Plans are advice. A rule such as "not on this node" applies
-// once a plan is carried out, not at every moment.
+// once a plan has been carried out, not at every moment.
 package sharding

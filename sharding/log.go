@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/internal/seam"
 )
 
-// assigner is the shard whose holder plans, and whose log holds the plans.
+// assigner is the shard whose owner makes the plans, and whose log contains them.
 const assigner = "_assigner"
 
 // journal reads the assigner's log into a table.
@@ -18,12 +18,12 @@ type journal struct {
 	after core.Seq
 	parts assembly
 	table *assignments
-	gap   error // why the table lacks the last entries read; nil when it is complete
+	gap   error // why the table lacks the last entries that were read; nil if it is complete
 	since int   // bytes read or written since the last base
-	base  int   // size of that base
+	base  int   // size of the last base
 
 	form, newest byte // the form that is written, and the newest form that is read
-	highest      byte // in the log since the last base
+	highest      byte // the highest form in the log since the last base
 
 	tell func(before, after *assignments) // called with each plan that is read; may be nil
 }
@@ -72,8 +72,8 @@ func bounded(read readLog) readLog {
 	}
 }
 
-// blind returns an error if there is a keyspace whose plans cannot be understood. Planning then
-// stops, because a new first plan would give ranges to shards that do not have them.
+// blind returns an error if there is a keyspace and its plans cannot be understood. Planning then
+// stops, because a new first plan would give ranges to shards that do not have those ranges.
 func (j *journal) blind(k Keyspace) error {
 	if j.gap == nil || k.Name == "" && j.table.keys.Name == "" {
 		return nil
@@ -91,13 +91,13 @@ func (j *journal) catchUp(ctx context.Context) (changed bool, err error) {
 		switch {
 		case errors.As(err, &trimmed) && trimmed.Oldest > j.after+1:
 			j.after, j.parts = trimmed.Oldest-1, assembly{}
-			j.gap = fmt.Errorf("sharding: entry %d: no base begins there", trimmed.Oldest) // until one is read
+			j.gap = fmt.Errorf("sharding: entry %d: no base begins there", trimmed.Oldest) // until a base is read
 			continue
 		case err != nil:
 			return changed, err
 		case page.Head.Seq < j.after:
-			// An older state of the store: core refuses unsafe operations, and the log is read
-			// again.
+			// The store went back to an older state. Core refuses unsafe operations, and the log is
+			// read again.
 			j.after, j.parts, j.table = 0, assembly{}, &assignments{}
 			changed = true
 			continue
@@ -150,7 +150,7 @@ func partSize(l core.Limits) int {
 	return partBytes
 }
 
-// Limits of the log after a base, in addition to the base's size. Above these limits, the next
+// The limits of the log after a base, in addition to the base's size. Above these limits, the next
 // base is written.
 const (
 	baseEvery   = 256 << 10
@@ -158,8 +158,8 @@ const (
 )
 
 // write appends a change and applies it to the table. If much was written since the last base, or
-// the log cannot be understood, it writes a base instead. It then trims the entries that the base
-// replaces.
+// if the log cannot be understood, it writes a base instead, and then trims the entries that the
+// base replaces.
 func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
 	next, err := j.table.apply(c)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/keyspace"
 )
 
-// Picture contains what a Manager knows about ranges and loads, for display. See Manager.Picture.
+// Picture contains what a Manager knows about ranges and loads. It is intended for display. See
+// Manager.Picture.
 type Picture struct {
 	// Ranges yields the shards of the keyspace with their ranges, in the order of hashes, as
 	// Map.All does.
@@ -37,8 +38,8 @@ const pictureFor = 10 * time.Second
 // Picture returns what this member knows about ranges and loads, without waiting. As long as
 // Picture is called regularly, Run reads the members' reports as an assigner does, at most once per
 // Interval and at most 20 reports a second. While no member has load, Run reads no report. If
-// Picture was not called for about 10 s, the first answer has no loads. The loads of Options.Loads
-// are not included.
+// Picture has not been called for about 10 s, the next answer has no loads. The answers do not
+// include the loads of Options.Loads.
 func (m *Manager) Picture() Picture {
 	signal(m.watched)
 	p := Picture{Ranges: m.Map().All(), Capacity: map[core.SessionID]float64{}}
@@ -59,8 +60,7 @@ func (m *Manager) Picture() Picture {
 	return p
 }
 
-// elsewhere returns the shards of a view that are not in the zone that they prefer, with that
-// zone.
+// elsewhere returns the shards of a view that are not in the zone that they prefer, and that zone.
 func elsewhere(v *core.View, prefer map[string]string, key string) map[string]string {
 	if len(prefer) == 0 {
 		return nil
@@ -118,16 +118,16 @@ func (m *Manager) watchLoad(ctx context.Context) {
 type RangeEvent struct {
 	Plan  int64    // the plan that began it
 	From  string   // the shard that gives ranges; after a merge, it has no range
-	To    []string // the shards that get them; only From if it takes back a range that was not taken
+	To    []string // the shards that get the ranges; only From if it takes back a range that was not taken
 	Merge bool
 	Ended bool
 	// Rule, at the beginning of a change, is the operators' rule that requested the change, if this
-	// member has read that rule. Nil means that the assigner decided.
+	// member has read that rule. If Rule is nil, the assigner decided.
 	Rule *control.Rule
-	Why  string // if a range returns: why it was not taken
+	Why  string // if From takes a range back: why the range was not taken
 }
 
-// String returns what happened, and who decided, without the shards.
+// String describes what happened and who decided, without the shards.
 func (e RangeEvent) String() string {
 	what := "split"
 	if e.Merge {
@@ -147,7 +147,7 @@ func (e RangeEvent) String() string {
 	return fmt.Sprintf("%s begun by a rule of %s, %q", what, e.Rule.Author, e.Rule.Reason)
 }
 
-// tellRanges passes the changes that a plan began and ended to Options.OnRange.
+// tellRanges passes the changes that a plan began or ended to Options.OnRange.
 func (m *Manager) tellRanges(before, after *assignments) {
 	if before.names == nil {
 		return

@@ -17,16 +17,16 @@ type Route struct {
 	Token   core.Token // to send with the request; an owner with another token refuses it
 	Node    string
 	Meta    map[string]string // of the owner, such as its address; do not modify it
-	Self    bool              // this process owns it
+	Self    bool              // this process owns the shard
 }
 
-// ErrNoOwner means no living member currently owns the shard. Nothing was done; try again shortly.
+// ErrNoOwner means no living member currently owns the shard. Nothing was done, and the caller may
+// try again shortly.
 var ErrNoOwner error = errtext.NotApplied("shard has no owner at present")
 
-// Router finds the owner of a shard, from this process's view and without I/O. An answer may be out
-// of date, which is harmless, because the owner's fence decides. The process need not own any
-// shard: an Elector that contends for no shard only observes. All methods are safe for concurrent
-// use.
+// Router finds the owner of a shard from this process's view, without I/O. An answer may be out of
+// date. This is harmless, because the fence decides. The process need not own any shard: an Elector
+// that contends for no shard only observes. All methods are safe for concurrent use.
 type Router struct {
 	e *core.Elector
 	m *Manager
@@ -37,12 +37,12 @@ type Router struct {
 	members map[core.SessionID]*core.Member
 }
 
-// routeAge is the age up to which a view is used again, because making one takes milliseconds with
-// very many shards.
+// routeAge is the age up to which a view is used again, because making a view takes milliseconds if
+// there are very many shards.
 const routeAge = 5 * time.Millisecond
 
 // NewRouter returns a Router that uses an Elector and the Manager of the same process. The Manager
-// knows the map of the keyspace's ranges. Without a Manager, the Router routes only by shard.
+// knows the map of the keyspace's ranges. If m is nil, the Router routes only by shard.
 func NewRouter(e *core.Elector, m *Manager) (*Router, error) {
 	if e == nil {
 		return nil, fmt.Errorf("tenure: %w: the elector is nil", core.ErrInvalid)
@@ -66,8 +66,9 @@ func route(v *core.View, members map[core.SessionID]*core.Member, shard string) 
 }
 
 // OwnerOfKey returns the destination of requests for a key, which is the owner of the key's shard.
-// While the key's range is moving to that shard, the owner refuses the key with ErrMoved; try again
-// shortly. While the map of ranges is unknown, the error matches ErrNoOwner.
+// While the key's range is moving to that shard, the owner refuses the key with ErrMoved, and the
+// caller should try again shortly. While the map of ranges is unknown, the error matches
+// ErrNoOwner.
 func (r *Router) OwnerOfKey(key string) (Route, error) {
 	shard, err := r.Shard(key)
 	if err != nil {
@@ -146,14 +147,14 @@ func (c *Changes) Next(ctx context.Context) ([]Route, error) {
 		if c.last != nil {
 			old = c.last.Shards
 		}
-		vanished := func(to string) { // a free lock has no record; to: "" for all
+		vanished := func(to string) { // a free lock has no record; if to is "", all are meant
 			for ; len(old) > 0 && (to == "" || old[0].Shard < to); old = old[1:] {
 				if old[0].Session != "" {
 					out = append(out, Route{Shard: old[0].Shard, Token: old[0].Token})
 				}
 			}
 		}
-		for _, o := range v.Shards { // both by name
+		for _, o := range v.Shards { // both are sorted by name
 			vanished(o.Shard)
 			if len(old) > 0 && old[0].Shard == o.Shard {
 				was := old[0]

@@ -12,7 +12,7 @@ import (
 
 // The limits of the effects shown.
 const (
-	maxEffectShards = 100         // the shards with the most effects that wait for a person come first, then those with the most in doubt
+	maxEffectShards = 100         // sorted by effects that wait for a person, then by effects in doubt
 	effectsEvery    = time.Second // the shortest time between two counts
 )
 

@@ -45,19 +45,19 @@ type ClientOptions struct {
 	// wait is twice as long, up to Wait. A change of the map ends a wait. Default 1 s, at most 1
 	// min.
 	Wait time.Duration
-	// Logger gets a line at Warn when no member answers. The Client then continues with the map
-	// that it has. Default: slog.Default at the call of NewClient.
+	// Logger logs at Warn when no member answers. The Client then continues with the map that it
+	// has. Default: slog.Default at the call of NewClient.
 	Logger *slog.Logger
 }
 
-// Limits of a Client.
+// The limits of a Client.
 const (
 	maxMembers    = 1000
 	maxMap        = 24 << 20               // bytes of an answer, unpacked
-	maxMapValues  = 1_000_000              // of an answer: more than 200,000 shards have, or 100,000 ranges
+	maxMapValues  = 1_000_000              // of an answer; 200,000 shards or 100,000 ranges have fewer
 	maxNewsAge    = 365 * 24 * 3600        // seconds; a larger age from a member is ignored
 	pollWait      = 10 * time.Second       // how long a member is asked to wait for a change
-	pollPatience  = 10 * time.Second       // additional time for its answer
+	pollPatience  = 10 * time.Second       // additional time for the member's answer
 	pollEvery     = 5 * time.Millisecond   // between requests
 	pollIdle      = time.Second            // after an immediate answer without a change
 	firstPause    = 20 * time.Millisecond  // before the second attempt
@@ -65,15 +65,15 @@ const (
 	maxHurry      = 30 * time.Second       // if they bring nothing new
 	minFailed     = 100 * time.Millisecond // after all members failed
 	maxFailed     = 5 * time.Second
-	followAtOnce  = 2 // answers that name an owner; later ones are followed after a pause
+	followAtOnce  = 2 // answers that name an owner; later such answers are followed after a pause
 	maxPerHost    = 256
 	idlePerClient = 1024
 )
 
-// Client sends each request to the owner of a key, in one hop and without a store. Run keeps the
-// map of owners that members serve (NewOwners) up to date, and Do uses the map. An outdated map
-// does no harm: the member that it names refuses the request, and the Client follows the answer. A
-// Client is safe for concurrent use.
+// Client sends each request to the owner of a key, in one hop and without a store. Run keeps a copy
+// of the map of owners, which members serve (NewOwners), up to date, and Do uses this copy. An
+// outdated map does no harm, because a member that does not own the key refuses the request, and
+// the Client follows the answer. A Client is safe for concurrent use.
 type Client struct {
 	o     ClientOptions
 	asks  http.RoundTripper // for the map
@@ -133,7 +133,7 @@ func newTransport(dial dialFunc) *http.Transport {
 }
 
 // Run keeps the map up to date until ctx ends, and then returns nil. Call Run once. When it
-// returns, every goroutine has ended. Do continues with the last map.
+// returns, every goroutine has ended. Do continues to use the last map.
 func (c *Client) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
 		return fmt.Errorf("tenure: %w: Run is called once; make another Client", core.ErrStopped)
@@ -151,7 +151,8 @@ func (c *Client) Run(ctx context.Context) error {
 }
 
 // Refresh makes Run request the map immediately, instead of waiting until a member reports a
-// change. Refresh does not wait, and has an effect at most once a second. Do calls it.
+// change. Refresh does not wait, and has an effect at most once a second. Do calls Refresh when
+// necessary.
 func (c *Client) Refresh() {
 	select {
 	case c.hurry <- struct{}{}:
@@ -159,9 +160,9 @@ func (c *Client) Refresh() {
 	}
 }
 
-// Age returns the age of the map. It is the time since the member that last confirmed the map heard
-// from the store. known reports whether there is a map. The Client asks a member at least every 20
-// s. If no member answers, it uses an older map, which may be out of date.
+// Age returns the age of the map: the time since the member that last confirmed the map heard from
+// the store. known reports whether there is a map. The Client asks a member at least every 20 s. If
+// no member answers, it uses an older map, which may be out of date.
 func (c *Client) Age() (age time.Duration, known bool) { return c.table.age() }
 
 // Owner returns the owner of a key according to the Client's map. Meta contains the owner's
@@ -171,8 +172,8 @@ func (c *Client) Owner(key string) (sharding.Route, error) {
 	return owner, err
 }
 
-// ErrAddress means the owner publishes no address, or one that is not allowed. Nothing was sent to
-// the owner.
+// ErrAddress means the owner publishes no address, or an address that is not allowed. Nothing was
+// sent to the owner.
 var ErrAddress error = errtext.NotApplied("the owner has no address that is allowed")
 
 // Do sends a request to the owner of a key and returns its answer, whose body the caller closes. Do
@@ -195,7 +196,7 @@ func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 			return resp, err
 		}
 		if resp != nil {
-			_ = resp.Body.Close() // it was read
+			_ = resp.Body.Close() // the body was read
 		}
 		if err := s.pause(); err != nil {
 			s.end()

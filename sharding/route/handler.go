@@ -70,9 +70,9 @@ type handler struct {
 }
 
 // NewHandler returns a handler that passes requests for the shards of this process to next, and
-// forwards or answers the others. The context of a request that next serves also ends with the
-// lease, with the same cause. The Router must use the same Elector. The caller still owns both. The
-// error matches core.ErrInvalid.
+// forwards or answers all other requests. The context of a request that next serves also ends when
+// the lease ends, with the same cause. The Router must use the same Elector. The caller still owns
+// both. The error matches core.ErrInvalid.
 func NewHandler(e *core.Elector, r *sharding.Router, next http.Handler, o *Options) (http.Handler, error) {
 	if e == nil || r == nil || next == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router, a handler and Options.Shard", core.ErrInvalid)
@@ -115,7 +115,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	owner, err := h.r.Owner(shard)
-	if err != nil || owner.Self { // this process owns it and does not serve it: it is starting or stopping
+	if err != nil || owner.Self { // this process owns the shard but does not serve it, because it is starting or stopping
 		Refuse(w, shard)
 		return
 	}
@@ -141,7 +141,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) forward(w http.ResponseWriter, r *http.Request, to *url.URL, p problem.Document) {
 	proxy := &httputil.ReverseProxy{
 		Transport: h.o.Transport,
-		ErrorLog:  log.New(discard{}, "", 0), // the answer reports it
+		ErrorLog:  log.New(discard{}, "", 0), // the answer reports the error
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
 			r.Out.Host = r.In.Host // the site of the request does not change

@@ -29,8 +29,8 @@ type OwnersOptions struct {
 	// AddressKeys lists the keys of members' metadata that the map contains. Default "http" and
 	// "grpc".
 	AddressKeys []string
-	// MaxWaiting limits how many requests wait for a change at a time. Further requests get an
-	// answer immediately, with Retry-After. Default 1000, at most 100,000.
+	// MaxWaiting is the largest number of requests that wait for a change at a time. Further
+	// requests get an answer immediately, with Retry-After. Default 1000, at most 100,000.
 	MaxWaiting int
 	// Authorize reports whether a request is allowed, for example by its credential. Other
 	// requests get the answer 403. Nil, the default, allows all requests.
@@ -41,14 +41,14 @@ type OwnersOptions struct {
 // store.
 const newsAge = "Tenure-News-Age"
 
-// Limits of the map of owners.
+// The limits of the map of owners.
 const (
 	maxWait       = 30 * time.Second       // of a request
 	lookEvery     = 5 * time.Millisecond   // between versions, at least
-	lookShare     = 10                     // and at least this multiple of the time of the last look
+	lookShare     = 10                     // and at least this multiple of how long the last look took
 	rangesEvery   = 100 * time.Millisecond // between looks at the map of ranges, while a request waits
 	maxHistory    = 256                    // versions whose changes are kept
-	ownersPatient = 30 * time.Second       // for a client to take an answer
+	ownersPatient = 30 * time.Second       // how long a client may take to receive an answer
 	gzipFrom      = 4 << 10                // bytes
 	maxEncoded    = 16                     // encoded answers that are kept
 	maxVersion    = 80                     // largest size of a version, in bytes
@@ -60,7 +60,7 @@ type ownersJSON struct {
 	Version string `json:"version"`
 	// Full reports that missing shards have no owner. Otherwise, missing shards did not change.
 	Full bool `json:"full"`
-	// Number is the number of the map of ranges. Keyspace is nil if the member has none.
+	// Number is the number of the map of ranges. Keyspace is nil if the member has no keyspace.
 	Number   int64         `json:"number,omitempty"`
 	Keyspace *keyspaceJSON `json:"keyspace,omitempty"`
 	// Members are the addresses of the owners by node; nil if they did not change.
@@ -74,7 +74,8 @@ type keyspaceJSON struct {
 	Digits int    `json:"digits"`
 }
 
-// ownedJSON is a shard. Without a range, it has no keys. Without a node, it has no owner.
+// ownedJSON is a shard. If it has no range, the shard has no keys. If it has no node, the shard has
+// no owner.
 type ownedJSON struct {
 	Shard string          `json:"shard"`
 	Range *sharding.Range `json:"range,omitempty"`
@@ -86,7 +87,7 @@ func (x ownedJSON) same(y ownedJSON) bool {
 	return x.Node == y.Node && x.Token == y.Token && (x.Range == nil) == (y.Range == nil) && (x.Range == nil || *x.Range == *y.Range)
 }
 
-// owned is the map at one time. It does not change.
+// owned is the map at one time. It is immutable.
 type owned struct {
 	n        int64 // of the version
 	number   int64
@@ -106,11 +107,11 @@ type owners struct {
 	e        *core.Elector
 	r        *sharding.Router
 	o        OwnersOptions
-	instance string        // begins the versions of this process
-	watch    chan struct{} // has an element while a request looks for changes
+	instance string        // the prefix of this process's versions
+	watch    chan struct{} // contains an element while a request looks for changes
 
 	mu      sync.Mutex
-	view    *core.View // the view of now
+	view    *core.View // the view from which now was made
 	ranges  *sharding.Map
 	next    time.Time // of the next look
 	now     *owned
@@ -166,7 +167,7 @@ func (o *owners) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, "the query cannot be read", err.Error())
 		return
 	}
-	// If w does not support deadlines, its server limits the write.
+	// If w does not support deadlines, the server limits how long the write takes.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + ownersPatient))
 	now, crowded, err := o.await(r, after, wait)
 	if err != nil {
@@ -231,8 +232,8 @@ func validVersion(s string) bool {
 
 func (o *owners) version(n int64) string { return o.instance + "." + strconv.FormatInt(n, 10) }
 
-// await returns the map. While the caller has the newest version, await waits. crowded reports that
-// there was no place to wait.
+// await returns the map. While the caller has the newest version, await waits. crowded reports
+// whether there was no place to wait.
 func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *owned, crowded bool, err error) {
 	now, changed, err := o.look()
 	if err != nil || wait == 0 || o.version(now.n) != after {
@@ -248,7 +249,7 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	defer context.AfterFunc(stopped, cancel)()
 	for ctx.Err() == nil && o.version(now.n) == after {
 		select {
-		case o.watch <- struct{}{}: // one request looks for all that wait
+		case o.watch <- struct{}{}: // one request looks for changes for all waiting requests
 			o.watchOnce(ctx)
 			<-o.watch
 		case <-changed:
@@ -261,7 +262,7 @@ func (o *owners) await(r *http.Request, after string, wait time.Duration) (now *
 	return now, false, nil
 }
 
-// watchOnce waits until another look may find a change.
+// watchOnce waits until looking again may find a change.
 func (o *owners) watchOnce(ctx context.Context) {
 	o.mu.Lock()
 	seen, next := o.view, o.next
@@ -300,10 +301,10 @@ func (o *owners) leave() {
 	o.waiting--
 }
 
-// errNoNews: the member has heard nothing from the store yet.
+// errNoNews means the member has heard nothing from the store yet.
 var errNoNews = errors.New("it has no news from the store yet")
 
-// look returns the newest map, and a channel that is closed when there is a newer one.
+// look returns the newest map, and a channel that is closed when there is a newer map.
 func (o *owners) look() (*owned, chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -332,7 +333,7 @@ func (o *owners) look() (*owned, chan struct{}, error) {
 	return o.now, o.changed, nil
 }
 
-// set makes the next version, if it differs. o.mu is held.
+// set makes the next version of the map if the map has changed. The caller holds o.mu.
 func (o *owners) set(next *owned) {
 	was := o.now
 	if was == nil {
@@ -419,7 +420,8 @@ func snapshot(v *core.View, ranges *sharding.Map, keys []string) *owned {
 	return s
 }
 
-// body returns the answer for a caller that has the version after, or none.
+// body returns the answer for a caller that has the version after. If after is empty, the caller
+// has no version.
 func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -457,14 +459,15 @@ func (o *owners) body(now *owned, after string, zip bool) (body []byte, zipped b
 	return out.Bytes(), true, nil
 }
 
-// keep keeps an encoded answer for other callers with the same version. o.mu is held.
+// keep keeps an encoded answer for other callers with the same version. The caller holds o.mu.
 func (o *owners) keep(now *owned, key string, body []byte) {
 	if now == o.now && (len(o.encoded) < maxEncoded || strings.HasPrefix(key, "full")) {
 		o.encoded[key] = body
 	}
 }
 
-// answer returns the changes after a version, or the whole map if since is -1. o.mu is held.
+// answer returns the changes after a version, or the whole map if since is -1. The caller holds
+// o.mu.
 func (o *owners) answer(now *owned, since int64) *ownersJSON {
 	out := &ownersJSON{Version: o.version(now.n), Full: since < 0, Number: now.number, Keyspace: now.keyspace}
 	if since < 0 {

@@ -20,7 +20,7 @@ const forwarded = "Tenure-Forwarded"
 const (
 	problemOwner       = "urn:tenure:route:owner"       // 421
 	problemUnowned     = "urn:tenure:route:unowned"     // 503
-	problemUnreachable = "urn:tenure:route:unreachable" // 503: the owner could not be connected to
+	problemUnreachable = "urn:tenure:route:unreachable" // 503: no connection to the owner
 	problemLost        = "urn:tenure:route:lost"        // 502
 	problemInvalid     = "urn:tenure:route:invalid"     // 400
 )
@@ -35,17 +35,18 @@ func answer(w http.ResponseWriter, d problem.Document) {
 	d.Write(w)
 }
 
-// Refuse answers a request as a Handler does if the shard has no owner: nothing was done, and
-// clients try again. The application's handler calls Refuse if the lease ends as the request
-// arrives, or if a Slice refuses the request's key.
+// Refuse answers a request as a Handler does if the shard has no owner. The answer means that
+// nothing was done, and clients try again. The application's handler calls Refuse if the lease ends
+// as the request arrives, or if a Slice refuses the request's key.
 func Refuse(w http.ResponseWriter, shard string) {
 	answer(w, problem.Document{Type: problemUnowned, Status: http.StatusServiceUnavailable, Title: sharding.ErrNoOwner.Error(), Shard: shard,
 		Detail: "nothing was done; try again"})
 }
 
 // readProblem returns the document of a response with which a Handler has refused a request, or
-// nil. Other responses, even those with the same statuses, are the application's, and are left
-// unread. It omits Shard, Node and Address if they are not valid. It quotes Title and Detail.
+// nil. Other responses, even those with the same statuses, come from the application, and
+// readProblem does not read them. It omits Shard, Node and Address if they are not valid, and
+// quotes Title and Detail.
 func readProblem(r *http.Response) *problem.Document {
 	switch r.StatusCode {
 	case http.StatusMisdirectedRequest, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusBadRequest:

@@ -28,8 +28,8 @@ type TransportOptions struct {
 
 // Transport is an http.RoundTripper that sends a request again if a Handler refused it. It sends
 // the request to the owner that the answer names or, if the shard had no owner, tries again a
-// little later. It does so only if the answer says that nothing was done. It sends a body again
-// only if the request has GetBody, as requests from http.NewRequest do. It returns the answer of
+// little later. It does so only if the answer states that nothing was done. It sends a body again
+// only if the request has GetBody, as requests from http.NewRequest have. It returns the answer of
 // the last attempt. A Transport is safe for concurrent use.
 type Transport struct{ o TransportOptions }
 
@@ -107,11 +107,11 @@ func (t *Transport) next(first *http.Request, resp *http.Response) (next *http.R
 	} else {
 		wait = pause(resp, t.o.Wait)
 	}
-	_ = resp.Body.Close() // it was read
+	_ = resp.Body.Close() // the body was read
 	return next, wait
 }
 
-// direct sets the address that a request goes to.
+// direct sets the address to which a request goes.
 func direct(r *http.Request, to *url.URL) {
 	if r.Host == "" {
 		r.Host = r.URL.Host // the site of the request does not change
@@ -119,7 +119,8 @@ func direct(r *http.Request, to *url.URL) {
 	r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
 }
 
-// refusal returns the document of an answer if nothing was done, or nil. The answer stays readable.
+// refusal returns the document of an answer if nothing was done, and nil otherwise. The answer
+// stays readable.
 func refusal(resp *http.Response) *problem.Document {
 	if resp.StatusCode != http.StatusMisdirectedRequest && resp.StatusCode != http.StatusServiceUnavailable {
 		return nil
@@ -142,7 +143,7 @@ func refusal(resp *http.Response) *problem.Document {
 	return nil
 }
 
-// rest returns a body of which a part was read.
+// rest returns a body of which a part has been read.
 func rest(read []byte, body io.ReadCloser) io.ReadCloser { return &remainder{read, body} }
 
 type remainder struct {

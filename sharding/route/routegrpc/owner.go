@@ -13,8 +13,7 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// These are the domain and the reasons of the ErrorInfo in the status of a call that was not
-// served.
+// The domain and the reasons of the ErrorInfo in the status of a call that was not served.
 const (
 	domain        = "tenure.route"
 	reasonOwner   = "NOT_OWNER" // another member owns the shard
@@ -26,8 +25,8 @@ const (
 type OwnerError struct {
 	Shard   string
 	Node    string     // of the owner
-	Address string     // of the owner; empty if it publishes none
-	Token   core.Token // of its lease
+	Address string     // of the owner; empty if the owner publishes no address
+	Token   core.Token // of the owner's lease
 }
 
 func (e *OwnerError) Error() string {
@@ -57,8 +56,8 @@ func (e *OwnerError) status() error {
 	return st.Err()
 }
 
-// Error returns the *OwnerError that a call's error carries, or err itself if it carries none.
-// Error checks the names and the address in it.
+// Error returns the *OwnerError that the error of a call contains, or err itself if it contains
+// none. Error checks the names and the address in the *OwnerError.
 func Error(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {

@@ -22,11 +22,12 @@ import (
 // defaultAddressKey is the key of a member's metadata that holds its address.
 const defaultAddressKey = "grpc"
 
-// forwardedKey is the metadata of a call that a member has forwarded.
+// forwardedKey is the metadata key of a call that a member has forwarded.
 const forwardedKey = "tenure-forwarded"
 
-// begunKey is the metadata of a stream whose client waits until it has begun. Stream then sends the
-// header before the handler runs, and the handler cannot add to it.
+// begunKey is the metadata key of a stream whose client waits until the stream has begun.
+// Server.Stream then sends the header before the handler runs, and the handler cannot add to the
+// header.
 const begunKey = "tenure-begun"
 
 // Options are the options of a Server.
@@ -35,16 +36,16 @@ type Options struct {
 	// error, the answer is InvalidArgument with the error's text, or Unavailable if the error
 	// matches sharding.ErrNoOwner. Required.
 	Shard func(ctx context.Context, method string, req any) (string, error)
-	// StreamShard returns the shard of a stream before any message is read, from its full
-	// method and its context, such as its metadata. An error has the same effect as an error of
-	// Shard. Required for Stream.
+	// StreamShard returns the shard of a stream before any message is read, from the full method
+	// and the context, for example from the metadata in the context. An error has the same effect
+	// as an error of Shard. Required for Stream.
 	StreamShard func(ctx context.Context, method string) (string, error)
-	// Unrouted reports whether this process serves a full method in any case, such as a health
-	// check. Nil, the default, routes all calls.
+	// Unrouted reports whether this process always serves a method itself, such as a health check.
+	// The method is given by its full name. Nil, the default, routes all calls.
 	Unrouted func(method string) bool
-	// Peers forwards a call for another member's shard, if it is of a Protocol Buffers method whose
-	// generated code is part of this program. By default, the Server answers with the owner. The
-	// Peers stay the caller's.
+	// Peers forwards calls for shards of other members. The method must be a Protocol Buffers
+	// method, and its generated code must be part of this program. By default, the Server answers
+	// with the owner. The caller still owns the Peers.
 	Peers *Peers
 	// AddressKey is the key of a member's metadata that holds its address. Default "grpc".
 	AddressKey string
@@ -57,8 +58,8 @@ type Server struct {
 	o Options
 }
 
-// NewServer returns a Server. The Router must be on the same Elector. Both stay the caller's.
-// The error matches core.ErrInvalid.
+// NewServer returns a Server. The Router must use the same Elector. The caller still owns both. The
+// error matches core.ErrInvalid.
 func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error) {
 	if e == nil || r == nil || o == nil || o.Shard == nil {
 		return nil, fmt.Errorf("tenure: %w: routing needs an elector, a router and Options.Shard", core.ErrInvalid)
@@ -70,8 +71,8 @@ func NewServer(e *core.Elector, r *sharding.Router, o *Options) (*Server, error)
 	return s, nil
 }
 
-// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here also ends with
-// the lease, with the same cause.
+// Unary is a grpc.UnaryServerInterceptor. The context of a call that is served here also ends when
+// the lease ends, with the same cause.
 func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(ctx, req)
@@ -96,9 +97,9 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return s.forward(ctx, req, info.FullMethod, md, e)
 }
 
-// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, as
-// Options.StreamShard says. It never forwards a stream, but answers with the owner. The context
-// of a stream that is served here also ends with the lease, with the same cause.
+// Stream is a grpc.StreamServerInterceptor. It routes a stream before its first message, according
+// to Options.StreamShard. It never forwards a stream, but answers with the owner. The context of a
+// stream that is served here also ends when the lease ends, with the same cause.
 func (s *Server) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	if s.o.Unrouted != nil && s.o.Unrouted(info.FullMethod) {
 		return next(srv, stream)
@@ -132,7 +133,7 @@ type served struct {
 
 func (s *served) Context() context.Context { return s.ctx }
 
-// named returns the answer to a call that names no shard, or nil if it names one.
+// named returns the answer to a call that names no shard, or nil if the call names a shard.
 func named(shard string, err error) error {
 	if err == nil {
 		err = core.CheckShard(shard)
@@ -152,7 +153,7 @@ func (s *Server) owner(shard string) (*core.Lease, *OwnerError) {
 		return lease, nil
 	}
 	owner, err := s.r.Owner(shard)
-	if err != nil || owner.Self { // this process owns it and does not serve it: it is starting or stopping
+	if err != nil || owner.Self { // this process owns the shard but does not serve it, because it is starting or stopping
 		return nil, &OwnerError{Shard: shard}
 	}
 	e := &OwnerError{Shard: shard, Node: owner.Node, Address: owner.Meta[s.o.AddressKey], Token: owner.Token}
