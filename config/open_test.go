@@ -18,8 +18,9 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// TestOpenWithoutClient: without the client, store, servers or name that says where the
-// store is, Open of every store says so. PostgreSQL has its defaults and variables instead.
+// TestOpenWithoutClient: if the client, store, servers or name that identifies the store is
+// missing, the Open of every store reports this. PostgreSQL uses its defaults and variables
+// instead.
 func TestOpenWithoutClient(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -42,7 +43,8 @@ func TestOpenWithoutClient(t *testing.T) {
 	}
 }
 
-// TestOpenTimeout: an opening that takes longer than open_timeout says which key bounds it.
+// TestOpenTimeout: if opening takes longer than open_timeout, the error names the key of this
+// limit.
 func TestOpenTimeout(t *testing.T) {
 	t.Parallel()
 	slow := core.Opener{Name: "memory", Settings: struct{}{}, Open: func(ctx context.Context, _ func(any) error) (core.Backend, error) {

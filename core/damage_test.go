@@ -47,7 +47,7 @@ func (d *damaged) once(w *world, key string) {
 	}
 }
 
-// TestDamagedHead: a commit under a damaged head fails at once, and succeeds once the head is
+// TestDamagedHead: a commit under a damaged head fails immediately, and succeeds once the head is
 // repaired. Other shards continue. Log, hook and view report the damage once.
 func TestDamagedHead(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -108,7 +108,7 @@ func TestDamagedUnknown(t *testing.T) {
 }
 
 // TestDamagedShardIsNotServed: members do not claim a shard with a damaged head repeatedly, its
-// handler is never called, and the members stop at once.
+// handler is never called, and the members can stop immediately.
 func TestDamagedShardIsNotServed(t *testing.T) {
 	for what, key := range map[string]string{"head": "test/!head/bad", "record": "test/!state/shard/bad"} {
 		t.Run(what, func(t *testing.T) {

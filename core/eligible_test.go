@@ -52,8 +52,8 @@ func (m *member) owner(shard string) string {
 	return o.Node
 }
 
-// A holder that is not eligible hands over to an eligible member and names the reason. It claims
-// nothing, and keeps its shards while no member is eligible.
+// A holder that is not eligible hands its shards over to an eligible member and names the reason.
+// It claims no shard, and keeps its shards while no member is eligible.
 func TestIneligibleHolderHandsOver(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log strings.Builder // called by one goroutine
@@ -187,8 +187,8 @@ func TestEligibleHangs(t *testing.T) {
 	})
 }
 
-// A member with a higher priority gets a lower one's shards after Options.Failback, once, and not
-// before.
+// A member with a higher priority gets the shards of a member with a lower priority once, after
+// Options.Failback and not before.
 func TestFailback(t *testing.T) {
 	bubble(t, func(w *world) {
 		const wait = 5 * ttl
@@ -280,8 +280,8 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// There is room for a reason beside the application's metadata; otherwise there is an error
-// before anything is written.
+// The application's metadata must leave room for a reason. Otherwise, there is an error before
+// anything is written.
 func TestRoomForTheReason(t *testing.T) {
 	bubble(t, func(w *world) {
 		full := map[string]string{}

@@ -68,7 +68,7 @@ func TestHandlerGoexitIsTakenOver(t *testing.T) {
 	})
 }
 
-// If Options.Eligible ends its goroutine, that is an answer, and it is called again.
+// If Options.Eligible ends its goroutine, this counts as an answer, and Eligible is called again.
 func TestEligibleGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		var asked atomic.Int32

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/kvfault"
 )
 
-// Every hook is joined, and gets the arguments of the joined hook.
+// JoinHooks joins every kind of hook, and each joined hook gets the arguments.
 func TestJoinHooks(t *testing.T) {
 	t.Parallel()
 	none := reflect.ValueOf(JoinHooks(Hooks{}, Hooks{}))
@@ -220,7 +220,7 @@ func TestTakeOverSeenFirstIsTold(t *testing.T) {
 	})
 }
 
-// Hooks cost the commit path no allocation.
+// Hooks add no allocation to the commit path.
 func TestCallsAllocateNothing(t *testing.T) {
 	n := newNotifier(Hooks{OnCall: func(Call) {}}, nil, "a")
 	n.queue = make([]notice, 0, 4096)

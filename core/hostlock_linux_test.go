@@ -66,7 +66,7 @@ func TestRestartedOnItsHost(t *testing.T) {
 	})
 }
 
-// C14: a lock that is missing, held, or another proves nothing. The former process is silent and
+// C14: a lock that is missing, held, or different proves nothing. The former process is silent and
 // alive. It loses its shard after its TTL, as without any lock.
 func TestOtherLocksSayNothing(t *testing.T) {
 	for name, prepare := range map[string]func(w *world, dir string, former *member) (again func(*Options)){
@@ -118,7 +118,8 @@ func TestOtherLocksSayNothing(t *testing.T) {
 }
 
 // C14: a record that was copied from another host, or names the lock of another label, proves
-// nothing. Nor does the own lock in the record of a member that still sends heartbeats.
+// nothing. The member's own lock in the record of a member that still sends heartbeats also proves
+// nothing.
 func TestRecordsOfOthersSayNothing(t *testing.T) {
 	for name, record := range map[string]func(id string) (node, lock string){
 		"other boot":  func(id string) (string, string) { return "a", "00000000-" + id[9:] },

@@ -66,7 +66,8 @@ func logged(l *lined) func(*Options) {
 	return func(o *Options) { o.Hooks, o.Logger = Hooks{}, slog.New(l) }
 }
 
-// An event of 10,000 leases at once is a few lines, and each lease is a line at Debug.
+// An event of 10,000 leases at the same time writes a few lines, and one line at Debug for each
+// lease.
 func TestLinesOfManyLeases(t *testing.T) {
 	const many = 10_000
 	bubble(t, func(w *world) {
@@ -158,7 +159,7 @@ func TestLinesOfARollingRestart(t *testing.T) {
 	})
 }
 
-// A lock that is taken and given back writes a line each at Debug, and none at Info.
+// When a lock is taken and given back, each event writes one line at Debug and none at Info.
 func TestLinesOfALock(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -177,7 +178,7 @@ func TestLinesOfALock(t *testing.T) {
 	})
 }
 
-// One lease writes one line at Info, at once, and none at Debug.
+// One lease immediately writes one line at Info, and none at Debug.
 func TestLinesOfOneLease(t *testing.T) {
 	bubble(t, func(w *world) {
 		var log lined
@@ -203,8 +204,8 @@ func TestLinesOfOneLease(t *testing.T) {
 	})
 }
 
-// Unrequested losses write a line each, up to a limit, and so do handlers' errors. A lease's
-// grant is never logged after them.
+// Each unrequested loss writes one line, up to a limit, and so does each handler's error. A lease's
+// grant is never logged after its loss.
 func TestLinesOfLosses(t *testing.T) {
 	const many = 300
 	bubble(t, func(w *world) {
@@ -242,8 +243,8 @@ func TestLinesOfLosses(t *testing.T) {
 	})
 }
 
-// The line about a grant comes before the first line of its handler, even if a lease follows
-// another at once.
+// The line about a grant comes before the first line of its handler, even if one lease immediately
+// follows another.
 func TestGrantIsLoggedBeforeTheHandler(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { grantBeforeHandler(t, uint64(i)) })

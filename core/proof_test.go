@@ -45,7 +45,7 @@ func TestTrustCountsFromSending(t *testing.T) {
 	})
 }
 
-// C8: the computer slept while a heartbeat's reply was in flight. The code that the reply wakes
+// C8: the computer slept while a heartbeat's reply was in flight. The code that handles the reply
 // must first notice that trust has ended.
 func TestReplyAfterSuspensionRevivesNothing(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -127,7 +127,7 @@ func TestUnwantedGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// S13: a watch that misses a change costs time, at most a resync interval.
+// S13: if a watch misses a change, this costs at most a resync interval.
 func TestMissedChangeIsFound(t *testing.T) {
 	resync := func(o *Options) { o.Resync = 5 * ttl }
 	begin := func(w *world) (a, b *member) {
@@ -279,7 +279,7 @@ func TestHandOverKnownByTheView(t *testing.T) {
 }
 
 // A5: if a shard is contended for here again before its hand-over is sent, the hand-over did not
-// happen, although the store answers it. The shard stays, under a new token. The machine alone
+// happen, although the store has answered it. The shard stays, under a new token. The machine alone
 // interprets replies.
 func TestHandOverOfShardContendedAgain(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -351,7 +351,7 @@ func TestHandOverEndsWithRun(t *testing.T) {
 	})
 }
 
-// It does so even if the shard's last commit has no answer.
+// A hand-over ends with Run even if the shard's last commit has no answer.
 func TestHandOverEndsWithACommit(t *testing.T) {
 	bubble(t, func(w *world) {
 		a, b := w.member("a"), w.member("b")
@@ -442,7 +442,7 @@ func TestSlowReadsEndALapse(t *testing.T) {
 }
 
 // S13: a full read that takes longer than the time between two resyncs continues to its end, and
-// another follows. A call that waits for changes is ended.
+// another follows. A resync ends a call that only waits for changes.
 func TestResyncLeavesAFullRead(t *testing.T) {
 	onLease(t, func(w *world, m *member, l *Lease) {
 		m.tap.onLook(func(q driver.ObserveQuery) error {
@@ -516,7 +516,7 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 			m.tap.onLook(func(driver.ObserveQuery) error { return changed })
 			other := w.member("b")
 			var h leases
-			w.must(other.Contend(h.hold, "other")) // ends the call under way
+			w.must(other.Contend(h.hold, "other")) // ends the call in progress
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -534,8 +534,8 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 	}
 }
 
-// I1, S14: a read of a shard's head finds it as well, before the handler starts and for a commit
-// in doubt.
+// I1, S14: a read of a shard's head also finds a changed store, before the handler starts and for a
+// commit in doubt.
 func TestStoreChangedIsFoundByHead(t *testing.T) {
 	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
 	halts := func(w *world, m *member) {
@@ -627,9 +627,9 @@ func TestSilentCallDelaysNoTakeover(t *testing.T) {
 	}
 }
 
-// TestSlowConnectionDelaysNoOwnerForEver: a store is joined and claimed from even if a connection
-// to it takes longer than half a TTL. A backend that gives up while it connects reports that
-// nothing was applied, which is no answer of the store (C4).
+// TestSlowConnectionDelaysNoOwnerForEver: a member can join and claim even if a connection to the
+// store takes longer than half a TTL. A backend that gives up while it connects reports that
+// nothing was applied, which does not count as an answer of the store (C4).
 func TestSlowConnectionDelaysNoOwnerForEver(t *testing.T) {
 	t.Parallel()
 	for _, op := range []intercept.Op{intercept.Join, intercept.Acquire} {

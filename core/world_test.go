@@ -19,8 +19,8 @@ import (
 
 const ttl = time.Second
 
-// world is a store with members on it, in a bubble of fake time. A goroutine that is left at the
-// end fails the test.
+// world is a store with members on it, in a bubble of fake time. If a goroutine is left at the end,
+// the test fails.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -56,7 +56,7 @@ type tap struct {
 	update func(send func() error) error                  // answers updates
 	closes []func(ctx context.Context) error              // answer the next closes of a session instead of the store
 	look   func(q driver.ObserveQuery) error              // of each Observe before it is sent
-	bare   bool                                           // views have no heads, as those of some stores
+	bare   bool                                           // views have no heads, like the views of some stores
 	misses bool                                           // changes of members and shards do not reach the watch
 	read   func() error                                   // of each ReadLog before it is sent
 	moved  func([]driver.Transfer) []driver.AcquireResult // answers transfers instead of the store
@@ -205,7 +205,7 @@ func (s *tapSession) Update(ctx context.Context, st MemberState) (err error) {
 	return send()
 }
 
-// onUpdate makes f answer every update; with nil the store does.
+// onUpdate makes f answer every update. If f is nil, the store answers.
 func (t *tap) onUpdate(f func(send func() error) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *tapSession) Commit(ctx context.Context, w []driver.Write) ([]driver.Com
 	return s.Session.Commit(ctx, w)
 }
 
-// onTransfer makes f answer every transfer; with nil the store does.
+// onTransfer makes f answer every transfer. If f is nil, the store answers.
 func (t *tap) onTransfer(f func([]driver.Transfer) []driver.AcquireResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -343,8 +343,7 @@ func onEvent(o *Options, f func(Event), kinds ...EventKind) {
 	}})
 }
 
-// run starts the member; it is stopped, and must hand everything back, when the
-// test ends.
+// run starts the member. When the test ends, the member is stopped and must give everything back.
 func (m *member) run() *member {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.stop = cancel

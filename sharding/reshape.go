@@ -200,7 +200,8 @@ func (l *loads) merge(p *Plan) {
 }
 
 // cold reports whether two neighbours should become one range. This is so if both have little load,
-// or if one has almost none and the other is far from being split.
+// or if one has almost none and the merged range would be far from being split. Above MaxShards, it
+// is enough that the merged range would be far from being split.
 func (l *loads) cold(a, b int32) bool {
 	if l.touched[a] || l.touched[b] || !l.changeable(a) || !l.changeable(b) || l.d.c.Shards[a].Fixed || l.d.c.Shards[b].Fixed {
 		return false

@@ -72,8 +72,8 @@ func grants(n *atomic.Int32) core.Hooks {
 	}}
 }
 
-// TestModule: an election runs from start to stop, on the chosen backend; the other
-// one is not connected to.
+// TestModule: an election runs from start to stop on the chosen backend. The other backend is not
+// connected.
 func TestModule(t *testing.T) {
 	noLeaks(t)
 	granted, joined := make(chan struct{}), atomic.Bool{}
@@ -167,7 +167,8 @@ func TestOwnBackend(t *testing.T) {
 	}
 }
 
-// TestWork: work is started on the grant, and joined before the lease is given back.
+// TestWork: the work starts when the lease is granted, and has ended before the lease is given
+// back.
 func TestWork(t *testing.T) {
 	noLeaks(t)
 	started := make(chan struct{})
@@ -232,13 +233,13 @@ func TestStopIsBounded(t *testing.T) {
 	if err := app.Stop(stop); err == nil || !strings.Contains(err.Error(), "elector") {
 		t.Errorf("got %v", err)
 	}
-	close(release) // only here: the stop did not wait for the handler
+	close(release) // only here, because the stop did not wait for the handler
 	if err := <-wrote; err == nil {
 		t.Error("a write after the stop was accepted")
 	}
 }
 
-// TestSharding: two applications share shards, one leaves, the other has them all.
+// TestSharding: two applications share the shards. When one leaves, the other gets all of them.
 func TestSharding(t *testing.T) {
 	noLeaks(t)
 	c := sqliteConf(t, ", sharding: {interval: 50ms, keyspace: {name: orders, shards: 8}}")
@@ -344,8 +345,8 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// TestRefused: mistakes are reported when the application is made. Fx stops nothing
-// of an application that it could not make, so the backend stays open.
+// TestRefused: mistakes are reported when the application is made. If fx cannot make an
+// application, it runs no stop hooks, so the backend stays open.
 func TestRefused(t *testing.T) {
 	// sharded is an application with options, whose file has other keys.
 	sharded := func(o sharding.Options, keys string) fx.Option {
