@@ -78,7 +78,7 @@ const (
 	write
 )
 
-// send makes one round trip: it runs op under the store's mutex, and returns its answer.
+// send makes one round trip. It runs op under the store's mutex, and returns the answer of op.
 func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, error)) (R, error) {
 	var zero R
 	if b.closed() {
@@ -481,8 +481,8 @@ func (s *modelSession) Beat(ctx context.Context) error {
 	return err
 }
 
-// batch sends items in calls of the batch size. do decides each item's result. With living the
-// session must have a record.
+// batch sends items in calls of the batch size. The function do decides each item's result. With
+// living, the session must have a record.
 func batch[I, R any](
 	ctx context.Context, s *modelSession, items []I, living bool, do func(I) R, failed func(error) R,
 ) ([]R, error) {

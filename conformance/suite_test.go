@@ -58,8 +58,7 @@ func TestCasesAreNamedOnce(t *testing.T) {
 	}
 }
 
-// TestOpenIsEnough: a harness without any fault runs the cases that it can, and
-// lists the others.
+// TestOpenIsEnough: a harness without faults runs the cases that it can run, and lists the others.
 func TestOpenIsEnough(t *testing.T) {
 	t.Parallel()
 	h := modelHarness(none)
@@ -112,7 +111,7 @@ func TestFailingHarnessIsAFailure(t *testing.T) {
 	}
 }
 
-// TestFailingOpenIsOneFailure: one message, not one for each case.
+// TestFailingOpenIsOneFailure: there is one message, not one for each case.
 func TestFailingOpenIsOneFailure(t *testing.T) {
 	t.Parallel()
 	noServer := errors.New("no server")
@@ -136,7 +135,7 @@ func TestFailingOpenIsOneFailure(t *testing.T) {
 	}
 }
 
-// hangs never answers a heartbeat, even when its context ends.
+// hangs never answers a heartbeat, even after its context ends.
 func hangs(ctx context.Context, c *intercept.Call, proceed func(context.Context) error) error {
 	if c.Op == intercept.Beat {
 		<-make(chan struct{})

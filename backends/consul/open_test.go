@@ -211,7 +211,8 @@ func TestRunTimePolicy(t *testing.T) {
 	if err := remove("app/!state/"); err != nil {
 		t.Errorf("deleting all shards and members: %v", err)
 	}
-	// The answer to the first write shows it, although that write was applied (E1).
+	// The answer to the first write shows that the store changed, although that write was applied
+	// (E1).
 	late := driver.Member{Session: "late", Node: "n2", TTL: time.Minute}
 	if _, err := b.Join(t.Context(), late); !driver.Unknown(err) {
 		t.Errorf("a process that saw the removed namespace joins: %v, want an unknown outcome", err)
@@ -260,8 +261,8 @@ func TestIdentityTampered(t *testing.T) {
 	})
 }
 
-// TestTokenRevoked: without its right a member's writes are certainly not applied, and the error
-// does not claim that its session was lost.
+// TestTokenRevoked: after a member's token lost a right, the member's writes are certainly not
+// applied, and the error does not claim that its session was lost.
 func TestTokenRevoked(t *testing.T) {
 	t.Parallel()
 	server, admin := guarded(t)
@@ -327,7 +328,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestAddress: an address without a scheme leaves the environment's TLS on. Not
+// TestAddress: an address without a scheme leaves the environment's TLS on. The test is not
 // parallel, because it sets the environment.
 func TestAddress(t *testing.T) {
 	const on = "true"

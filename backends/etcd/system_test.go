@@ -16,12 +16,12 @@ func systemSuite() *outage.Suite {
 	}
 }
 
-// TestSystem is run with more seeds as -args -system.seeds=100.
+// TestSystem runs more seeds with -args -system.seeds=100.
 func TestSystem(t *testing.T) { systemSuite().Run(t) }
 
 func TestSystemCluster(t *testing.T) { systemSuite().RunOnThree(t) }
 
 func TestControl(t *testing.T) { systemSuite().RunControl(t) }
 
-// TestFresh: a member that has just come takes over within the TTL.
+// TestFresh: a member that has just joined takes over within the TTL.
 func TestFresh(t *testing.T) { systemSuite().Fresh(t) }

@@ -98,8 +98,8 @@ func (s labelStore) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	return p, err
 }
 
-// labelHarness has a backend with a bug. Behind a wire each read takes some time, as on a busy
-// machine.
+// labelHarness is a harness of a backend with a bug. Behind a wire, each read takes some time, as
+// on a busy machine.
 func labelHarness(bug string, reads time.Duration) conformance.Harness {
 	return conformance.Harness{Name: "labels", New: func(conformance.T) *conformance.Store {
 		store := memory.New()
@@ -124,7 +124,7 @@ func labelHarness(bug string, reads time.Duration) conformance.Harness {
 }
 
 // TestLabelMutantsAreKilled: a backend that removes node labels in another way fails the suite, in
-// the case for it.
+// the case for that rule.
 func TestLabelMutantsAreKilled(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {

@@ -70,7 +70,7 @@ func TestConformanceSentinel(t *testing.T) {
 }
 
 // TestConformanceCluster runs them on a cluster of three masters, as a user with rights to the
-// suite's keys only. For most namespaces the first given address is not that of their node.
+// suite's keys only. For most namespaces, the first given address is not the address of their node.
 func TestConformanceCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: make check runs it")
@@ -85,8 +85,8 @@ func TestConformanceCluster(t *testing.T) {
 	quick(t, c, &user, Options{AllowLoss: true})
 }
 
-// TestDoors runs the cases about claims, commits and fences by clients that know the nodes of a
-// cluster in another order.
+// TestDoors runs the cases about claims, commits and fences through clients that know the nodes of
+// a cluster in different orders.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	cluster := servers.NewCluster(t, servers.Redis, 3, nil)
@@ -108,7 +108,7 @@ func TestDoors(t *testing.T) {
 	})
 }
 
-// quick runs the areas that write, and reads of the writes.
+// quick selects the areas that write and that read the writes.
 func quick(t *testing.T, admin, user *goredis.UniversalOptions, o Options) {
 	conformance.TestCases(t, harness(t, admin, user, o, nil), casesOf(func(c suite.Case) bool {
 		area, _, _ := strings.Cut(c.Name, "/")
@@ -380,7 +380,7 @@ func (s *suiteStore) count() (err error) {
 	return nil
 }
 
-// counted is a connection that counts its commands. Each is written alone.
+// counted is a connection that counts its commands. Each command is written alone.
 type counted struct {
 	net.Conn
 	c *counter

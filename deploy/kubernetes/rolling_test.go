@@ -36,10 +36,11 @@ const (
 	memberVariable = "TENURE_TEST_MEMBER" // NODE:PATH makes the test binary a member
 	shards         = "orders-00..11"
 	numShards      = 12
-	// Nobody's trust lapses while the disk hangs for some seconds: nothing here waits for a TTL.
+	// No member's trust lapses while the disk hangs for some seconds, because nothing here waits
+	// for a TTL.
 	ttl = time.Minute
-	// A leaver that gets no plan within four intervals picks its successors itself, and the next
-	// plan may move these shards again.
+	// A leaving member that gets no plan within four intervals picks its successors itself, and the
+	// next plan may move these shards again.
 	interval = 2 * time.Second
 )
 
@@ -54,7 +55,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runMember is a pod's process: it serves its shards and the probes until SIGTERM.
+// runMember is the process of a pod. It serves its shards and the probes until SIGTERM.
 func runMember(node, path string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -99,7 +100,7 @@ func runMember(node, path string) (err error) {
 	return err
 }
 
-// serveShard is the load: it appends entries for as long as it may, and writes which were
+// serveShard is the load. It appends entries for as long as it may, and writes which were
 // acknowledged.
 func serveShard(ctx context.Context, l *core.Lease) error {
 	for ctx.Err() == nil {
@@ -116,14 +117,14 @@ func serveShard(ctx context.Context, l *core.Lease) error {
 	return nil
 }
 
-// An ack is an entry that a member was told is written.
+// An ack is an entry that was acknowledged to a member.
 type ack struct {
 	shard string
 	seq   core.Seq
 	token core.Token
 }
 
-// A lease is what a member was told of one.
+// A lease is a lease as a member saw it.
 type lease struct {
 	token   core.Token
 	owner   string         // the pod's name
@@ -131,7 +132,7 @@ type lease struct {
 	outcome core.EventKind // empty until it is over
 }
 
-// rollout is a Deployment whose pods are processes.
+// rollout acts as a Deployment. Its pods are processes.
 type rollout struct {
 	*testing.T
 	path string
@@ -187,7 +188,7 @@ func (r *rollout) startAs(name string) {
 	r.becomes(p.name+" ready", func() bool { return p.probe("/readyz") == http.StatusOK })
 }
 
-// hear notes what a pod prints.
+// hear records the output of a pod.
 func (r *rollout) hear(pod, line string) {
 	var what, shard, rest string
 	var number int64
@@ -214,7 +215,7 @@ func (r *rollout) hear(pod, line string) {
 	}
 }
 
-// probe is what the kubelet does.
+// probe makes the request of the kubelet's probe.
 func (p *pod) probe(path string) int {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + p.address + path)
@@ -231,7 +232,7 @@ func (r *rollout) becomes(what string, cond func() bool) {
 	ample.Wait(r, what, cond)
 }
 
-// allServed waits for an entry of every shard that is acknowledged from now on.
+// allServed waits until every shard has an entry that is acknowledged from now on.
 func (r *rollout) allServed() {
 	r.Helper()
 	r.mu.Lock()
@@ -268,7 +269,7 @@ func (r *rollout) shared() (tokens map[string]core.Token) {
 	return tokens
 }
 
-// end ends the oldest pod, by a signal, and returns its exit code.
+// end ends the oldest pod with a signal, and returns its exit code.
 func (r *rollout) end(s syscall.Signal) int {
 	r.Helper()
 	p := r.pods[0]
@@ -289,8 +290,8 @@ func (r *rollout) end(s syscall.Signal) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// from returns the leases of each shard from a token on. Before it returns, it waits until done holds
-// for each shard's.
+// from returns the leases of each shard that have at least the given token. It first waits until
+// done returns true for each shard's leases.
 func (r *rollout) from(tokens map[string]core.Token, what string, done func([]*lease) bool) (leases map[string][]*lease) {
 	r.Helper()
 	r.becomes(what, func() bool {
@@ -309,14 +310,14 @@ func (r *rollout) from(tokens map[string]core.Token, what string, done func([]*l
 	return leases
 }
 
-// TestRollingDeploy replaces three members one by one under load, as the Deployment does: a new one
-// has its share before an old one is asked to leave. Each shard passes from owner to owner in one
-// write, and nothing that was acknowledged is lost. A member that is killed is the control: its
+// TestRollingDeploy replaces three members one by one under load, as the Deployment does. A new
+// member has its share before an old one is asked to leave. Each shard passes from owner to owner
+// in one write, and no acknowledged entry is lost. In the control, a member is killed, and its
 // shards are taken over.
 //
-// The moves are the fewest for an assigner that does not know who leaves next. Each new member
-// gets a quarter of the shards, and each old one gives up a quarter when it leaves. So a shard moves
-// twice at most.
+// The number of moves is the minimum for an assigner that does not know which member leaves next.
+// Each new member gets a quarter of the shards, and each old member gives up a quarter when it
+// leaves. So a shard moves at most twice.
 func TestRollingDeploy(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -389,7 +390,7 @@ func TestRollingDeploy(t *testing.T) {
 	r.complete()
 }
 
-// complete compares the logs with what was acknowledged.
+// complete compares the logs with the acknowledged entries.
 func (r *rollout) complete() {
 	r.Helper()
 	b, err := sqlite.Open(r.Context(), r.path, "orders", nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-go/tenure/follower"
 )
 
-// TestExactlyOnce: two relays by mistake, each ended and started anew at random,
-// and replies that get lost: every decision is in the stream once, in order.
+// TestExactlyOnce: two relays run by mistake. Each is ended and started again at random, and
+// replies are lost. Every decision is in the stream once and in order.
 func TestExactlyOnce(t *testing.T) {
 	nc, closeNATS, err := connect("", t.TempDir())
 	if err != nil {
@@ -125,8 +125,8 @@ func (l *lossy) Apply(ctx context.Context, b follower.Batch) error {
 	return err
 }
 
-// TestRun: the whole application, for a moment, which is longer on a machine that is too busy
-// to open the store in it.
+// TestRun runs the whole application for a moment. The moment is longer on a machine that is too
+// busy to open the store in that time.
 func TestRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "outbox.db")
 	for moment := time.Second; ; moment *= 4 {

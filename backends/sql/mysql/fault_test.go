@@ -94,7 +94,7 @@ func TestPageBytes(t *testing.T) {
 	sqlfault.CheckPageBytes(t, dsn.Addr(), func(addr string) driver.Backend { return open(t, dsn.At(addr), Options{}) })
 }
 
-// TestReadOnly: on a read-only server nothing is granted or committed, no session is lost, and
+// TestReadOnly: on a read-only server, nothing is granted or committed, no session is lost, and
 // everything can be read.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
@@ -213,7 +213,8 @@ ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = ?`, d
 	})
 }
 
-// TestTooSlow: a call ends with its context although a lock is taken, and heartbeats continue.
+// TestTooSlow: a call ends with its context although another transaction holds a lock, and
+// heartbeats continue.
 func TestTooSlow(t *testing.T) {
 	t.Parallel()
 	dsn := pool.Get(t, servers.MariaDB, nil).Database(t)
@@ -321,7 +322,8 @@ func TestHeartbeatTable(t *testing.T) {
 	}
 }
 
-// heartbeats returns the pages, of 16 KiB, of the table afterwards.
+// heartbeats sends the heartbeats, and returns the number of the table's pages, of 16 KiB,
+// afterwards.
 func heartbeats(t testing.TB, dsn servers.DSN, members, rounds int) (pages int) {
 	sqlfault.Heartbeats(t, open(t, dsn, Options{}), members, rounds)
 	db := setup.DB(t, dsn)

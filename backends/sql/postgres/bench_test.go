@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/sqlfault"
 )
 
-// open migrates a database of the test's own and opens a namespace in it.
+// open migrates a separate database and opens a namespace in it.
 func open(t testing.TB, dsn servers.DSN, o Options) *Backend {
 	t.Helper()
 	o.Create, o.Migrate = true, true
@@ -79,8 +79,8 @@ func BenchmarkHeartbeatTable(b *testing.B) {
 	}
 }
 
-// BenchmarkLeaseRow is the plain SQL baseline: one transaction per lease renewed,
-// and one per entry appended under a lock of the lease's row.
+// BenchmarkLeaseRow is the baseline in plain SQL: one transaction for each lease renewed, and one
+// for each entry appended under a lock of the lease's row.
 func BenchmarkLeaseRow(b *testing.B) {
 	db := setup.DB(b, pool.Get(b, servers.Postgres, nil).Database(b))
 	db.SetMaxOpenConns(16)

@@ -402,7 +402,7 @@ func TestCauseOfRunningCall(t *testing.T) {
 	}
 }
 
-// impatient gives up writes of one kind, which the store then makes.
+// impatient abandons writes of one kind, which the store then completes.
 type impatient struct {
 	engine.Store
 	data, roster bool
@@ -445,7 +445,7 @@ func TestOpeningTurnsAway(t *testing.T) {
 	}
 }
 
-// hurried makes something happen before each snapshot of the roster.
+// hurried runs a function before each snapshot of the roster.
 type hurried struct {
 	engine.Store
 	before func()
@@ -459,7 +459,7 @@ func (s *hurried) ReadRoster(ctx context.Context, fn func(context.Context, *engi
 }
 
 // TestDeparturesForgottenMeanwhile: if a look at the roster comes so late that departures after its
-// cursor may be forgotten, it is not answered with the others only (O1).
+// cursor may be forgotten, the answer does not contain only the remaining departures (O1).
 func TestDeparturesForgottenMeanwhile(t *testing.T) {
 	t.Parallel()
 	st, o, stmts := newStore(t)

@@ -11,9 +11,9 @@ import (
 
 var garbageFor = garbage.Flag()
 
-// TestGarbage is not parallel, because it measures the heap. One write is made at a time, as each
-// process has one writer per file. Every program that may write can keep the file's lock from all
-// others anyway.
+// TestGarbage is not parallel, because it measures the heap. One write is made at a time, because
+// each process has one writer for each file. Any program that may write can also keep the file's
+// lock from all others.
 func TestGarbage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: .ci/run runs it")

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// lost is the remainder of a database that lost its log, with the entries acknowledged in it.
+// lost is a database that has lost its log, with the entries that were acknowledged in it.
 type lost struct {
 	path  string
 	acked []string
@@ -53,8 +53,8 @@ func loseLog(t *testing.T, kill bool) lost {
 	return l
 }
 
-// missing opens the database and returns how many of the acknowledged entries it lacks. If it is
-// refused, missing counts them in a copy without the files on which a refusal rests.
+// missing opens the database and returns how many of the acknowledged entries it lacks. If the
+// database is refused, missing counts them in a copy without the files that caused the refusal.
 func (l lost) missing(t *testing.T) (n int, err error) {
 	b, err := sqlite.Open(t.Context(), l.path, "app", nil)
 	if err != nil {
@@ -134,7 +134,8 @@ func TestLostLogIsWrittenBack(t *testing.T) {
 	}
 }
 
-// loseLogOfTwo makes two processes use a database, removes its log, and ends the one that wrote.
+// loseLogOfTwo makes two processes use a database, removes its log, and ends the process that
+// wrote.
 func loseLogOfTwo(t *testing.T) (l lost, idle *process) {
 	t.Helper()
 	if testing.Short() {
@@ -194,8 +195,8 @@ func TestLostLogOneByOne(t *testing.T) {
 	l.nothingMissing(t)
 }
 
-// TestOpenedAtOnce: processes that together open a database whose log was lost and written back do
-// not take each other for one that still has the log.
+// TestOpenedAtOnce: several processes open a database whose log was lost and written back at the
+// same time. None of them mistakes another for a process that still has the log.
 func TestOpenedAtOnce(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
@@ -209,7 +210,7 @@ func TestOpenedAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	for range 5 {
-		// As a killed process with nothing to write back leaves it.
+		// This is the state that a killed process with nothing to write back leaves.
 		if err := os.WriteFile(l.path+"-shm", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -229,8 +230,8 @@ func TestOpenedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLostLogIsNotForgotten: a database whose log was lost with killed processes is refused,
-// whatever was done with its files since (I1).
+// TestLostLogIsNotForgotten: if a log was lost and its processes were killed, the database is
+// refused, whatever happens to its files afterwards (I1).
 func TestLostLogIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	l := lost{path: dbPath(t)}
@@ -293,8 +294,8 @@ func TestLogLostInWrites(t *testing.T) {
 }
 
 // TestCopyWithoutLog: a copy of the files without the log, made while processes had the database
-// open, is refused. A copy with it is accepted, although processes were killed and an administrator
-// has opened it since (I1).
+// open, is refused. A copy with the log is accepted, although processes were killed and an
+// administrator has opened it since (I1).
 func TestCopyWithoutLog(t *testing.T) {
 	t.Parallel()
 	path := dbPath(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// measuredTTL is the TTL of members of the role "measure". measured is how many heartbeats of each
-// count, after those during which members join and claim.
+// measuredTTL is the TTL of members in the role "measure". measured is the number of heartbeats of
+// each member that count, after the heartbeats during which members join and claim.
 const (
 	measuredTTL = 5 * time.Second
 	unmeasured  = 10
