@@ -40,7 +40,7 @@
 //
 // # What it does not do
 //
-//   - - It does not notice that a cluster lost acknowledged writes if no process that saw these
+//   - It does not notice that a cluster lost acknowledged writes if no process that saw these
 //     writes is still running. Raise the floor ([RaiseFloor]) after restoring a snapshot into
 //     another cluster. After a restore in place, every Backend that saw a later state returns
 //     ErrStoreChanged until it is opened again.

@@ -360,7 +360,7 @@ func (m *mirror) followBeats(r *run, changes []Change) bool {
 	return true
 }
 
-// headBehind returns the head that is appended to a shard's record, or nil if there is none.
+// headBehind returns the head that is appended to a shard's record, or nil without a head.
 func (m *mirror) headBehind(p Pair) *driver.Head {
 	_, behind, ok := kvrecord.CutHead(p.Value)
 	if !ok || Rev(behind.Rev) >= p.Rev {

@@ -47,9 +47,9 @@
 //     do so.
 //   - A change log keeps eight chunks of each shard. A tail that missed more, up to hundreds, reads
 //     the log of that shard, and no reader is reset (see kv.Store.Watch).
-//   - - If no process has written a change log for a minute, or a long one for ten seconds, the
-//     next write of another process removes it. The removal leaves a tombstone: the number of the
-//     last write. Readers that had read up to that write have missed nothing. A process that writes
+//   - If no process has written a change log for a minute, or a long one for ten seconds, the next
+//     write of another process removes it. The removal leaves a tombstone: the number of the last
+//     write. Readers that had read up to that write have missed nothing. A process that writes
 //     change logs but follows none reads all change logs every ten seconds, along with a write, to
 //     find the ones to remove. Therefore, change logs need no timers and no sessions, and an idle
 //     namespace stays idle.

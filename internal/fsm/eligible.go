@@ -75,7 +75,8 @@ func (m *Machine) patience() (time.Duration, Cause) {
 }
 
 // successor returns the first member, in the order of C9, that should have a thing instead of this
-// member, or nil if there is none. newest is when the newest of these members qualified.
+// member. Without such a member, it returns nil. newest is when the newest of these members
+// qualified.
 func (m *Machine) successor(thing uint64) (first *peer, newest Instant) {
 	wait, _ := m.patience()
 	for _, p := range m.peers {

@@ -38,7 +38,7 @@
 //     token is granted twice, because the namespace records the server_id, and the first call under
 //     a different server_id raises all tokens (I2). Members continue, and report the acknowledged
 //     commits that are lost.
-//   - - It does not notice that an older copy runs under the same server_id. After a restore, raise
+//   - It does not notice that an older copy runs under the same server_id. After a restore, raise
 //     the floor ([Backend.RaiseFloor]).
 //   - It does not work on group replication with several primaries, which Open refuses. On
 //     Galera, processes may use different nodes. See docs/backends/mysql.md for what your

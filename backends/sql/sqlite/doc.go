@@ -55,7 +55,7 @@
 //   - It does not push changes. A process learns of other processes' writes when the file system
 //     reports a change of the "-hints" file (inotify, kqueue, ReadDirectoryChangesW), and otherwise
 //     within Options.PollPeriod or Options.IdlePollPeriod.
-//   - - It cannot continue if a process is stopped (SIGSTOP, a frozen container) inside a write.
+//   - It cannot continue if a process is stopped (SIGSTOP, a frozen container) inside a write.
 //     SQLite has one writer, so all writes to that file wait until the process continues or is
 //     killed, each at most until its context ends. A process stopped inside a claim locks both
 //     files, so that heartbeats wait as well. Tenure's transactions take milliseconds. Keep your
