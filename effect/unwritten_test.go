@@ -57,7 +57,7 @@ func TestOutcomeUnwritten(t *testing.T) {
 				if !errors.Is(err, ErrInDoubt) || errors.Is(err, core.ErrLost) || x.err == nil && out != "paid" {
 					w.Errorf("got %q, %v", out, err)
 				}
-				time.Sleep(3*laterEvery + laterEvery/2) // not at the instant of an attempt, because the store would then refuse only its first write
+				time.Sleep(3*laterEvery + laterEvery/2) // not at the instant of an attempt
 				if e := w.stored(one, "pay/1"); e.State != Begun || e.Token != one.lease.Token() {
 					w.Errorf("the store refused what it has: %+v", e)
 				}

@@ -60,7 +60,7 @@ func TestFileSurvives(t *testing.T) {
 		if got, err := s.Raise(t.Context(), "a", lease("z", 1)); err != nil || got != want {
 			t.Fatalf("cut at %d of %d: got %v, %v, want %v", cut, len(whole), got, err, want)
 		}
-		raise(t, s, "a", lease("v", 4)) // behind the cut, not in the middle of a line
+		raise(t, s, "a", lease("v", 4)) // after the cut, not in the middle of a line
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestFileDamage(t *testing.T) {
 		!strings.Contains(err.Error(), path) {
 		t.Fatalf("got %v, want an error that names the file and the line", err)
 	}
-	// It was refused without being held open, or changed.
+	// The refused file was neither held open nor changed.
 	if err := os.WriteFile(path, text[:0], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestFileSecondProcessRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "marks")
 	s := openFile(t, path)
-	// For flock a second open file is like another process.
+	// For flock, a second open file is like another process.
 	if _, err := fence.OpenFile(path); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Fatalf("got %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-go/tenure/fence"
 )
 
-// anyShard is for tests that do not depend on the resource's name.
+// anyShard is a MayWrite for tests that do not depend on the resource's name.
 func anyShard(driver.ShardID, string) bool { return true }
 
 func lease(session string, token driver.Token) driver.Fence {
@@ -60,7 +60,7 @@ func testAdmit(t *testing.T, s fence.Storage) {
 		{"r", lease("a", 5), driver.Fence{}},
 		{"r", lease("b", 5), lease("a", 5)}, // the same token from another holder
 		{"r", lease("b", 4), lease("a", 5)},
-		{"r2", lease("b", 4), driver.Fence{}}, // resources are apart
+		{"r2", lease("b", 4), driver.Fence{}}, // resources are independent
 		{"R", lease("b", 3), driver.Fence{}},
 		{"r", lease("b", 6), driver.Fence{}},
 		{"r", lease("a", 5), lease("b", 6)},
@@ -120,7 +120,7 @@ func TestDoExcludes(t *testing.T) {
 		defer all.Wait()
 		finish := make(chan struct{})
 		var ended atomic.Int32
-		for range 2 { // side by side under one fence
+		for range 2 { // concurrent effects under one fence
 			all.Go(func() {
 				err := m.Do(ctx, "r", lease("a", 1), func(ctx context.Context) error {
 					<-ctx.Done()
@@ -149,7 +149,7 @@ func TestDoExcludes(t *testing.T) {
 		if err := m.Seal(ctx, "other", lease("b", 2)); err != nil {
 			t.Fatalf("another resource: %v", err)
 		}
-		all.Go(func() { // cancelled effects end one by one, each in its own time
+		all.Go(func() { // cancelled effects end one by one
 			time.Sleep(time.Minute)
 			finish <- struct{}{}
 			finish <- struct{}{}

@@ -151,7 +151,7 @@ func TestAdmitTx(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// The mark stays locked until the transaction ends: a successor waits for it,
+		// The mark stays locked until the transaction ends. A successor waits for the transaction,
 		// and finds its writes.
 		tx, err = in(lease("b", 6))
 		if err != nil {
@@ -260,7 +260,7 @@ func TestRowsInsertedMeanwhile(t *testing.T) {
 			want   error
 		}{
 			{"'first', 7, 'me'", driver.ErrRetry},
-			{"'second', 7, 'me'", driver.ErrRetry}, // as the update would have left it
+			{"'second', 7, 'me'", driver.ErrRetry}, // as the update would have left the row
 			{"'first', 6, 'other'", driver.ErrRetry},
 			{"'first', 7, 'other'", driver.ErrFenced},
 			{"'first', 8, 'me'", driver.ErrFenced},

@@ -14,7 +14,7 @@ import (
 )
 
 // TestDamagedLog: a log that cannot be read is logged at growing intervals, although it is tried
-// again more often. When it is mended, the follower continues.
+// again more often. When the log is repaired, the follower continues.
 func TestDamagedLog(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")

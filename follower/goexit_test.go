@@ -40,7 +40,7 @@ func quit(n *atomic.Int32) {
 }
 
 // An Applier that ends its goroutine has failed and is called again. OnEvent and a logger that
-// always end theirs delay nothing. Run ends.
+// always end their goroutine delay nothing. Run ends.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()
@@ -66,7 +66,7 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// The same for Restore, with a trimmed log.
+// TestRestoreGoexit is the same test for Restore, with a trimmed log.
 func TestRestoreGoexit(t *testing.T) {
 	snapshots, err := NewSnapshotter(&SnapshotOptions{Keep: -1})
 	if err != nil {

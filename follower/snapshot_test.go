@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/intercept"
 )
 
-// doomed ends the commits of a process after some: the next never reaches the store, or its reply
-// is lost.
+// doomed ends the commits of a process after some commits. The next commit never reaches the store,
+// or its reply is lost.
 type doomed struct {
 	mu      sync.Mutex
 	left    int
@@ -80,7 +80,7 @@ func TestSnapshotCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &Options{Snapshots: snapshots}
-	const commits = 8 // of the second Write, and one more
+	const commits = 8 // the commits of the second Write, and one more
 	for _, replies := range []bool{false, true} {
 		for crash := range commits {
 			t.Run(fmt.Sprintf("after %d commits, replies lost %v", crash, replies), func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestSnapshotKeeps(t *testing.T) {
 			if err != nil || got.Seq != 15 || got.Token != lease.Token() || !bytes.Equal(got.State, stateAfter(15)) {
 				w.Errorf("Read gives %+v, %v", got, err)
 			}
-			if err := s.Write(ctx, lease, 20, nil); err != nil { // an empty state is one, too
+			if err := s.Write(ctx, lease, 20, nil); err != nil { // an empty state is also a state
 				return err
 			}
 			if got, err = s.Read(ctx, b, "s"); err != nil || got.Seq != 20 || len(got.State) != 0 {
@@ -239,7 +239,8 @@ func (b *blobs) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// TestSnapshotBlobs: large states elsewhere, of which nothing remains either.
+// TestSnapshotBlobs: large states are kept outside the store, and no old state remains there
+// either.
 func TestSnapshotBlobs(t *testing.T) {
 	bubble(t, func(w *world) {
 		place := &blobs{data: make(map[string][]byte)}
@@ -296,8 +297,8 @@ func TestSnapshotBlobs(t *testing.T) {
 	})
 }
 
-// TestTrimmedAhead: without a snapshot, or without a way to restore one, nothing is skipped. A
-// later snapshot is used.
+// TestTrimmedAhead: without a snapshot, or without a way to restore a snapshot, no entry is
+// skipped. A later snapshot is used.
 func TestTrimmedAhead(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -322,7 +323,7 @@ func TestTrimmedAhead(t *testing.T) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		// The owner sends no heartbeat, so that another takes over.
+		// The owner sends no heartbeat, so that another owner takes over.
 		if err := lead(w, w.open(), func(lease *core.Lease) error {
 			return s.Write(lease.Context(), lease, 8, stateAfter(8))
 		}); err != nil {
@@ -340,8 +341,8 @@ func TestTrimmedAhead(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfLowerToken: a snapshot with a lower token than the last applied entry is of another
-// history, and is not restored (T2).
+// TestSnapshotOfLowerToken: a snapshot with a lower token than the last applied entry belongs to
+// another history, and is not restored (T2).
 func TestSnapshotOfLowerToken(t *testing.T) {
 	bubble(t, func(w *world) {
 		s, err := NewSnapshotter(&SnapshotOptions{Keep: -1})

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestFollow: several Appliers with different shards, entries from before and after
-// the start, over several tokens.
+// TestFollow: several Appliers follow different shards, with entries from before and after the
+// start, and with several tokens.
 func TestFollow(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -247,7 +247,7 @@ func TestBrokenStream(t *testing.T) {
 		b.setDown(down)
 		synctest.Wait() // otherwise the stream may still bring the entry
 		o.append("s", 1)
-		time.Sleep(2 * time.Second) // less than two pulses: only the stream's end says so
+		time.Sleep(2 * time.Second) // less than two pulses, so only the stream's end shows this
 		if err := r.Fresh("s", time.Second); !errors.Is(err, ErrStale) {
 			w.Errorf("2 s after the stream broke Fresh says %v", err)
 		}
@@ -314,7 +314,7 @@ func TestFreshIsHonest(t *testing.T) {
 	})
 }
 
-// TestHeadsAreNoStream: while the stream waits for its next attempt, a reading of heads does not
+// TestHeadsAreNoStream: while the stream waits for its next attempt, a read of all heads does not
 // count as a working stream.
 func TestHeadsAreNoStream(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -381,7 +381,7 @@ func TestHeadTooHigh(t *testing.T) {
 }
 
 // TestArrivals: the age of unapplied entries is never too small, and an old entry makes no other
-// older than necessary.
+// entry older than necessary.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) time.Time { return time.Unix(1e6, 0).Add(d) }
@@ -428,7 +428,7 @@ func TestLagInTime(t *testing.T) {
 			step <- struct{}{}
 		}
 		r.until("s", 10)
-		for range 1000 { // many arrivals: never younger than the truth
+		for range 1000 { // with many arrivals, the age is never too small
 			o.append("s", 1)
 			synctest.Wait()
 			time.Sleep(100 * time.Millisecond)
@@ -449,7 +449,7 @@ func TestLagInTime(t *testing.T) {
 	})
 }
 
-// TestWaitForAndSync: the caller's own writes, and all writes.
+// TestWaitForAndSync: WaitFor waits for the caller's own writes, and Sync waits for all writes.
 func TestWaitForAndSync(t *testing.T) {
 	bubble(t, func(w *world) {
 		o := newOwner(w, w.open(), "owner")
@@ -522,7 +522,7 @@ func TestStuckApplier(t *testing.T) {
 	})
 }
 
-// TestRefusals: mistakes are reported at once.
+// TestRefusals: mistakes are reported immediately.
 func TestRefusals(t *testing.T) {
 	bubble(t, func(w *world) {
 		b := w.open()

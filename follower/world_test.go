@@ -17,8 +17,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// world is a store in a bubble of fake time. A goroutine that is left at the end
-// fails the test.
+// world is a store in a bubble of fake time. If a goroutine is left at the end, the test fails.
 type world struct {
 	*testing.T
 	store *memory.Store
@@ -43,7 +42,7 @@ func (w *world) open() driver.Backend {
 	return b
 }
 
-// owner owns shards and appends to their logs, by the driver alone.
+// owner owns shards and appends to their logs, using only the driver.
 type owner struct {
 	t     testing.TB
 	b     driver.Backend
@@ -233,7 +232,7 @@ func (r *follow) wait() error {
 	return r.err
 }
 
-// within ends Run after a while if nothing else does.
+// within ends Run after d if nothing else ends it.
 func (r *follow) within(d time.Duration) {
 	timer := time.AfterFunc(d, r.stop)
 	r.t.Cleanup(func() { timer.Stop() })

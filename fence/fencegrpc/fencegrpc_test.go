@@ -71,8 +71,9 @@ func setup(t *testing.T, mark *fence.Mark, o *fencegrpc.Options) *grpc.ClientCon
 	return conn
 }
 
-// echo answers "superseded" once more when it keeps a higher token waiting. After its effect it
-// answers "last" once more when there is no next message, and "flood" until it cannot.
+// echo answers "superseded" a second time while it keeps a higher token waiting. After its effect,
+// it answers "last" a second time when there is no next message, and answers "flood" until it
+// cannot send.
 func echo(_ any, s grpc.ServerStream) error {
 	for {
 		m := &wrapperspb.StringValue{}
@@ -190,8 +191,8 @@ func TestStorageFails(t *testing.T) {
 	}
 }
 
-// TestStream: an open stream is refused from the message on that follows a higher token. In the
-// middle of an effect its context ends.
+// TestStream: after a higher token, an open stream is refused from the next message on. In the
+// middle of an effect, the effect's context ends.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	mark := fence.NewMark(&fence.Memory{}, nil)
@@ -224,7 +225,7 @@ func TestStream(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := mark.Seal(ctx, "ledger", lease("b", 6)); err != nil { // an idle stream holds nobody up
+	if err := mark.Seal(ctx, "ledger", lease("b", 6)); err != nil { // an idle stream delays nobody
 		t.Fatal(err)
 	}
 	send(idle, "y")
@@ -254,7 +255,7 @@ func TestStalledStream(t *testing.T) {
 		err = s.SendMsg(wrapperspb.String("flood"))
 	}
 	if err == nil {
-		err = s.RecvMsg(&wrapperspb.StringValue{}) // it is inside its effect, and sends the next
+		err = s.RecvMsg(&wrapperspb.StringValue{}) // the handler is inside its effect, and sends the next message
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -273,8 +274,8 @@ func TestStalledStream(t *testing.T) {
 	}
 }
 
-// TestAcknowledged: the error for an applied message never says that it was not applied, with a
-// storage that checks its context.
+// TestAcknowledged: with a storage that checks its context, the error for an applied message never
+// states that the message was not applied.
 func TestAcknowledged(t *testing.T) {
 	t.Parallel()
 	marks, err := fence.OpenFile(filepath.Join(t.TempDir(), "marks"))

@@ -56,7 +56,8 @@ func askFresh(ctx context.Context, folder string) error {
 }
 
 // TestFreshStopped stops a follower with SIGSTOP again and again while entries are made. Whenever
-// it reports fresh, every entry is applied that was acknowledged two pulses and the bound before.
+// the follower reports fresh, it has applied every entry that was acknowledged more than two pulses
+// and the bound before.
 func TestFreshStopped(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

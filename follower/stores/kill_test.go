@@ -25,8 +25,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// childEnv makes this binary a follower. It has the way the follower keeps its positions, or
-// "fresh", and the folder of everything.
+// childEnv makes this binary a follower. Its value names how the follower keeps its positions, or
+// "fresh", and the folder of all files.
 const childEnv = "TENURE_FOLLOWER_CHILD"
 
 // child follows until it is interrupted, or killed.
@@ -108,8 +108,9 @@ func wholeLines(path string) error {
 	return os.Truncate(path, int64(strings.LastIndexByte(string(text), '\n')+1))
 }
 
-// TestKilled kills a follower again and again while entries are made. If effects commit with the
-// position, each is there exactly once. Otherwise each is there at least once, in order.
+// TestKilled kills a follower again and again while entries are made. If effects are committed with
+// the position, each effect exists exactly once. Otherwise, each effect exists at least once, in
+// order.
 func TestKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: processes that are killed run in .ci/run")
@@ -124,7 +125,7 @@ func TestKilled(t *testing.T) {
 			}
 			t.Cleanup(func() { b.Close() })
 			db := openDB(t, filepath.Join(folder, "app.db"))
-			newSQL(t, db, insertEffects) // makes the tables
+			newSQL(t, db, insertEffects) // creates the tables
 
 			o := newOwner(t, b)
 			shards := []driver.ShardID{"a", "b", "c"}
@@ -169,8 +170,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// waitEffects waits until everything is applied, checks it, and returns the number of effects that
-// were there before.
+// waitEffects waits until all entries are applied, checks the effects, and returns the number of
+// effects that existed before.
 func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, want core.Seq) (doubled int) {
 	t.Helper()
 	var last core.Seq
@@ -193,8 +194,8 @@ func waitEffects(t *testing.T, way, folder string, db *sql.DB, shard string, wan
 	return doubled
 }
 
-// readEffects reads a file of effects. A line is of the entry after the former ones, or of an entry
-// that came again.
+// readEffects reads a file of effects. Each line belongs to the next entry, or to an entry that
+// came again.
 func readEffects(t *testing.T, path, shard string) (last core.Seq, doubled int) {
 	t.Helper()
 	text, err := os.ReadFile(path)

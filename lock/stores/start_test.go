@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/fleet"
 )
 
-// TestStartAtOnce: members under the label of one host that start at once all join, and no join fails. Each has its
-// own connections.
+// TestStartAtOnce: members that start at the same time under the label of one host all join, and no
+// join fails. Each member has its own connections.
 func TestStartAtOnce(t *testing.T) {
 	const members, rounds = 8, 5
 	for _, at := range fleet.Places() {

@@ -26,8 +26,7 @@ import (
 
 const ttl = time.Second
 
-// alarms are those that docs/operations.md recommends, each with the fault that it
-// is for.
+// alarms are the alarms that docs/operations.md recommends, each with a fault that it must report.
 var alarms = map[string]func(*world){
 	"unowned":         (*world).unowned,
 	"quarantined":     (*world).quarantined,
@@ -74,7 +73,7 @@ type world struct {
 	store *memory.Store
 }
 
-// process is one member, and what its operator watches.
+// process is one member, and the metrics and pages that its operator watches.
 type process struct {
 	*core.Elector
 	p       *world
@@ -136,7 +135,7 @@ func (x *process) end() {
 	}
 }
 
-// crash cuts the process off; nothing of it reaches the store any more.
+// crash cuts the process off. After that, none of its calls reach the store.
 func (x *process) crash() {
 	x.link.Cut()
 	x.stop()
@@ -174,7 +173,7 @@ func (p *world) becomes(what string, cond func() bool) {
 	p.Fatalf("not within a minute: %s", what)
 }
 
-// quarantined has an owner die of its shard once, which is enough here.
+// quarantined makes a shard kill its owner once, which is enough for a quarantine here.
 func (p *world) quarantined() {
 	manage := func(node string) (x *process, stop func()) {
 		x = p.start(node)
@@ -354,7 +353,7 @@ func (p *world) halted() {
 	if s := get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/healthz", 503); !strings.Contains(s.Reasons[0], "halted: ") {
 		p.Errorf("/healthz of a halted member: %+v", s)
 	}
-	// A restart would forget what this process was answered, which may be all that shows it.
+	// A restart would forget the store's answers, which may be the only sign of the change.
 	get[tenurehttp.Status](p.T, tenurehttp.Handler(a.Elector, nil), "/livez", 200)
 	a.stop()
 	<-a.done

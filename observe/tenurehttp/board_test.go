@@ -35,7 +35,7 @@ func newChanging(v *core.View) *changing {
 
 func (c *changing) View() *core.View { return c.view.Load() }
 
-// change replaces the view by a copy that f has changed.
+// change replaces the view with a copy that f has changed.
 func (c *changing) change(f func(*core.View)) {
 	v := *c.view.Load()
 	v.Shards, v.Members, v.Moves = slices.Clone(v.Shards), slices.Clone(v.Members), slices.Clone(v.Moves)
@@ -43,7 +43,7 @@ func (c *changing) change(f func(*core.View)) {
 	c.view.Store(&v)
 }
 
-// event is what a test looks at of an event of /events.
+// event contains the parts of an event of /events that tests examine.
 type event struct {
 	Full    bool
 	Known   int
@@ -190,7 +190,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestHeartbeats shows what an Elector knows of the others' heartbeats.
+// TestHeartbeats: the board shows what an Elector knows about the heartbeats of other members.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestStreamsAreFew(t *testing.T) {
 	t.Parallel()
 	inner := tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{MaxStreams: 2})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.RemoteAddr = "192.0.2.1:1234" // all of one address
+		r.RemoteAddr = "192.0.2.1:1234" // all from one address
 		inner.ServeHTTP(w, r)
 	})
 	s := serve(t, h)
@@ -246,8 +246,8 @@ func TestStreamsAreFew(t *testing.T) {
 	})
 }
 
-// TestStreamsThatAreNeverRead: one address takes all places with streams that it does not
-// read, and another one gets a place at once, and keeps it.
+// TestStreamsThatAreNeverRead: if one address takes all places with streams that it does not read,
+// another address immediately gets a place, and keeps it.
 func TestStreamsThatAreNeverRead(t *testing.T) {
 	t.Parallel()
 	const most = 4
@@ -302,8 +302,8 @@ func TestStreamsThatAreNeverRead(t *testing.T) {
 	}
 }
 
-// TestAside: the board and /view show shards that are set aside, for a time or for good, and what
-// was told is bounded.
+// TestAside: the board and /view show shards that are set aside, temporarily or permanently, and
+// the size of the reasons is limited.
 func TestAside(t *testing.T) {
 	t.Parallel()
 	source := newChanging(sample())
@@ -333,7 +333,7 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestHost: over loopback, a page whose name was pointed here reads nothing.
+// TestHost: over loopback, a page whose host name points to this machine can read nothing.
 func TestHost(t *testing.T) {
 	t.Parallel()
 	h := tenurehttp.Handler(newChanging(sample()), &tenurehttp.Options{Hosts: []string{"Board.example"}})
@@ -416,8 +416,8 @@ func TestStreamsEndWithTheirServer(t *testing.T) {
 	}
 }
 
-// client is one that takes a message only when it is asked to. A write waits until then,
-// or until its deadline.
+// client is a client that receives a message only when the test asks for it. A write waits until
+// then, or until its deadline.
 type client struct {
 	http.ResponseWriter
 	late  time.Time
@@ -453,7 +453,7 @@ func TestSlowClients(t *testing.T) {
 			h.ServeHTTP(c, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", nil))
 		}()
 		c.take <- struct{}{} // the whole
-		for i := range 50 {  // over 5 s, in which the client takes one message
+		for i := range 50 {  // for 5 s, during which the client takes one message
 			source.change(func(v *core.View) { v.Shards[i%2].Token += 100 })
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -496,7 +496,7 @@ func TestStreamsEndInTime(t *testing.T) {
 	})
 }
 
-// TestManyShardsStream bounds what a stream sends of a large namespace.
+// TestManyShardsStream: a stream sends a limited amount of data about a large namespace.
 func TestManyShardsStream(t *testing.T) {
 	t.Parallel()
 	v := sample()
@@ -510,8 +510,8 @@ func TestManyShardsStream(t *testing.T) {
 	}
 }
 
-// TestOwnMemberIsShown: however much other members say of themselves, the one that serves the board is on it, and its
-// load is. What ended leases and sessions is said in a sentence.
+// TestOwnMemberIsShown: however much data other members publish, the board shows the member that
+// serves it, and that member's load. It explains in a sentence why leases and sessions ended.
 func TestOwnMemberIsShown(t *testing.T) {
 	t.Parallel()
 	v := &core.View{Node: "self", Session: "T", Trusted: true}

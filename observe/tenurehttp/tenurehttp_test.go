@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/observe/tenurehttp"
 )
 
-// fixed is a view that a test made.
+// fixed is a Source with a view that a test made.
 type fixed core.View
 
 func (f *fixed) View() *core.View { return (*core.View)(f) }
@@ -95,7 +95,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 	get[tenurehttp.Status](t, h, "/livez", 503)
-	v.Trusted = false // an outage alone makes unready only if asked to
+	v.Trusted = false // an outage alone makes a member unready only with NeedsStore
 	if s := get[tenurehttp.Status](t, h, "/readyz", 200); !s.OK || len(s.Reasons) != 1 {
 		t.Errorf("got %+v", s)
 	}
@@ -153,9 +153,9 @@ func TestView(t *testing.T) {
 	get[tenurehttp.Problem](t, h, "/view?limit=x", 400)
 }
 
-// TestBounded: no answer is larger than the package says, whatever the namespace holds,
-// and none costs more than what it shows. It measures what the process allocates, so
-// nothing runs beside it.
+// TestBounded: no answer is larger than the package comment states, whatever the namespace
+// contains, and no answer costs more than the data that it shows. The test measures the process's
+// allocations, so no other test runs at the same time.
 func TestBounded(t *testing.T) {
 	const many = 20_000
 	long := strings.Repeat("n", 128)
@@ -210,7 +210,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestElector asks two real electors who leads.
+// TestElector asks two real electors which member leads.
 func TestElector(t *testing.T) {
 	t.Parallel()
 	store := memory.New()

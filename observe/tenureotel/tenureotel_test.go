@@ -35,7 +35,7 @@ import (
 
 const ttl = time.Second
 
-// collected is what an SDK has of one Telemetry.
+// collected contains the data that an SDK collected from one Telemetry.
 type collected struct {
 	*tenureotel.Telemetry
 	spans   *tracetest.SpanRecorder
@@ -97,7 +97,7 @@ func (c *collected) points(t *testing.T) map[string]float64 {
 	return got
 }
 
-// run has a member with one lease, calls f with it, and ends the member.
+// run starts a member with one lease, calls f with the lease, and ends the member.
 func run(t *testing.T, c *collected, f func(t *testing.T, l *core.Lease, link *kvfault.Link)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,8 +144,8 @@ func attr(s sdktrace.ReadOnlySpan, key string) string {
 	return ""
 }
 
-// A call to the store is a span below that of the caller; what the member does by itself
-// has none.
+// A call to the store is a child of the caller's span. Calls that the member makes for itself have
+// no span.
 func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 	t.Parallel()
 	c := collect(t, tenureotel.Options{Attributes: []attribute.KeyValue{attribute.String("namespace", "test")}})
@@ -159,7 +159,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 			t.Error(err)
 		}
 		span.End()
-		if _, err := l.Append(t.Context(), nil); err != nil { // nobody traces it
+		if _, err := l.Append(t.Context(), nil); err != nil { // nobody traces this call
 			t.Error(err)
 		}
 		link.SetError(kvfault.Read, errors.New("connection reset"))
@@ -169,7 +169,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 		}
 		span.End()
 		link.Heal()
-		// Those that come while one is under way travel together.
+		// Commits that arrive while another is in progress are sent together.
 		link.Set(kvfault.Write, kvfault.HoldRequest)
 		var all sync.WaitGroup
 		for range 3 {
@@ -214,7 +214,7 @@ func TestCallsAreSpansBelowTheCallers(t *testing.T) {
 		"tenure get below caller", "tenure get below failing caller",
 	}
 	slices.Sort(got)
-	got = slices.Compact(got) // one that was sent again has a span each time
+	got = slices.Compact(got) // a call that was sent again has a span each time
 	if !slices.Equal(got, want) || links != 1 {
 		t.Errorf("%d links, want 1, of spans\n%q, want\n%q", links, got, want)
 	}
@@ -235,7 +235,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// Every metric is observed, under the name and no other that the package comment has.
+// Every metric is observed, and only under the name that is in the package comment.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := collect(t, tenureotel.Options{})
@@ -309,8 +309,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// waitingEffect has a ledger make effects: one is done after a second attempt, one is refused, one waits
-// for a person for a minute, and another is not begun.
+// waitingEffect makes effects with a ledger. One is done after a second attempt, one is refused,
+// one waits for a person for a minute, and another is not begun.
 func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	t.Helper()
 	l, err := effect.Open(t.Context(), lease, &effect.Options{Stats: s, MaxInDoubt: 1, BackoffMin: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -333,7 +333,7 @@ func waitingEffect(t *testing.T, lease *core.Lease, s *effect.Stats) {
 	t.Cleanup(l.Close)
 }
 
-// A call that nobody traces costs no allocation.
+// An untraced call costs no allocation.
 func TestUntracedCallsAllocateNothing(t *testing.T) {
 	start := collect(t, tenureotel.Options{}).Hooks().CallStart
 	ctx := t.Context()

@@ -78,7 +78,8 @@ func start(t *testing.T, store *memory.Store, node string, h core.Handler, shard
 	return p
 }
 
-// value is the sum of a metric's series with these labels: a histogram's is its count.
+// value returns the sum of a metric's series with these labels. The value of a histogram is its
+// count.
 func value(t *testing.T, g prometheus.Gatherer, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := g.Gather()
@@ -124,7 +125,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func hold(ctx context.Context, _ *core.Lease) error { <-ctx.Done(); return nil }
 
-// A hand-over, a failing handler, an outage and a death, as the metrics show them.
+// The metrics show a hand-over, a failing handler, an outage and a death.
 func TestMetricsOfACluster(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -203,8 +204,8 @@ func TestMetricsOfACluster(t *testing.T) {
 	})
 }
 
-// Effects of a leader: one that ended in each way, one that waits for a person, and one that the next
-// Do repeats. Series name no effect, and those of a leader that lost its lease are gone.
+// A leader has effects that ended in each way, one that waits for a person, and one that the next
+// Do repeats. The series name no effect, and the series of a leader that lost its lease are gone.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +290,7 @@ func bigView(shards int) big {
 	return big{v}
 }
 
-// everything has each hook called with each kind of event.
+// everything calls each hook with each kind of event.
 func everything(m *tenureprom.Metrics) {
 	h := m.Hooks()
 	for _, k := range []string{
@@ -344,14 +345,14 @@ func gather(t *testing.T, o *tenureprom.Options, shards int) (series int, names 
 		for _, s := range f.GetMetric() {
 			series++
 			if h := s.GetHistogram(); h != nil {
-				series += len(h.GetBucket()) + 2 // +Inf, the sum and the count, which is the one above
+				series += len(h.GetBucket()) + 2 // +Inf and the sum; the count is the series above
 			}
 		}
 	}
 	return series, names
 }
 
-// The series of everything that can happen, on a member that owns 10,000 shards.
+// TestSeries counts the series of everything that can happen, on a member that owns 10,000 shards.
 func TestSeries(t *testing.T) {
 	t.Parallel()
 	bounded, _ := gather(t, nil, 10_000)
@@ -380,7 +381,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// BenchmarkOnCall is what a call costs the goroutine of the hooks, beside the members' own.
+// BenchmarkOnCall measures the time that a call takes in the goroutine of the hooks.
 func BenchmarkOnCall(b *testing.B) {
 	h := tenureprom.New(nil).Hooks()
 	b.ReportAllocs()
@@ -389,7 +390,7 @@ func BenchmarkOnCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCollect is one scrape of a member that knows 10,000 shards.
+// BenchmarkCollect measures one scrape of a member that knows 10,000 shards.
 func BenchmarkCollect(b *testing.B) {
 	m := tenureprom.New(nil)
 	view := bigView(10_000)
