@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// contender is one way to own shards: Tenure, or what a user of the store would choose.
+// contender is one way to own shards: Tenure, or the way that a user of the store would choose.
 type contender struct {
 	name string
 	ours bool
 	// ttl is the shortest TTL with which the contender is used, for the row of crashes. If it is 0,
 	// the contender has no TTL.
 	ttl time.Duration
-	// most is the number of shards that one member may contend for; 0 means any number. why is the
-	// reason.
+	// most is the number of shards for which one member may contend. 0 means any number. why is the
+	// reason for the limit.
 	most int
 	why  string
-	// waits is the number of shards in the row of memory; 0 means 1,000.
+	// waits is the number of shards in the row of memory. 0 means 1,000.
 	waits int
 	// onlyShards and onlyLocks restrict the contender to some of the rows.
 	onlyShards, onlyLocks bool
@@ -28,7 +28,7 @@ type contender struct {
 	join func(ctx context.Context, at place) (member, error)
 }
 
-// place is where a member takes part. Member processes get it as JSON.
+// place describes where a member takes part. Member processes get it as JSON.
 type place struct {
 	DSN       string
 	Namespace string // a name, without "/"

@@ -66,7 +66,7 @@ func (m *tenureMember) release(ctx context.Context, shard string) error {
 	return m.e.Withdraw(ctx, shard)
 }
 
-// handOver releases a shard to a named successor, which no other contender can do.
+// handOver releases a shard to a named successor. No other contender can name one.
 func (m *tenureMember) handOver(ctx context.Context, to *tenureMember, shard string) error {
 	session := to.e.View().Session
 	if session == "" {

@@ -216,8 +216,8 @@ func inHalves[T any](items []T, send func([]T) (refused []T)) (calls int) {
 	return 1 + inHalves(refused[:half], send) + inHalves(refused[half:], send)
 }
 
-// tooLarge returns the items of a call that were too large according to their answers. It fails if
-// such an item was alone in its call.
+// tooLarge returns the items of a call that were too large according to their answers. It fails the
+// case if an item that was too large was alone in its call.
 func tooLarge[T any](f *fixture, items []T, answer func(i int) error) (refused []T) {
 	f.t.Helper()
 	for i := range items {

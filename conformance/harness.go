@@ -115,8 +115,7 @@ type Store struct {
 	// read-only. This lasts until the returned function is called (E5).
 	Deny func(ctx context.Context) (allow func(context.Context) error, err error)
 
-	// RaiseFloor does what an operator does after a restore: it makes every later token greater
-	// than above.
+	// RaiseFloor makes every later token greater than above, as an operator does after a restore.
 	RaiseFloor func(ctx context.Context, above driver.Token) error
 
 	// Guards are the fences that the backend offers in addition to Commit.
@@ -196,9 +195,9 @@ type Wire struct {
 	//
 	// Duplicate stays nil if a request is part of a connection's state. An SQL transaction, for
 	// example, is a conversation. A statement that arrives twice is a second statement, and its
-	// reply would be taken for the reply to the next statement. On such a connection, no second
-	// delivery can arrive late either. Commit/RepeatedWriteRefused shows the effect of a write that
-	// is sent twice.
+	// reply would be taken for the reply to the next statement. On a connection with state, no
+	// second delivery can arrive late either. Commit/RepeatedWriteRefused shows the effect of a
+	// write that is sent twice.
 	Duplicate func() (end func())
 
 	// Cut breaks the connection. Calls in flight fail with an error, and new calls fail without

@@ -234,8 +234,8 @@ func (t *tailer) next(ctx context.Context, most int) error {
 	return nil
 }
 
-// beforeLastCommit returns how many entries of a page precede those of its last commit. A page need
-// not split a commit.
+// beforeLastCommit returns how many entries of a page precede the entries of its last commit. A
+// page need not split a commit.
 func beforeLastCommit(page []driver.Entry) int {
 	n := len(page)
 	for n > 0 && page[n-1].Shard == page[len(page)-1].Shard && page[n-1].Number == page[len(page)-1].Number {

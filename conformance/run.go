@@ -156,7 +156,7 @@ func named(names []string) ([]testCase, error) {
 	return cases, nil
 }
 
-// check returns what is wrong with the harness, or "".
+// check returns a description of the mistake in the harness, or "".
 func (h *Harness) check() string {
 	if h.Name == "" || h.New == nil {
 		return "Harness.Name and Harness.New are required"

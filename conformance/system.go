@@ -28,9 +28,9 @@ type SystemStore = system.Store
 func Main(m *testing.M, openers ...driver.Opener) int { return system.Main(m, openers...) }
 
 // TestSystem is the system suite. It tests the safety of a backend together with core, with real
-// processes and real faults. It fails t at the first violation, and gives the seed and the folder of
-// its history. It logs what the runs counted and measured. If TENURE_CONFORMANCE_REPORT names a
-// directory, TestSystem saves the figures there.
+// processes and real faults. It fails t at the first violation, and gives the seed and the folder
+// of its history. It logs the counts and measurements of the runs. If TENURE_CONFORMANCE_REPORT
+// names a directory, TestSystem saves the figures there.
 //
 //	func TestMain(m *testing.M) { os.Exit(conformance.Main(m, sqlite.Opener())) }
 //

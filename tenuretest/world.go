@@ -104,8 +104,8 @@ func (w *World) Look(f func()) {
 	f()
 }
 
-// Await waits until cond is true, for at most 1000 TTL in the time of the bubble. If cond is
-// still false, the scenario fails and ends. Await calls cond as Look calls f.
+// Await waits until cond is true, for at most 1000 TTL in the time of the bubble. If cond is still
+// false, the scenario fails and ends. Await calls cond in the same way as Look calls f.
 func (w *World) Await(what string, cond func() bool) {
 	step := w.o.TTL / 20
 	for range 20 * 1000 {

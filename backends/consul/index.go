@@ -16,8 +16,8 @@ const (
 	// idlePace is the pause after a query that returned nothing new and an index that went back
 	// or stood still. It allows at most two queries a second.
 	idlePace = 500 * time.Millisecond
-	// spuriousPace is the pause if the index moved on. The index of an empty prefix is that of the
-	// whole store.
+	// spuriousPace is the pause if the index moved on. The index of an empty prefix is the index of
+	// the whole store.
 	spuriousPace = 20 * time.Millisecond
 )
 

@@ -96,8 +96,8 @@ func (s *store) names(ctx context.Context, q kv.Range) ([]string, *kv.Page, erro
 	return names, page, s.date(page, known, meta)
 }
 
-// date sets the index up to which the page contains everything. The index of a prefix is that of
-// its latest change, and goes back when Consul forgets a deletion. The page also contains
+// date sets the index up to which the page contains everything. The index of a prefix is the index
+// of its latest change. It goes back when Consul forgets a deletion. The page also contains
 // everything up to the index known before the read.
 func (s *store) date(page *kv.Page, known uint64, meta *api.QueryMeta) error {
 	if err := possible(meta.LastIndex); err != nil {

@@ -21,8 +21,8 @@
 //     or a cancellation. If no part of a write was sent, its error matches driver.ErrRetry.
 //   - Every call requires that the etcd member has a leader. A member in a minority refuses calls
 //     immediately, and its watches end instead of falling silent.
-//   - Heartbeats have their own connection. If an etcd member does not answer heartbeats while
-//     another does, all calls move to the other member immediately: see package route.
+//   - Heartbeats have their own connection. If one etcd member does not answer heartbeats but
+//     another answers, all calls move to the other member immediately: see package route.
 //
 // [Backend.Guard] is the fence for the application's own transactions.
 //

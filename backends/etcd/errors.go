@@ -84,7 +84,7 @@ func native(err error) error {
 
 // nudge makes connections in back-off connect immediately. Callers pace themselves, and a pause of
 // up to two minutes after the server is back would cost them their leases. nudge does not touch a
-// connection that has not failed. While such a connection begins, gRPC writes a map that
+// connection that has not failed. While a new connection begins, gRPC writes a map that
 // ResetConnectBackoff reads without a lock, and the race ends the process (grpc/grpc-go#9155).
 func (s *store) nudge(err error) {
 	if status.Code(native(err)) != codes.Unavailable {

@@ -83,9 +83,9 @@ func open(
 
 // limits returns the limits of a server. The width of a transaction that holds n others is n plus
 // the width of the widest, and may not exceed the server's limit. The widest of the frequent
-// transactions is a transfer, with 3. A commit has two conditions besides those of its operations.
-// As units, twice as many transactions fit in one request, and the server needs no more time than
-// for half of them sent one by one.
+// transactions is a transfer, with 3. A commit has two conditions besides the conditions of its
+// operations. As units, twice as many transactions fit in one request, and the server needs no more
+// time than for half of them sent one by one.
 func (s *store) limits() driver.Limits {
 	return driver.Limits{
 		BatchItems: 2 * (s.maxOps - 3), WriteOps: s.maxOps - 3, WriteBytes: s.maxBytes / 3 * 2,

@@ -103,7 +103,7 @@ func errClosed() error { return errors.New("tenure: the backend was closed meanw
 const maxRefusals = 4
 
 // send sends one transaction, once (rule E2). The client's interceptor repeats a call that had no
-// effect, such as a call whose token expired; send allows that. The interceptor would also repeat a
+// effect, such as a call whose token expired. This is allowed. The interceptor would also repeat a
 // call that the server, or a proxy before it, ended with a context's error. To prevent that, send
 // first ends the call's context.
 func (s *store) send(

@@ -113,8 +113,8 @@ func (s *session) claimAll(ctx context.Context, claims []driver.Claim, send []in
 	return again, err
 }
 
-// sawFree reports whether the claim is for a lock that the claimer saw as free. Such a claim
-// succeeds while the lock is free, whatever the token (rule R2).
+// sawFree reports whether the claim is for a lock that the claimer saw as free. The claim then
+// succeeds while the lock is free, whatever the token is (rule R2).
 func sawFree(c driver.Claim) bool { return driver.IsLock(c.Shard) && c.Seen.Session == "" }
 
 // anyGranted reports whether the answer to any claim is its earlier success. The call as a whole

@@ -120,7 +120,7 @@ func (b *Backend) evidence(w *driver.Write) []string {
 }
 
 // judge decides by the records of evidence whether a write can be applied. It returns the lease, or
-// an error; a dead fence comes before any other reason (rule F2).
+// an error. A dead fence takes precedence over any other reason (rule F2).
 func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	owner, _, err := b.owner(pairs[0])
 	if err != nil {
@@ -142,9 +142,9 @@ func (b *Backend) judge(w *driver.Write, pairs []Pair) (lease, error) {
 	return lease{owner: owner, rev: pairs[0].Rev, head: head, headRev: pairs[1].Rev, headKnown: true}, nil
 }
 
-// firstConflict returns the index of the first operation whose precondition fails, or -1 if
-// none does. items holds the records of the items with a precondition, in order. If items is
-// nil, the store decides.
+// firstConflict returns the index of the first operation whose precondition fails, or -1 if all
+// preconditions hold. items holds the records of the items with a precondition, in order. If items
+// is nil, the store decides.
 func firstConflict(w *driver.Write, head driver.Head, items []Pair) int {
 	for i := range w.Ops {
 		op := &w.Ops[i]

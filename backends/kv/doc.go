@@ -40,8 +40,8 @@
 // has at most three, plus one for each of its operations. The guard of a batch has two conditions.
 // If necessary, the store splits a batch further.
 //
-// Consul and ZooKeeper have no such watch. They implement the Store of internal/changelog, which
-// keeps a log of changes in the store itself and provides the kv.Store.
+// Consul and ZooKeeper have no watch of this kind. They implement the Store of internal/changelog,
+// which keeps a log of changes in the store itself and provides the kv.Store.
 //
 // # How the contract is met
 //

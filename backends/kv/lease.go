@@ -9,10 +9,10 @@ import (
 	"github.com/tenure-go/tenure/internal/kvrecord"
 )
 
-// lease is what this process knows of a shard's current grant: the session and token of its record,
-// and the head. The record's revision determines the session and the token, and the head's number
-// determines the head. A lease can therefore be out of date but not wrong, and the store's compare
-// detects an outdated lease.
+// lease is this process's knowledge of a shard's current grant: the session and token of the
+// record, and the head. The record's revision determines the session and the token, and the head's
+// number determines the head. A lease can therefore be out of date but not wrong, and the store's
+// compare detects an outdated lease.
 type lease struct {
 	owner     driver.Owner
 	rev       Rev // of the shard's record

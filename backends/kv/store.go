@@ -30,10 +30,9 @@ var ErrCompacted = errors.New("tenure: the store no longer has the changes since
 //
 // The context of a call is its only time-out (rule X1). A write is sent once (rule E2). If Apply
 // knows that nothing was applied, its error matches one of the closed set of package driver (see
-// driver.NotApplied; driver.ErrRetry is the usual one). In every other case, its error matches none
-// of them, and the outcome is unknown (rule E1). Examples are a missing answer, a broken
-// connection, and a context that ended after the write was sent. Errors of reads need not match
-// any.
+// driver.NotApplied), usually driver.ErrRetry. In every other case, its error matches none of them,
+// and the outcome is unknown (rule E1). Examples are a missing answer, a broken connection, and a
+// context that ended after the write was sent. Errors of reads need not match any.
 type Store interface {
 	// Apply runs the batch's transactions, each atomic and independent of the others. A transaction
 	// is applied if and only if the batch's guard and its own conditions hold at its point of the

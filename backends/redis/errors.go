@@ -18,7 +18,7 @@ type notSentError struct{ err error }
 
 func (e *notSentError) Error() string { return e.err.Error() }
 
-// Unwrap returns a list, because the client removes one plain layer of such an error.
+// Unwrap returns a list, because the client would remove one plain layer of the error.
 func (e *notSentError) Unwrap() []error { return []error{e.err} }
 
 // failed classifies the error of a script (rule E1). After an unlisted error, the outcome is

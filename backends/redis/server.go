@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// server is what a server reports about itself.
+// server holds a server's report about itself.
 type server struct {
 	info     map[string]string // from INFO
 	settings map[string]string // from CONFIG GET; nil if the user may not read it
@@ -333,10 +333,10 @@ func (s *store) goesOn(want record, found string, rev kv.Rev) error {
 
 // follows returns the record under which a server continues, without its past. The lineage stays if
 // nothing can have been lost between the two servers. There are three cases of this kind. The
-// process is the same and was no replica in between; all replicas have the acknowledged writes; or
-// the server restarted from a log with every acknowledged write. A promoted replica shows the
-// number of bytes that it received and its previous replication id. It forgets that id once it is
-// without replicas for repl-backlog-ttl.
+// server process is the same and was never a replica between the two. Or all replicas have the
+// acknowledged writes. Or the server restarted from a log with every acknowledged write. A promoted
+// replica shows the number of bytes that it received and its previous replication id. It forgets
+// that id once it is without replicas for repl-backlog-ttl.
 func (s *store) follows(v *server, found string) (record, error) {
 	now := record{
 		replication: v.info["master_replid"], process: v.info["run_id"],

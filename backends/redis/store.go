@@ -122,7 +122,7 @@ func (s *store) ask(
 // shown is called before any part of an answer is returned, so that no promotion can undo what the
 // caller sees. It returns when as many replicas as Options.Replicas have everything up to a
 // revision. After a script that wrote, WAIT has counted them. WAIT does not count for a script that
-// only read. After such a script, shown uses a barrier, unless this store already knows that the
+// only read. After a read, shown therefore uses a barrier, unless this store already knows that the
 // replicas have everything.
 func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev kv.Rev) error {
 	switch {
@@ -142,8 +142,8 @@ func (s *store) shown(ctx context.Context, beat bool, a *answer, wrote bool, rev
 	return nil
 }
 
-// barrier makes a write that has no effect, waits for the replicas, and returns the revision up
-// to which they have everything. The server's history must still be that of the read.
+// barrier makes a write that has no effect, waits for the replicas, and returns the revision up to
+// which they have everything. The server's history must still be the history of the read.
 func (s *store) barrier(ctx context.Context, beat bool, h *history) (kv.Rev, error) {
 	keys := []string{s.names.key("records"), s.names.key("free")}
 	reply, err := s.run(ctx, beat, s.scripts.barrier, keys, []any{h.replication}, true)

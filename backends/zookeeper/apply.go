@@ -101,7 +101,7 @@ func (a *application) beat(ctx context.Context) error {
 	return joined(errs...)
 }
 
-// outcomeOf returns what the end of a call shows about its server.
+// outcomeOf returns the evidence about a server that the end of a call gives.
 func outcomeOf(ctx context.Context, err error) route.Outcome {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrDenied), driver.NotApplied(err) && !errors.Is(err, driver.ErrRetry):

@@ -255,10 +255,10 @@ func (f *follower) list(ctx context.Context, lk *link, sc scope, arm, all bool) 
 	return nodes, nil
 }
 
-// load reads records. With arm, it arms the watches of all records. Otherwise, it arms those of
-// records without a watch. A record of a missing directory stays as it was until the directory's
-// own watch, which must follow, causes a list. Only then are the other writes of the removal
-// certain to be read.
+// load reads records. With arm, it arms the watches of all records. Otherwise, it arms the watches
+// of records without one. A record of a missing directory stays as it was until the directory's own
+// watch, which must follow, causes a list. Only then are the other writes of the removal certain to
+// be read.
 func (f *follower) load(ctx context.Context, lk *link, nodes []watched, arm bool) error {
 	if len(nodes) == 0 {
 		return nil

@@ -21,8 +21,8 @@ type link struct {
 	began  time.Time
 	conn   *zk.Conn
 	wire   *observedConn
-	// alone reports whether the server is outside an ensemble. Such a server ends all connections
-	// when it joins an ensemble.
+	// alone reports whether the server is outside an ensemble. A server outside an ensemble ends
+	// all connections when it joins one.
 	alone bool
 	// outdated, if not nil, reports whether there is a newer password than the link has used.
 	outdated func() bool
@@ -56,8 +56,8 @@ const maxCalls = 64
 // Tenure uses sessions for nothing else. It gives up a link earlier if calls on it get no answer.
 const callTimeout = 30 * time.Second
 
-// A link for reads and watches may have no calls while it waits for changes. Such a link sends a
-// request to a server that was silent for askAfter, and gives it up if nothing comes within
+// A link for reads and watches may have no calls while it waits for changes. While idle, the link
+// sends a request to a server that was silent for askAfter, and gives it up if nothing comes within
 // askLimit. At a TTL of 10 s or less, a watched heartbeat arrives sooner, which suffices.
 const (
 	askAfter = 3500 * time.Millisecond

@@ -162,8 +162,8 @@ func (m *multi) remove(node string, version int32, e effect) {
 	m.add(&zk.DeleteRequest{Path: node, Version: version}, len(node), e)
 }
 
-// without asserts that a node does not exist. ZooKeeper has no such check, but refuses to create a
-// node that exists.
+// without asserts that a node does not exist. ZooKeeper has no check for this, but refuses to
+// create a node that exists.
 func (m *multi) without(node string) {
 	if m.absent[node] {
 		return

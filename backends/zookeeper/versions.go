@@ -10,8 +10,8 @@ import (
 
 // stat identifies a version of a node in compares. A revision is a Mzxid. No two writes of a node
 // have the same Mzxid, so a revision determines the data version. A version alone does not
-// determine the revision, because a node that was deleted and created again counts from 0. Created,
-// its Czxid, distinguishes such nodes.
+// determine the revision, because a node that was deleted and created again counts from 0. The
+// field Created, the node's Czxid, distinguishes a node from its predecessors.
 type stat struct {
 	rev     kv.Rev
 	created int64

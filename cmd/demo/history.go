@@ -7,7 +7,7 @@ import (
 )
 
 // A lease is a lease as the members reported it. Instants are readings of the host's monotonic
-// clock in nanoseconds; zero means not yet.
+// clock in nanoseconds. Zero means that the event has not happened yet.
 type lease struct {
 	member  string
 	token   int64

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-go/tenure/core"
 )
 
-// A place is where a run keeps its logs. It is a separate namespace in a temporary database, on a
-// server started for the run, or in a given database.
+// A place holds the logs of a run. It is a separate namespace in a temporary database, on a server
+// started for the run, or in a given database.
 type place struct {
 	store     store
 	dsn       string

@@ -103,9 +103,8 @@ func asJSON(v any, indent string) ([]byte, error) {
 }
 
 // escaped replaces each character that a terminal obeys with the output of escape. These are
-// control characters, including U+007F to U+009F, and format characters, such as those of the
-// writing direction. In JSON, and in YAML made from it, such characters occur only within
-// quotes.
+// control characters, including U+007F to U+009F, and format characters, such as direction marks.
+// In JSON, and in YAML made from it, such characters occur only within quotes.
 func escaped(text []byte, escape func(out []byte, r rune) []byte) []byte {
 	acts := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
 	if utf8.Valid(text) && !bytes.ContainsFunc(text, acts) {

@@ -283,8 +283,8 @@ func (o *order) merge(cmd *cobra.Command, one, other string) error {
 	})
 }
 
-// divide shows what splits or a merge do to the ranges, asks, and writes a rule for each hash. plan
-// returns the hashes and describes the effect.
+// divide shows the effect of splits or a merge on the ranges, asks the operator, and writes a rule
+// for each hash. The function plan returns the hashes and describes the effect.
 func (o *order) divide(cmd *cobra.Command, kind control.Kind, plan func(*sharding.Map) (hashes []uint64, what string, err error)) error {
 	var first control.Rule
 	if err := o.sign(&first); err != nil {
@@ -363,7 +363,7 @@ func contradicted(rules, all []control.Rule) error {
 	return nil
 }
 
-// releasing describes what the release of a shard does.
+// releasing describes the effect of a shard's release.
 func (o *order) releasing(ctx context.Context, b core.Backend, v *driver.View, r *control.Rule) (string, error) {
 	if _, err := find(v, core.ShardID(r.Shards)); err != nil {
 		return "", err

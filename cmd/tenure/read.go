@@ -189,8 +189,8 @@ type shardOut struct {
 	// such problem.
 	Trouble string `json:"trouble,omitempty"`
 	// Aside is the reason why the shard should have no owner. It is left out if the shard should
-	// have an owner. AsideUntil is when Aside ends, for example when a quarantine ends. It is left
-	// out if Aside does not end.
+	// have an owner. AsideUntil is the time at which Aside ends, such as the end of a quarantine.
+	// It is left out if Aside does not end.
 	Aside      string    `json:"aside,omitempty"`
 	AsideUntil time.Time `json:"aside_until,omitzero"`
 }

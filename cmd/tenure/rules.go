@@ -182,7 +182,7 @@ func (o *order) sign(r *control.Rule) error {
 	return nil
 }
 
-// put shows what a rule would do, asks, and writes it.
+// put shows the effect of a rule, asks the operator, and writes the rule.
 func (o *order) put(cmd *cobra.Command, r control.Rule) error {
 	if err := o.sign(&r); err != nil {
 		return err
@@ -347,7 +347,7 @@ func ruleText(r control.Rule) string {
 	return text
 }
 
-// preview describes what a rule would do to the current namespace.
+// preview describes the effect that a rule would have on the current namespace.
 func (o *order) preview(v *driver.View, r *control.Rule) (string, error) {
 	lives := slices.ContainsFunc(v.Members, func(m core.Member) bool { return m.Node == r.Node })
 	if r.Node != "" && !lives && !o.force {

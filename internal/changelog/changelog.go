@@ -32,7 +32,7 @@ type Store interface {
 	// immediate. The next ones follow each time a record may have changed, until ctx ends, fn
 	// fails, or the store can no longer serve it. Follow never returns nil. It may merge
 	// intermediate states and repeat a page, but never loses the last state. No record in a page is
-	// older than in earlier pages, including those of earlier calls. If a store cannot read all
+	// older than in earlier pages, including pages of earlier calls. If a store cannot read all
 	// records at one revision, it lists the keys first. It then reads the values, or knows that
 	// they are unchanged. Therefore, if a record is missing from a page, the page shows the other
 	// writes of the transaction that removed the record. Page.Rev is a revision up to which the

@@ -44,7 +44,7 @@
 //     costs each process one return of that call and at most one Get. A commit costs nothing to a
 //     process that does not tail logs.
 //   - Readers that missed entries read in full. After a change of hundreds of records, all readers
-//     do so.
+//     read in full.
 //   - A change log keeps eight chunks of each shard. A tail that missed more, up to hundreds, reads
 //     the log of that shard, and no reader is reset (see kv.Store.Watch).
 //   - If no process has written a change log for a minute, or a long one for ten seconds, the next

@@ -93,9 +93,9 @@ func (s *store) Get(ctx context.Context, keys ...string) (*kv.Page, error) {
 }
 
 // Range reads from the Store. The read sees every change that the change logs showed before it
-// began, so its revision is at least that of the logs. A watch that needs to read everything can
-// begin at that revision. The first full read begins with the change logs, so that the watch knows
-// their state.
+// began, so its revision is at least the revision of the logs. A watch that needs to read
+// everything can begin at that revision. The first full read begins with the change logs, so that
+// the watch knows their state.
 func (s *store) Range(ctx context.Context, q kv.Range) (*kv.Page, error) {
 	whole := kinds // the kind that is read in full
 	switch q.Prefix {

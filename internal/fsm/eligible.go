@@ -53,8 +53,8 @@ func (m *Machine) bar(p *peer) {
 	m.yieldAt = m.now
 }
 
-// precedes reports whether a peer should get what this process holds, either now or once it has
-// lived for Failback.
+// precedes reports whether a peer should get the shards that this process holds, either now or
+// after the peer has lived for Failback.
 func (m *Machine) precedes(p *peer) bool {
 	switch {
 	case p.silent || p.barred || p.member.Draining:

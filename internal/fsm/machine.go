@@ -394,8 +394,8 @@ func (c *call) ended(err error, now Instant) {
 }
 
 // callTimeout returns the time-out of a call about n items that begins now. On a store that
-// answers, it is less than the TTL, so that a server that hangs delays no takeover. If such
-// calls have failed before, it is up to CallTimeout.
+// answers, it is less than the TTL, so that a server that hangs delays no takeover. If calls of
+// this kind have failed before, the time-out is up to CallTimeout.
 func (m *Machine) callTimeout(k callKind, n int) time.Duration {
 	c := &m.calls[k]
 	d := m.cfg.Member.TTL/2 + time.Duration(n)*itemTime

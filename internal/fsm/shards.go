@@ -398,8 +398,7 @@ func (m *Machine) settle(i int32) {
 	}
 }
 
-// settleMine decides what to do with a shard whose record names this session and that has no
-// held lease.
+// settleMine decides what to do with a shard if its record names this session but no lease is held.
 func (m *Machine) settleMine(i int32) {
 	s := &m.shards[i]
 	if s.own == nil {

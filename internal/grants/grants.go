@@ -43,10 +43,10 @@ func Node(node string) string {
 	return node
 }
 
-// Event returns the text of one change of a shard's owner. The argument end is why the previous
-// lease ended, or empty if an earlier event contains the reason. The argument node is the new
-// owner's label, or empty if the label is unknown or the shard is released. A shard's record joins
-// these texts, the newest first.
+// Event returns the text of one change of a shard's owner. The argument end is the reason why the
+// previous lease ended, or empty if an earlier event contains the reason. The argument node is the
+// new owner's label, or empty if the label is unknown or the shard is released. A shard's record
+// joins these texts, the newest first.
 func Event(now time.Time, end driver.End, node string) string {
 	return strconv.FormatInt(max(0, now.Unix()), 36) + "+" + strconv.Itoa(slices.Index(ends, end)) + "+" + Node(node) + "/"
 }

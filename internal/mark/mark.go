@@ -25,7 +25,7 @@ type key struct{}
 // Allow returns a context under which Elector.Update lets its caller see and change Tenure's keys.
 func Allow(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, true) }
 
-// Allowed reports whether a context comes from Allow, or is derived from such a context.
+// Allowed reports whether a context comes from Allow, or is derived from a context that does.
 func Allowed(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 
 // ProcessLen is the number of bytes at the beginning of a session's id that name its process.

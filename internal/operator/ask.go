@@ -74,7 +74,7 @@ type Answer struct {
 	May    bool   `json:"may"`
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
-	// Until is when the place of Node ends. It is left out if Node has no place.
+	// Until is the time at which the place of Node ends. It is left out if Node has no place.
 	Until time.Time `json:"until,omitzero"`
 	// Budget is the number of nodes that may be away. It is the smallest budget of this
 	// question and of the nodes that hold places.

@@ -2,7 +2,7 @@
 // command tenure and package tenurehttp use it.
 //
 // A Writer takes a lease of control.Shard for each write. It decides under that lease, so if two
-// writers ask at the same time, the second sees what the first wrote. If a writer has lost its
+// writers ask at the same time, the second sees the first one's write. If a writer has lost its
 // lease, the fence refuses its write.
 //
 // Ask answers according to a budget: the number of nodes that may be away at the same time. A node

@@ -49,15 +49,14 @@ type Writer struct {
 	// lease.
 	Timeout time.Duration
 	// Denied, if set, reports whether a store refused a call because a right is missing. The Writer
-	// gives up at the first such error, while an Elector would try again.
+	// gives up at the first error of this kind, while an Elector would try again.
 	Denied func(error) bool
 	// Late, if set, is called with the error of a write that succeeded, and the time for which
 	// the lease may remain.
 	Late func(ttl time.Duration, err error)
 }
 
-// A Decision is what to write in one commit. It consists of the operations, and a log entry for
-// each change.
+// A Decision is the content of one commit: the operations, and a log entry for each change.
 type Decision struct {
 	Ops     []core.Op
 	Changes []Change

@@ -76,9 +76,10 @@ type Trip struct {
 	// second case, these heartbeats are not the oldest unanswered ones, and they end with the
 	// connection.
 	Stale bool
-	// Since is set for a heartbeat that is sent beside an unanswered one. It is when the oldest
-	// unanswered heartbeat was sent. If the later heartbeat is answered on a connection made after
-	// that time, the store was not silent, and other connections from before may be broken too.
+	// Since is set for a heartbeat that is sent beside an unanswered one. It is the time at which
+	// the oldest unanswered heartbeat was sent. If the later heartbeat is answered on a connection
+	// made after that time, the store was not silent, and other connections from before may be
+	// broken too.
 	Since time.Time
 
 	r      *Routes

@@ -417,7 +417,7 @@ func (t *tracer) gap(format string, args ...any) {
 	t.endLeases()
 }
 
-// cut notes that a part of what the sessions published is unknown.
+// cut notes that some of the published states of the sessions are unknown.
 func (t *tracer) cut() {
 	for _, s := range t.own {
 		s.cut = true

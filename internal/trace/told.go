@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/internal/fsm"
 )
 
-// runner compares what a runner did with what its machine requested: calls, answers, and events of
-// leases for the application.
+// runner compares the actions of a runner with the requests of its machine: calls, answers, and
+// events of leases for the application.
 type runner struct {
 	on     bool // there is something to compare
 	made   map[fsm.CallID]*made
@@ -268,7 +268,7 @@ func (t *tracer) outcome(a *Acks) {
 	l.last, l.seq, l.seqKnown = max(l.last, a.To), a.Seq, !a.Doubt
 }
 
-// ends compares the machine's requests with what the runner did, at the end of a whole trace.
+// ends compares the machine's requests with the runner's actions, at the end of a whole trace.
 func (t *tracer) ends() {
 	for id, m := range t.runner.made {
 		if m.call == nil {

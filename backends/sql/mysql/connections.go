@@ -111,7 +111,7 @@ func (p *connections) release(l *connection) {
 	<-p.slots
 }
 
-// drop closes a connection, and ends what runs on it.
+// drop closes a connection, and so ends the statement that runs on it.
 func (p *connections) drop(l *connection) {
 	l.close()
 	<-p.slots

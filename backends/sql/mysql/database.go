@@ -30,8 +30,8 @@ var (
 	network  = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
 )
 
-// parse reads the DSN and sets what the backend relies on. It refuses a DSN with which credentials
-// or leases would be sent in the clear.
+// parse reads the DSN and adds the settings on which the backend relies. It refuses a DSN with
+// which credentials or leases would be sent in the clear.
 func parse(dsn string, o *Options) (*mysql.Config, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || !network.MatchString(cfg.Net) {

@@ -33,7 +33,7 @@ func number(err error) uint16 {
 	return 0
 }
 
-// explain returns what to change about a server's error.
+// explain returns a remedy for a server's error.
 func explain(err error) string {
 	switch number(err) {
 	case errDeadlock:

@@ -100,7 +100,7 @@ func config(namespace string, o *Options, st *store, stmts *engine.Statements) e
 	}
 }
 
-// limitIdle lowers the time-out of the transaction it runs in to fenceIdleTimeout.
+// limitIdle lowers the idle time-out of its transaction to fenceIdleTimeout.
 func limitIdle() string {
 	return fmt.Sprintf(`SELECT set_config('idle_in_transaction_session_timeout', '%d', true)
 WHERE current_setting('idle_in_transaction_session_timeout')::interval NOT BETWEEN interval '1 ms' AND interval '%[1]d ms'`,

@@ -112,7 +112,8 @@ func openStore(ctx context.Context, dsn, namespace string, o *Options, stmts *en
 	return s, nil
 }
 
-// connector returns a function that makes connections as a pool with this configuration does.
+// connector returns a function that makes connections in the same way as a pool with this
+// configuration.
 func connector(cfg *pgxpool.Config) func(context.Context) (*pgx.Conn, error) {
 	return func(ctx context.Context) (*pgx.Conn, error) {
 		c := cfg.ConnConfig.Copy()

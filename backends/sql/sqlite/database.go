@@ -345,7 +345,7 @@ func migrate(ctx context.Context, conn *sql.Conn, migrations sqlschema.Migration
 	return migrations.Migrate(ctx, conn, version)
 }
 
-// explain returns an error that says in one line what to change about a file that cannot be opened.
+// explain returns a one-line error for a file that cannot be opened, with the remedy.
 func explain(path string, err error) error {
 	advice := ""
 	switch code(err) {

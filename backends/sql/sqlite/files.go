@@ -59,15 +59,15 @@ func (f *file) check() error {
 	return fmt.Errorf("tenure: %w: %s %s while the database was open: %s", driver.ErrStoreChanged, f.path, how, restoreAdvice)
 }
 
-// restoreAdvice says what to do about a database that lost data.
+// restoreAdvice is the advice for a database that lost data.
 const restoreAdvice = "end every process that uses it, restore the data file and the members' file from a backup, " +
 	"remove the files with transactions at their end, and raise the floor"
 
 // checkLog refuses a database whose log or index was removed, while a process still has the removed
-// file open. That process writes to a file that others do not read. After all such processes have
-// ended, the number of transactions shows whether anything is lost. If the number is unknown,
-// checkLog refuses an index without a log, because this is the only trace that SQLite leaves. It
-// waits for processes that open or close the database at the same time.
+// file open. That process writes to a file that others do not read. After all processes with the
+// removed file have ended, the number of transactions shows whether anything is lost. If the number
+// is unknown, checkLog refuses an index without a log, because this is the only trace that SQLite
+// leaves. It waits for processes that open or close the database at the same time.
 func checkLog(ctx context.Context, path, prefix string) error {
 	count, err := findTransactions(path, prefix, os.O_RDONLY)
 	if err != nil {

@@ -40,9 +40,9 @@ type Options struct {
 	// bubble of testing/synctest, where time stands still while a notification is awaited.
 	NoNotify bool `json:"no_notify" yaml:"no_notify"`
 
-	// Create makes the files, the tables and the namespace's identity if they are missing.
-	// Default (nil) true, unlike the backends of servers. With false, a missing one is an
-	// error, because it may mean a wrong path or a lost disk (rule I1).
+	// Create makes the files, the tables and the namespace's identity if they are missing. Default
+	// (nil) true, unlike the backends of servers. With false, a missing part is an error, because
+	// it may mean a wrong path or a lost disk (rule I1).
 	Create *bool `json:"create" yaml:"create"`
 
 	// NewRoster asserts that no member of this namespace is running. Then Tenure accepts an

@@ -122,7 +122,7 @@ func (b *Backend) BeginTx(ctx context.Context) (*sql.Tx, error) {
 
 // Close ends blocked calls and closes both files. See driver.Backend. Any transaction of BeginTx
 // must have ended first. If a log was removed, Close writes it back, which may take 5 s. If Close
-// cannot do so, it returns ErrStoreChanged.
+// cannot write the log back, it returns ErrStoreChanged.
 func (b *Backend) Close() error { return errors.Join(b.Backend.Close(), b.db.Close()) }
 
 // OpenDB opens an existing data file for the caller's own tables. It uses the settings that Tenure

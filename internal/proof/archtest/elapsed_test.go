@@ -453,7 +453,7 @@ func (e *elapsed) isShort(x ast.Expr) bool {
 	return false
 }
 
-// ofDuration are methods of a duration whose result is another form of it.
+// ofDuration lists the methods of a duration that return it in another form.
 var ofDuration = []string{"Seconds", "Milliseconds", "Microseconds", "Nanoseconds", "Minutes", "Round", "Truncate", "Load", "Abs"}
 
 // isTime reports whether the expression is an instant.

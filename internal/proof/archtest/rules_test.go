@@ -26,7 +26,7 @@ var floors = [][][]string{
 	{{"internal/fsm", "internal/keyspace", "internal/mark", "internal/seam", "core/control"}},
 	// What the machine was given and did, written and checked.
 	{{"internal/trace"}},
-	// The runner. It knows no store, and rows forbids it.
+	// The runner. It knows no store, because the table rows forbids it.
 	{{"core"}},
 	// Stores, beside packages for applications on leases.
 	{

@@ -214,7 +214,7 @@ func ruleOf(message string, rules []suite.Rule) (string, bool) {
 	return "", false
 }
 
-// traffic is the rule of findings that a run had too little traffic.
+// traffic is the rule in findings about a run with too little traffic.
 const traffic = "traffic"
 
 // inTime lists the rules that a store breaks if it is merely slow or away. They are not judged if a

@@ -13,7 +13,7 @@ import (
 // LateLimit limits the time of a call that is made after its caller gave up.
 const LateLimit = 10 * time.Second
 
-// Point is where a Gate holds a write.
+// Point is the point at which a Gate holds a write.
 type Point string
 
 // The points.

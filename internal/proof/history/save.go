@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxListed limits the findings that are written; the others are counted.
+// maxListed limits the findings that are written. Further findings are only counted.
 const maxListed = 50
 
 // Save writes a failing history below dir, into a new directory whose name begins with name, and

@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// tokenOrder finds accepted writes with a token lower than that of an earlier write, by number or
-// by time (S3).
+// tokenOrder finds accepted writes with a lower token than an earlier write, by number or by time
+// (S3).
 func tokenOrder(x *index) []Finding {
 	var out []Finding
 	for _, shard := range x.shards {

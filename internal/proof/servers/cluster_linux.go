@@ -69,9 +69,9 @@ func startLocalCluster(ctx context.Context, kind Kind, n int, o *Options) (serve
 }
 
 // launchAll gives ports to the members and starts them together, because each may serve only when
-// others do.
+// other members serve.
 func launchAll(ctx context.Context, members []*local) (err error) {
-	// Another process may take a free port before the server does.
+	// Another process may take a free port before the server takes it.
 	for range 5 {
 		if err = assignPorts(ctx, members); err != nil {
 			return err

@@ -130,7 +130,7 @@ func (s *Server) Cont() error {
 	return s.fault("continue", func(i instance) error { return i.cont() })
 }
 
-// KillProcess ends one of the server's processes with SIGKILL, such as that of a PostgreSQL
+// KillProcess ends one of the server's processes with SIGKILL, such as the process of a PostgreSQL
 // connection (pg_backend_pid). It refuses a process of another program. After this, PostgreSQL
 // restarts all its other backends.
 func (s *Server) KillProcess(pid int) error {

@@ -74,8 +74,8 @@ func CheckQuiet(
 	}
 	ample.Wait(t, "the members do not share the shards", settled)
 	time.Sleep(quietAfter)
-	// A late heartbeat brings others, so a busy machine costs more for a while. The rate without
-	// such a while counts.
+	// A late heartbeat brings others, so a busy machine costs more for a while. Only the rate
+	// outside this time counts.
 	rate := math.Inf(1)
 	// If a change is seen before its hint arrives, readers poll for a minute, which is about five
 	// of these quiet times.

@@ -143,7 +143,7 @@ func (s *Setup) member(t *testing.T, dsn servers.DSN, node string, c slowCase, r
 	})
 }
 
-// record collects what the hooks of all members report while measured is set.
+// record collects the reports of all members' hooks while measured is set.
 type record struct {
 	joined, granted atomic.Int64
 	measured        atomic.Bool

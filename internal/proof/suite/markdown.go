@@ -65,8 +65,7 @@ func (t table) row(first string, cell func(*Report) string) {
 	t.b.WriteString("\n")
 }
 
-// underFaults shows the runs of the system suite side by side, for the backends that have such
-// runs.
+// underFaults shows the runs of the system suite side by side, for the backends that have any.
 func underFaults(b *strings.Builder, all []*Report) {
 	reports := slices.DeleteFunc(slices.Clone(all), func(r *Report) bool { return r.Faults == nil })
 	if len(reports) == 0 {

@@ -112,8 +112,8 @@ func loadJournal(path string) ([]note, error) {
 	return notes, nil
 }
 
-// payload is an entry of a shard's log, and the value of the shard's item: the writer's process,
-// and what it believes.
+// payload is an entry of a shard's log, and the value of the shard's item. It contains the writer's
+// process, and the writer's beliefs.
 type payload struct {
 	Process string       `json:"process"`
 	N       int64        `json:"n"`

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/history"
 )
 
-// The checks of this package, besides those of package history.
+// The checks of this package, besides the checks of package history.
 const (
 	checkOnce      = "acknowledged-exactly-once"
 	checkBelief    = "nothing-accepted-under-a-superseded-token"
@@ -88,7 +88,7 @@ func (e *evidence) logsInOrder() []history.Finding {
 }
 
 // belief finds entries that were accepted under a token other than the one that their writer
-// believed it had (S3). Without a fence, a former owner does this damage.
+// believed it had (S3). Without a fence, a former owner causes this damage.
 func (e *evidence) belief() []history.Finding {
 	var out []history.Finding
 	for _, shard := range slices.Sorted(maps.Keys(e.logs)) {
@@ -235,8 +235,8 @@ func (e *evidence) shortStops() []history.Finding {
 
 // outages finds members that were evicted because of an outage of the store, although they had no
 // fault (C5). A process may end its own session: if the reply to a join was lost, it joins again.
-// If the store has several servers, some may serve long before the last one runs again. The outage
-// then counts as over a TTL after the first answer.
+// If the store has several servers, some may serve long before the last one runs again. In this
+// case, the outage counts as ended one TTL after the first answer.
 func (e *evidence) outages() []history.Finding {
 	process := map[driver.SessionID]string{}
 	exited := map[string]bool{}

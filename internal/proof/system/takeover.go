@@ -333,9 +333,10 @@ func (e *evidence) calls() []called {
 }
 
 // waited returns the delays of the candidates. A member that was present all the time without a
-// fault counts the silence from the beginning. So, if there are such members, only the delays of
-// the least delayed one are a reason. If there are none, silence counts from the successor's
-// beginning, or from the end of a stop after which silence counts from the beginning again (C5).
+// fault counts the silence from the beginning. Therefore, if there are members of this kind, only
+// the delays of the least delayed one are a reason. Without them, silence counts from the
+// successor's beginning, or from the end of a stop after which silence counts from the beginning
+// again (C5).
 func (e *evidence) waited(t *takeover, former driver.SessionID) []delay {
 	var least []delay
 	any := false

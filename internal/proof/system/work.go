@@ -137,7 +137,7 @@ func (w *worker) commit(lease *core.Lease, b []byte) (driver.Seq, error) {
 	return c.Last, err
 }
 
-// read compares the log's last entry and the item with what the lease knows about them. Core has
+// read compares the log's last entry and the item with the lease's knowledge of them. Core has
 // checked after each read that the lease was valid.
 func (w *worker) read(lease *core.Lease) error {
 	ctx, cancel := context.WithTimeout(lease.Context(), w.patience)

@@ -146,8 +146,8 @@ func (h *Hints) listen() (ever bool) {
 	return ever
 }
 
-// prove sends this process a hint whenever it has heard nothing for a while. It returns once
-// such a hint is not heard either, and reports whether any was heard.
+// prove sends this process a hint whenever it has heard nothing for a while. It returns when its
+// own hint is not heard either, and reports whether it heard any hint.
 func (h *Hints) prove(ctx context.Context) (ever bool) {
 	defer func() {
 		if h.hears.Swap(false) {

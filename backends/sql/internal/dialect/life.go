@@ -47,7 +47,7 @@ func (l *Life) Enter(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// End ends the life and waits for its calls. It reports whether it was the first to do so.
+// End ends the life and waits for its calls. It reports whether this call was the first.
 func (l *Life) End() bool {
 	l.mu.Lock()
 	first := !l.closed

@@ -121,7 +121,7 @@ func (s *session) grantAll(ctx context.Context, n int, part func(from, to int) b
 	}, func(err error) driver.AcquireResult { return driver.AcquireResult{Err: err} })
 }
 
-// grantKind holds what the rows of one granting statement have in common.
+// grantKind holds the common values of the rows of one granting statement.
 type grantKind struct {
 	to   driver.SessionID
 	how  Statement
@@ -185,7 +185,8 @@ func (s *session) grantBatch(ctx context.Context, part batch, results []driver.A
 }
 
 // decideAll decides on each item of a batch. It uses the record that was read under a lock, or else
-// the record that was read late. It returns the shards to write, and what the results show.
+// the record that was read late. It returns the shards to write, and the state that the results
+// show.
 func (s *session) decideAll(part batch, names []string, ns namespace, locked, late map[driver.ShardID]record,
 	alive map[driver.SessionID]bool, labels map[driver.SessionID]string, results []driver.AcquireResult) (map[grantKind][]string, sight) {
 	b, now := s.b, time.Now()

@@ -40,7 +40,7 @@ func checkOwner(o driver.Owner, granted driver.Token, floor int64) (why string) 
 	return ""
 }
 
-// note adds damaged rows to those of a view, up to its limit.
+// note adds damaged rows to a view's list of damaged rows, up to its limit.
 func note(view []*driver.DamagedError, damaged ...*driver.DamagedError) []*driver.DamagedError {
 	return append(view, damaged[:min(len(damaged), listing.MaxDamaged-len(view))]...)
 }

@@ -34,7 +34,7 @@ func (b *Backend) FenceTx(ctx context.Context, tx *sql.Tx, fence driver.Fence) e
 // FenceOn is like [Backend.FenceTx], but for a transaction of another client library. The function
 // row runs one of the backend's statements in the transaction, with its arguments in the order of
 // the placeholders. It reads at most one row into dest, and reports whether there was a row. A
-// dialect uses FenceOn in a method that takes such a transaction.
+// dialect uses FenceOn in a method that takes the other library's transaction.
 func FenceOn(
 	ctx context.Context, b *Backend, fence driver.Fence,
 	row func(text string, args []any, dest ...any) (bool, error),
@@ -93,7 +93,7 @@ func (b *Backend) whyRefused(fence driver.Fence, seen int64, run func(s Statemen
 	if owner != (driver.Owner{Session: fence.Session, Token: fence.Token}) {
 		return refused
 	}
-	// The snapshot may be older than what this process knows. A heartbeat finds out whether an
+	// The snapshot may be older than this process's knowledge. A heartbeat finds out whether an
 	// older copy was restored.
 	return fmt.Errorf("tenure: namespace %q: %w: the transaction sees it as of token %d, and %d is known: begin again",
 		b.name, driver.ErrRetry, ns.floor(), seen)

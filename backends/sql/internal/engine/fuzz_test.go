@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// values are a row of any columns.
+// values is a row with any columns.
 type values []any
 
 func (v values) Scan(dest ...any) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// incarnations holds the recorded incarnation of the namespace, and that of the answering
-// server. Both are empty if the store has none (I2).
+// incarnations holds the recorded incarnation of the namespace, and the incarnation of the
+// answering server. Both are empty if the store has none (I2).
 type incarnations struct{ recorded, current string }
 
 // forked reports whether the server's history differs from the recorded one.

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// Rows of this package among those of the node labels.
+// Rows of this package in the table of node labels.
 const (
 	// removedLabels counts the removals of labels. Every join compares it, so a join that was sent
 	// before a removal fails although it finds no label (M3).

@@ -136,8 +136,8 @@ var catalogue = [statementCount]struct {
 	// Raises each by the number of entries that logs_insert will add. Notes the last position that
 	// logs_trim will remove, if it is greater than the noted one.
 	tailsMove: {"tails_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
-	// Optional, as are head_write and log_insert: the same for a batch of one row, for databases
-	// that read rows from JSON slowly.
+	// Optional, like head_write and log_insert: the same for a batch of one row, for databases that
+	// read rows from JSON slowly.
 	tailMove: {"tail_move", []string{"namespace"}, []string{"bucket", "count", "trimmed"}},
 	// The five that read shards return the same columns. The first four lock the rows in the order
 	// of their names. The first is for a change of the owner and skips rows that another
@@ -242,7 +242,7 @@ var catalogue = [statementCount]struct {
 	memberNode:  {"member_node", []string{"namespace", "session"}, nil},
 	memberInsert: {"member_insert", []string{"namespace", "session", "node", "ttl_ns", "priority", "weight", "meta",
 		"draining", "updates", "supersede", "revision"}, nil},
-	// Both keep what they return from being removed until the transaction ends.
+	// Both prevent the removal of the rows that they return until the transaction ends.
 	memberHold:    {"member_hold", []string{"namespace", "session"}, nil},
 	membersHold:   {"members_hold", []string{"namespace", "sessions"}, nil},
 	membersChange: {"members_change", []string{"namespace", "sessions"}, nil},

@@ -98,8 +98,8 @@ func bears(o *history.Operation) bool {
 
 // Check judges each shard of a history by the models. It returns one finding for each shard with
 // operations that no order explains, and one with RuleUndecided for each shard that was not decided
-// in time. The timeout applies to all models and shards together; 0 is 30 s. Check runs porcupine
-// on all processors.
+// in time. The timeout applies to all models and shards together. 0 means 30 s. Check runs
+// porcupine on all processors.
 func Check(h *history.History, timeout time.Duration) []history.Finding {
 	if timeout <= 0 {
 		timeout = defaultTimeout
