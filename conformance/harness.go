@@ -34,7 +34,7 @@ type Harness struct {
 
 	// Timeout limits each case. A case that exceeds it fails with the stacks of all goroutines.
 	// Default 2 min, or 10 min with Long, so that a busy machine is not taken for a hang. A case
-	// waits a sixth of Timeout for something that should happen immediately. A case about a
+	// waits for a sixth of Timeout for an event that should happen immediately. A case about a
 	// duration is skipped as "machine too slow to tell" if a ping of the store was also slow.
 	Timeout time.Duration
 

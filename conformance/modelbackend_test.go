@@ -148,7 +148,7 @@ func send[R any](ctx context.Context, b *modelBackend, kind call, op func() (R, 
 		}
 		return zero, fmt.Errorf("tenure: no answer: %w", ctx.Err())
 	case <-b.ended:
-		// A write may have reached the store; a read has certainly changed nothing.
+		// A write may have reached the store, but a read has certainly changed nothing.
 		if kind == read {
 			return zero, fmt.Errorf("tenure: the backend is %w", driver.ErrClosed)
 		}

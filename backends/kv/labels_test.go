@@ -17,7 +17,7 @@ import (
 )
 
 // labelStore shows removals of node labels to a test before they are applied. It may change the
-// writes of package kv into those of a backend with a bug.
+// writes of package kv into the writes of a backend with a bug.
 type labelStore struct {
 	kv.Store
 	bug     string

@@ -95,8 +95,8 @@ type Op struct {
 	Delete bool
 }
 
-// Txn is one conditional transaction. If all of If hold, Ops are applied and Then is read.
-// Otherwise, only Else is read. A key occurs once in Ops.
+// Txn is one conditional transaction. If all conditions in If hold, Ops are applied and Then is
+// read. Otherwise, only Else is read. A key occurs once in Ops.
 type Txn struct {
 	If   []Compare
 	Ops  []Op

@@ -209,7 +209,7 @@ func TestFull(t *testing.T) {
 }
 
 // TestRestart: a server whose log has every acknowledged write continues under the same history. A
-// server that can lose such writes does not.
+// server that can lose acknowledged writes does not continue.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, allow := range []bool{false, true} {

@@ -32,12 +32,12 @@ type Options struct {
 	// so a number above the connected replicas stops all writes.
 	Replicas int `json:"replicas" yaml:"replicas"`
 
-	// SettingsVerified asserts that an administrator has verified the settings that INFO does
-	// not report. These are appendfsync always and no-appendfsync-on-rewrite no. With Replicas,
-	// they are also min-replicas-to-write of at least that number, and a min-replicas-max-lag
-	// from 1 to below the TTL, in seconds. Open then does not read them, so the user needs no
-	// right to CONFIG GET, which shows the server's passwords. Default false: Open reads them,
-	// and refuses settings that can lose acknowledged writes.
+	// SettingsVerified asserts that an administrator has verified the settings that INFO does not
+	// report. These are appendfsync always and no-appendfsync-on-rewrite no. With Replicas, they
+	// also include min-replicas-to-write of at least that number, and min-replicas-max-lag from 1
+	// to below the TTL, in seconds. Open then does not read them, so the user needs no right to
+	// CONFIG GET, which shows the server's passwords. Default false: Open reads them, and refuses
+	// settings that can lose acknowledged writes.
 	SettingsVerified bool `json:"settings_verified" yaml:"settings_verified"`
 
 	// ReplicaTimeout limits how long a write or a read waits for Replicas. Default (0)

@@ -88,7 +88,7 @@ func TestOtherHistory(t *testing.T) {
 	}
 }
 
-// writes notes what a client's connections send.
+// writes records the bytes that a client's connections send.
 type writes struct {
 	mu  sync.Mutex
 	all bytes.Buffer

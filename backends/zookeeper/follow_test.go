@@ -96,7 +96,7 @@ func (s *stepped) take(node string) map[string]struct{} {
 	}
 }
 
-// some reads nodes whose watches fired, as often as follower.on does.
+// some reads the nodes whose watches fired, as often as the method follower.on reads them.
 func (s *stepped) some(fired map[string]struct{}) {
 	s.t.Helper()
 	for listed := true; listed; fired = s.fired.take() {

@@ -70,7 +70,7 @@ func TestKilledTool(t *testing.T) {
 	}
 }
 
-// killing has the tool, over a proxy and directly, and a view of what it wrote.
+// killing has the tool, over a proxy and directly, and a reader of the tool's writes.
 type killing struct {
 	*proxied
 	b core.Backend

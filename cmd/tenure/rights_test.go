@@ -214,7 +214,7 @@ func (r *rightful) losing(t *testing.T, args ...string) {
 	}
 }
 
-// state returns what the commands change: rules, their log, and the floor.
+// state returns the state that the commands change: rules, their log, and the floor.
 func (r *rightful) state(t *testing.T) string {
 	t.Helper()
 	rules, err := control.Read(t.Context(), r.b)

@@ -45,8 +45,8 @@ func (p *place) status() (o statusOut, code int, errs string) {
 	return o, code, errs
 }
 
-// silent makes all members of a namespace stop. Their records look like those of running members,
-// and status reports that no member is alive.
+// silent makes all members of a namespace stop. Their records look like the records of running
+// members, but status reports that no member is alive.
 func (p *place) silent() {
 	p.t.Helper()
 	if o, code, errs := p.status(); code != exitSilent || o.Members != 0 || !strings.Contains(errs, "no member") {

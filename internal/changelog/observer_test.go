@@ -148,7 +148,7 @@ func (w *world) look(torn bool) {
 	w.complete = max(w.complete, complete)
 }
 
-// read takes the observer's changes, as Watch and its caller do.
+// read takes the observer's changes in the same way as Watch and its caller.
 func (w *world) read(t *testing.T) {
 	t.Helper()
 	for range 3 {

@@ -111,8 +111,9 @@ func (w *world) checkGaps(t *testing.T, since, unowned []int64, most time.Durati
 	}
 }
 
-// TestGiftThatNobodyTakes: if no member takes what a member gave up, the giver has it again within
-// the TTL. It gives it up again less and less often, until another member takes it (C15).
+// TestGiftThatNobodyTakes: if no member takes a shard that a member gave up, the giver has the
+// shard again within the TTL. It gives the shard up again less and less often, until another member
+// takes it (C15).
 func TestGiftThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(20)

@@ -162,8 +162,8 @@ func (p *member) holds() bool {
 	return false
 }
 
-// trusts reports whether the process trusts its lease of sh at the instant now of its own clock. It
-// decides by the clock, as a validity check does.
+// trusts reports whether the process trusts its lease of sh at the instant now of its own clock.
+// Like a validity check, it decides by the clock.
 func (p *member) trusts(sh int, now Instant) bool { return p.runs[sh].held && now < p.until }
 
 // step feeds one input to the machine and checks the effects.
@@ -538,7 +538,8 @@ func (p *member) yields(e *Effect) {
 	p.out.yields(p, sh)
 }
 
-// precedes reports whether a peer should get what this process holds, for the given cause.
+// precedes reports whether a peer should get the shards that this process holds, for the given
+// cause.
 func (p *member) precedes(h *heardPeer, cause Cause) bool {
 	if h.member.Ineligible() != "" || h.member.Draining {
 		return false

@@ -171,7 +171,7 @@ func massDeath(t *testing.T, cases [][2]int) {
 	}
 }
 
-// TestDuelIsDamped: two processes that supersede each other under one label do so less and less
+// TestDuelIsDamped: if two processes supersede each other under one label, they join less and less
 // often (V4).
 func TestDuelIsDamped(t *testing.T) {
 	t.Parallel()

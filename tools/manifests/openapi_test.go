@@ -66,7 +66,8 @@ func memoryBackend(t *testing.T, store *memory.Store, link *kvfault.Link) core.B
 	return b
 }
 
-// beside is another sidecar. Its answers count with those of d. The link to its store may be nil.
+// beside is another sidecar. Its answers count together with the answers of d. The link to its
+// store may be nil.
 func (d *described) beside(ln net.Listener, store *memory.Store, link *kvfault.Link, o *sidecar.Options) *described {
 	d.Helper()
 	return d.besideOn(ln, memoryBackend(d.T, store, link), o)

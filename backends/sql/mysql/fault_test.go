@@ -312,7 +312,7 @@ func TestWakes(t *testing.T) {
 	sqlfault.CheckWakes(t, b, b, calls)
 }
 
-// TestHeartbeatTable beats for 200 members and checks what is left in the table.
+// TestHeartbeatTable sends heartbeats for 200 members, and checks the size of the table afterwards.
 func TestHeartbeatTable(t *testing.T) {
 	t.Parallel()
 	pages := heartbeats(t, pool.Get(t, servers.MariaDB, nil).Database(t), 200, 20)

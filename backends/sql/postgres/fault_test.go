@@ -203,7 +203,8 @@ func TestTooSlow(t *testing.T) {
 	sqlfault.Commit(t, s, sqlfault.AppendOf(granted[0].Fence, 1, []byte("b")))
 }
 
-// TestHeartbeatsAreHOT beats for many members and checks what is left in the table.
+// TestHeartbeatsAreHOT sends heartbeats for many members, and checks the state of the table
+// afterwards.
 func TestHeartbeatsAreHOT(t *testing.T) {
 	t.Parallel()
 	// This is a separate server, because open transactions of other tests would keep old versions.
@@ -254,7 +255,7 @@ func TestIdleCost(t *testing.T) {
 }
 
 // unlimited lets transactions of this process be idle while a busy machine does not run it.
-// Otherwise the server ends them, like those of a suspended process.
+// Otherwise, the server ends them, like the transactions of a suspended process.
 func unlimited(t *testing.T, s *store) {
 	t.Helper()
 	for _, pool := range []*pgxpool.Pool{s.data, s.roster} {

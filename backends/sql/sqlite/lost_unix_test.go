@@ -178,8 +178,8 @@ func TestWrittenBackLogOpens(t *testing.T) {
 }
 
 // TestLostLogOneByOne: after a log was lost, no process opens the database until every process that
-// had it has ended, even if an SQLite tool has created another log. The processes would write back
-// what is not in that log (I1).
+// had it has ended, even if an SQLite tool has created another log. Otherwise, the processes would
+// write back data that is not in that log (I1).
 func TestLostLogOneByOne(t *testing.T) {
 	t.Parallel()
 	l, idle := loseLogOfTwo(t)

@@ -11,9 +11,9 @@ import (
 )
 
 // checkElapsed finds comparisons of an elapsed time, or of the current time with a deadline, in
-// tests and in packages that judge for tests. On a busy machine such a comparison fails for lack of
-// time. Two places are exempt: synctest bubbles, whose time is virtual, and internal/proof/ample,
-// which has the helpers that wait and the one that calibrates.
+// tests and in packages that judge for tests. On a busy machine, such a comparison fails for lack
+// of time. Two places are exempt: synctest bubbles, whose time is virtual, and
+// internal/proof/ample, which has the helpers that wait and the one that calibrates.
 //
 // A bubble is the function given to synctest.Test, bubble, bubbleAlone or inBubble, a function with
 // a parameter or receiver *world or *World, and a function that only such functions use. An elapsed

@@ -20,11 +20,11 @@ const anything = "*"
 // nor across from one wing to another of its floor. A package belongs to the wing that
 // names it, otherwise to the first wing that matches.
 var floors = [][][]string{
-	// The contract, and what says a word about an error or a peer.
+	// The contract, and packages for text about an error or a peer.
 	{{"core/driver", "internal/boundjson", "internal/errtext", "internal/examine", "internal/goexit", "internal/listing", "internal/peerdial", "internal/problem", "internal/rhythm", "internal/virtual"}},
-	// The machine that decides on leases; operators' rules.
+	// The machine that decides on leases, and operators' rules.
 	{{"internal/fsm", "internal/keyspace", "internal/mark", "internal/seam", "core/control"}},
-	// What the machine was given and did, written and checked.
+	// The traces of the machine's inputs and effects, written and checked.
 	{{"internal/trace"}},
 	// The runner. It knows no store, because the table rows forbids it.
 	{{"core"}},
@@ -181,7 +181,8 @@ var rows = []row{
 	}, etcdClient...)},
 
 	// Core has everything that users need. A demonstration or example that needs the driver shows
-	// that core lacks something. The gate is no user: it holds writes between core and the backend.
+	// that core lacks something. The gate is not a user, because it holds writes between core and
+	// the backend.
 	{pkg: "cmd/demo/...", allow: []string{anything}, deny: []string{"core/driver"}, except: "cmd/demo/gate.go"},
 	// It reads a namespace without joining it, and names versions, which core does not.
 	{pkg: "cmd/tenure", allow: []string{anything}},

@@ -40,7 +40,8 @@ func onServer(t *testing.T, backend string) (driver.Opener, any) {
 	}
 }
 
-// TestServed: the records are removed afterwards, and each store is where its settings say.
+// TestServed: the records are removed afterwards, and each store is at the place that its settings
+// name.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	turns := make(chan struct{}, 2) // because the phases count events within a time

@@ -17,7 +17,7 @@ var (
 	lineRow   = regexp.MustCompile("(?m)^\\| `(tenure: [^|]+)` \\|")
 )
 
-// TestLogLines compares the page with what the code writes to the log.
+// TestLogLines compares the page with the lines that the code writes to the log.
 func TestLogLines(t *testing.T) {
 	t.Parallel()
 	page := pageText(t, wrongPage)

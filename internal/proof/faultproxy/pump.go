@@ -170,8 +170,8 @@ func (p *pump) write() {
 		n, err := p.dst.Write(x.data)
 		p.c.mu.Lock()
 		p.hold(-len(x.data))
-		// The receiver has closed, and its own reader reports it. Its earlier bytes may still wait
-		// in the other direction, so the connection is not cut here.
+		// The receiver has closed the connection, and the receiver's own reader reports this. Its
+		// earlier bytes may still wait in the other direction, so the connection is not cut here.
 		p.lost = p.lost || err != nil
 		p.c.proxy.count(func(s *Stats) {
 			s.flow(p.dir).Forwarded += int64(n)

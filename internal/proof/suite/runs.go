@@ -34,7 +34,7 @@ type Runs struct {
 	Most   float64 `json:"takeover_max"`
 
 	// The times by the former owner's fault: its process was killed, its process was stopped, or
-	// the store was away, too. In the third case, times count from the return of the store.
+	// the store was also away. In the third case, times count from the return of the store.
 	Crash  Times `json:"crash"`
 	Stop   Times `json:"stop"`
 	Outage Times `json:"outage"`

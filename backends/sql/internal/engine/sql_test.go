@@ -100,7 +100,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// queued is a Runner that notes what is queued.
+// queued is a Runner that records the queued statements.
 type queued struct {
 	answer
 	statements []Statement
