@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-go/tenure/internal/proof/ample"
 )
 
-// leastMoves returns the lower bound, computed plainly: it tries every assignment of the ceilings,
-// and counts the excess of each member, and the shards without an owner.
+// leastMoves computes the lower bound in a simple way. It tries every assignment of the ceilings,
+// and counts the excess of each member and the shards without an owner.
 func leastMoves(c *Cluster) int {
 	total, orphans := int64(0), 0
 	have := make([]int, len(c.Members))
@@ -72,7 +72,8 @@ func randomCluster(rng *rand.Rand, weighted bool) *Cluster {
 	return c
 }
 
-// checkPlan checks that a plan is complete and within its shares, and that its parts agree.
+// checkPlan checks that a plan is complete and within its shares, and that its parts are
+// consistent.
 func checkPlan(t *testing.T, c *Cluster, p *Plan) {
 	t.Helper()
 	have := make([]int, len(c.Members))
@@ -229,7 +230,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		t.Errorf("%d moves, share %d", len(p.Moves), p.Share[1])
 	}
 
-	// Full: keeps what it has, gets nothing.
+	// A full member keeps what it has, and gets nothing.
 	c = even(4, 100)
 	for s := range c.Shards {
 		if c.Shards[s].Owner == 2 && s%2 == 0 {
@@ -245,7 +246,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		}
 	}
 
-	// All drained: no shard is left without an owner.
+	// If all members are drained, no shard is left without an owner.
 	c = even(3, 10)
 	for i := range c.Members {
 		c.Members[i].Drain = true
@@ -254,7 +255,7 @@ func TestDrainFullFixedAndBudget(t *testing.T) {
 		t.Errorf("%d moves although nobody is left", len(p.Moves))
 	}
 
-	// Budget and Fixed: the rest comes later.
+	// With Budget and Fixed, the remaining shards move later.
 	c = even(2, 100)
 	c.Members = append(c.Members, Member{ID: "x", Node: "x", Weight: 1})
 	total := 0
@@ -319,7 +320,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Replicas of one thing are in as many zones as possible.
+// The shards of a group are in as many zones as possible.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -384,9 +385,9 @@ func TestBalanceByLoad(t *testing.T) {
 			}
 		}
 		if relative(c, p.Owner) > 1.1 {
-			continue // near the upper bound, without having passed it
+			continue // near the upper bound, but not above it
 		}
-		// Within the hysteresis nothing moves.
+		// Within the hysteresis, no shard moves.
 		c.Shards = carryOut(c, p, 2)
 		for s := range c.Shards {
 			c.Shards[s].Load *= 0.95 + rng.Float64()/10
@@ -395,7 +396,8 @@ func TestBalanceByLoad(t *testing.T) {
 			t.Fatalf("%d moves after a small change", len(q.Moves))
 		}
 	}
-	// One hot shard: the shards beside it move, and it does not move back and forth.
+	// If one shard is hot, the shards beside it move, and the hot shard does not move back and
+	// forth.
 	c := even(4, 40)
 	for s := range c.Shards {
 		c.Shards[s].Load = 1
@@ -408,7 +410,7 @@ func TestBalanceByLoad(t *testing.T) {
 		}
 		c.Shards = carryOut(c, p, int64(round+2))
 	}
-	// The budget, and what is fixed.
+	// The budget and fixed shards limit the moves.
 	c = even(2, 100)
 	for s := range c.Shards {
 		c.Shards[s].Owner, c.Shards[s].Fixed = 0, s >= 20

@@ -11,7 +11,8 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// A member serves its share of eight shards until its context ends, and is emptied before it goes.
+// A member serves its share of eight shards until its context ends, and is emptied before it
+// leaves.
 func Example() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()

@@ -32,7 +32,7 @@ type teller struct {
 	body string
 	n    int
 	auth atomic.Value // of the last request
-	news atomic.Value // how old the news are
+	news atomic.Value // how old the news is
 }
 
 func newTeller(t *testing.T) *teller {
@@ -63,7 +63,7 @@ func newTeller(t *testing.T) *teller {
 	return x
 }
 
-// tell has the teller serve a map of one shard, which a member at the address owns.
+// tell makes the teller serve a map of one shard, which a member at the address owns.
 func (x *teller) tell(address string, token int) {
 	x.mu.Lock()
 	n := x.n + 1
@@ -133,9 +133,9 @@ func send(ctx context.Context, c *route.Client, body io.Reader) (int, string, er
 	return resp.StatusCode, string(text), err
 }
 
-// TestClientSendsNowhereElse: the client connects to no owner's address that is not allowed, in the
-// map or in an answer, by address or by name. It follows no redirect, and the credential for the
-// map goes to Members only.
+// TestClientSendsNowhereElse: the client connects only to allowed addresses of owners, whether the
+// map or an answer contains them, and whether they are addresses or names. It follows no redirect,
+// and sends the credential for the map only to Members.
 func TestClientSendsNowhereElse(t *testing.T) {
 	t.Parallel()
 	port, connected := victim(t)
@@ -147,7 +147,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	})
 	guarded := x.of(t, nil)
 	narrow := x.of(t, func(o *route.ClientOptions) { o.Allow = only(owner) })
-	open := x.of(t, func(o *route.ClientOptions) { o.Allow = allowAll }) // names that turn out to be local are refused still
+	open := x.of(t, func(o *route.ClientOptions) { o.Allow = allowAll }) // names that resolve to local addresses are still refused
 	shows := func(c *route.Client, token int) {
 		await(t, "the map", func() bool {
 			o, err := c.Owner("key")
@@ -167,7 +167,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 			}
 			shows(c, token)
 			code, _, err := send(t.Context(), c, strings.NewReader("body"))
-			// Some of these names resolve to nothing on some machines.
+			// Some of these names do not resolve on some machines.
 			if op := (*net.OpError)(nil); !errors.Is(err, route.ErrAddress) && !errors.As(err, &op) {
 				t.Errorf("%s, %s: %d %v, want ErrAddress", name, address, code, err)
 			}
@@ -219,8 +219,8 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	}
 }
 
-// TestClientKeepsItsMap: a map with gaps, of two owners, too large or garbage is not taken. The
-// last good map is used, also while no member answers.
+// TestClientKeepsItsMap: the client does not accept a map that has gaps, gives a hash two owners,
+// is too large, or is garbage. It uses the last good map, also while no member answers.
 func TestClientKeepsItsMap(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)
@@ -293,8 +293,8 @@ func TestClientKeepsItsMap(t *testing.T) {
 }
 
 // TestClientRepeatsOnlyWhatWasNotDone: a request whose answer is lost is sent once. A request that
-// was not sent goes to the owner that the map has then. If two members name each other, they are
-// asked Attempts times.
+// was not sent goes to the owner that the map then names. If two members name each other, the
+// client makes Attempts attempts.
 func TestClientRepeatsOnlyWhatWasNotDone(t *testing.T) {
 	t.Parallel()
 	x := newTeller(t)

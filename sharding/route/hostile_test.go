@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-go/tenure/sharding/route"
 )
 
-// tell has the owner advertise an address, and waits until the other member knows it.
+// tell makes the owner advertise an address, and waits until the other member knows the address.
 func (m *member) tell(address string, other *member) {
 	m.t.Helper()
 	if err := m.Update(m.t.Context(), func(s *core.MemberState) { s.Meta["http"] = address }); err != nil {
@@ -42,7 +42,7 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 				return
 			}
 			connected.Add(1)
-			_ = c.Close() // it only counts
+			_ = c.Close() // the victim only counts connections
 		}
 	}()
 	if _, port, err = net.SplitHostPort(l.Addr().String()); err != nil {
@@ -52,8 +52,8 @@ func victim(t *testing.T) (port string, connected *atomic.Int64) {
 }
 
 // TestForwardsToNoLocalAddress: a member advertises an address of the forwarding host, or a name of
-// one. A client's credentials are not sent there: the answer names the owner, and no connection is
-// made.
+// such an address. The client's credentials are not sent there: the answer names the owner, and no
+// connection is made.
 func TestForwardsToNoLocalAddress(t *testing.T) {
 	port, connected := victim(t)
 	store := memory.New()
@@ -100,10 +100,10 @@ func TestAsksNoProxy(t *testing.T) {
 		a, b := start(t, store, "a", nil, nil), start(t, store, "b", nil, forward)
 		a.own("s", b)
 		a.tell(owner, b)
-		for _, url := range []string{owner, b.server.URL + "/s"} { // the first one shows that the proxy is asked otherwise
+		for _, url := range []string{owner, b.server.URL + "/s"} { // the first URL shows that the proxy is otherwise used
 			c := &http.Client{Timeout: 2 * time.Second}
 			if resp, err := c.Get(url); err == nil {
-				_ = resp.Body.Close() // whatever it says
+				_ = resp.Body.Close() // whatever the answer is
 			}
 		}
 		return

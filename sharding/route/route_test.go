@@ -94,7 +94,7 @@ func (m *member) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "%s token %d %s %q %v", m.View().Node, route.FromContext(r.Context()).Token(), r.Host, body, err)
 }
 
-// own has the member own a shard, and waits until all know it.
+// own makes the member own a shard, and waits until all members know this.
 func (m *member) own(shard string, all ...*member) *core.Lease {
 	m.t.Helper()
 	err := m.Contend(func(ctx context.Context, _ *core.Lease) error {
@@ -197,8 +197,7 @@ func TestOneHop(t *testing.T) {
 	}
 }
 
-// Addresses of other members are checked. An owner that is away differs from an answer that is
-// lost.
+// Addresses of other members are checked. An unreachable owner is distinguished from a lost answer.
 func TestOwnerOutOfReach(t *testing.T) {
 	store := memory.New()
 	dead, err := net.Listen("tcp", "127.0.0.1:0")

@@ -118,7 +118,7 @@ func start(t *testing.T, store *memory.Store, node string, peers *routegrpc.Peer
 	return m
 }
 
-// own has the member own a shard, and waits until all know it.
+// own makes the member own a shard, and waits until all members know this.
 func (m *member) own(shard string, all ...*member) *core.Lease {
 	m.t.Helper()
 	err := m.Contend(func(ctx context.Context, _ *core.Lease) error {
@@ -248,8 +248,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// At most 256 connections are kept. The least recently used is closed first, and none that is in
-// use.
+// At most 256 connections are kept. The least recently used connection is closed first, but no
+// connection that is in use.
 func TestPeersAreBounded(t *testing.T) {
 	dialled := map[string]int{}
 	p, err := routegrpc.NewPeers(func(a string) bool {
