@@ -245,8 +245,7 @@ func leaderOf(t *testing.T, members []*servers.Server) *servers.Server {
 	return leader
 }
 
-// ask sends one of the server's commands of four letters. Without an answer it
-// returns "".
+// ask sends one of the server's commands of four letters. Without an answer, it returns "".
 func ask(t *testing.T, s *servers.Server, command string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
@@ -418,7 +417,7 @@ func usingServer(t testing.TB, members []*servers.Server, first int) *Backend {
 	}
 }
 
-// TestQuorumLost: without a majority nothing is applied and no session is lost. With a majority
+// TestQuorumLost: without a majority, nothing is applied and no session is lost. With a majority
 // again, the same session continues.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()

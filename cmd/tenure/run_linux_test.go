@@ -318,7 +318,7 @@ func (r *race) hit(kind string, x tenant) {
 		r.signal(pid, syscall.SIGCONT)
 	case "stopped with its child":
 		r.signal(pid, syscall.SIGSTOP)
-		// On a busy machine the guard may have ended the group before this signal.
+		// On a busy machine, the guard may have ended the group before this signal.
 		if err := syscall.Kill(-x.group, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
 			r.Errorf("SIGSTOP to group %d: %v", x.group, err)
 		}

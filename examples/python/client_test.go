@@ -290,7 +290,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientSendsNowhereElse: without TENURE_ALLOW the client sends nothing to loopback.
+// TestClientSendsNowhereElse: without TENURE_ALLOW, the client sends nothing to loopback.
 func TestClientSendsNowhereElse(t *testing.T) {
 	at := python(t)
 	a := start(t, memory.New(), "a")

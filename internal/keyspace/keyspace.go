@@ -1,5 +1,5 @@
-// Package keyspace defines the names, hashes and limits of sets of shards. In a handler's context
-// it records to which shards the keys of its shard may move.
+// Package keyspace defines the names, hashes and limits of sets of shards. In a handler's context,
+// it records to which shards the keys of the handler's shard may move.
 package keyspace
 
 import "context"

@@ -42,8 +42,8 @@ type Options struct {
 	// separate step run by another role. It needs the right to create tables.
 	Migrate bool `json:"migrate" yaml:"migrate"`
 
-	// NewRoster asserts that no member of this namespace is running. Then Tenure
-	// accepts a missing roster beside existing data.
+	// NewRoster asserts that no member of this namespace is running. With it, Tenure accepts a
+	// missing roster beside existing data.
 	NewRoster bool `json:"new_roster" yaml:"new_roster"`
 
 	// PollPeriod limits how late another process's change may be reported if no notification

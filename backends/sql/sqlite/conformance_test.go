@@ -433,7 +433,7 @@ func (s *impatient) Close() error {
 }
 
 // TestOpeningTurnsAway: an opening whose context ends while the identity is written shares nothing
-// with the store's goroutine. Otherwise the race detector would fail.
+// with the store's goroutine. Otherwise, the race detector would fail.
 func TestOpeningTurnsAway(t *testing.T) {
 	t.Parallel()
 	for _, roster := range []bool{true, false} {

@@ -20,7 +20,7 @@ func notCallable() map[string]string {
 }
 
 // TestExamples: each package that exports something has an example, and each example has an output.
-// Without one the go command does not run it.
+// Without an output, the go command does not run the example.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	packages := make(map[string]bool)

@@ -42,7 +42,7 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{s}
 }
 
-// Read reads the next line into v. At the end it returns io.EOF.
+// Read reads the next line into v. At the end, it returns io.EOF.
 func (l *Reader) Read(v any) error {
 	if !l.s.Scan() {
 		if err := l.s.Err(); err != nil {

@@ -105,7 +105,7 @@ func CheckNetwork(
 	}, func(o Outcomes) bool { return o.UnknownApplied > 0 && o.Refused > 0 })
 }
 
-// cut ends all connections. Afterwards two new ones get no answer.
+// cut ends all connections. Afterwards, two new connections get no answer.
 func cut(ctx context.Context, proxy *faultproxy.Proxy) error {
 	accepted := proxy.Stats().Accepted
 	if err := proxy.SetNew(faultproxy.Faults{Mute: true}); err != nil {
