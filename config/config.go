@@ -510,9 +510,9 @@ func (c Config) MarshalText() ([]byte, error) { return []byte(c.Redacted()), nil
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.Redacted()) }
 
 // Redacted returns the configuration with the source of each value. It prints xxxxx instead of each
-// secret: a value from !file or !env, a value that looks like a secret, or a value whose type in
-// the opener's settings is secret. If openers does not contain the opener of a backend, Redacted
-// hides every string in that backend's part.
+// secret. A value is secret if it comes from !file or !env, if it looks like a secret, or if its
+// type in the opener's settings is secret. If openers does not contain the opener of a backend,
+// Redacted hides every string in that backend's part.
 func (c Config) Redacted(openers ...core.Opener) string {
 	if c.tree == nil {
 		return "{}"

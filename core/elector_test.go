@@ -498,8 +498,8 @@ func TestShutdownWithStuckHandlerLeavesSession(t *testing.T) {
 	})
 }
 
-// If the store does not apply the close of a session, or does not answer, the close is repeated,
-// so that the others need not wait for the session's TTL.
+// If the store does not apply the close of a session, or does not answer, the close is repeated.
+// The other members therefore need not wait for the session's TTL.
 func TestCloseIsTriedAgain(t *testing.T) {
 	refused := func(context.Context) error { return fmt.Errorf("row locked: %w", ErrRetry) }
 	cut := func(context.Context) error { return errors.New("connection reset") }

@@ -54,7 +54,7 @@ func (f *forgetful) ReadLog(
 	return f.Backend.ReadLog(ctx, s, after, limit)
 }
 
-// I2: after a failover, a lease that the store does not know has ended. Lost commits are reported,
+// I2: after a failover a lease that the store does not know has ended. Lost commits are reported,
 // including those of leases that ended before.
 func TestFailoverIsComparedAndReported(t *testing.T) {
 	bubble(t, func(w *world) {

@@ -85,7 +85,7 @@ const (
 	LeaseUnknown     EventKind = "unknown"     // the reply was lost, and another lease followed
 )
 
-// The kinds of events of this process's session, which is Session unless there is none.
+// The kinds of events of this process's session. Session is that session, if there is one.
 const (
 	SessionJoined     EventKind = "joined"
 	SessionJoinFailed EventKind = "join failed"       // Err; tried again after a back-off
@@ -94,14 +94,15 @@ const (
 	SessionRegained   EventKind = "trust regained"    // shards are kept, with new tokens
 	SessionLost       EventKind = "session lost"      // Err, a *SessionLostError, names the session that ended it, if known; joins again
 	SessionHalted     EventKind = "halted"            // Err matches ErrStoreChanged; nothing is granted
-	SessionFailedOver EventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err is what Open found, if any
+	SessionFailedOver EventKind = "store failed over" // its history may have forked; every lease gets a new token (I2); Err: what Open found
 	SessionStoreLost  EventKind = "store lost writes" // Err is a *LostError about one shard, found after a failover
 	SessionCallFailed EventKind = "call failed"       // Err of a claim, transfer, release, eviction or update
 	SessionIneligible EventKind = "not eligible"      // Err says why: see Options.Eligible
 	SessionEligible   EventKind = "eligible"          // for the first time, or again
 )
 
-// The kinds of events of another member, which is Peer. Metrics and the board omit the prefix.
+// The kinds of events of another member. Peer is that member. Metrics and the board omit the
+// prefix.
 const (
 	PeerJoined  EventKind = "peer joined"
 	PeerUpdated EventKind = "peer updated" // it changed its state: see Elector.Update

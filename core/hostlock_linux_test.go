@@ -66,7 +66,7 @@ func TestRestartedOnItsHost(t *testing.T) {
 	})
 }
 
-// C14: a lock that is missing, held, or different proves nothing. The former process is silent and
+// C14: a lock that is missing, held, or another proves nothing. The former process is silent and
 // alive. It loses its shard after its TTL, as without any lock.
 func TestOtherLocksSayNothing(t *testing.T) {
 	for name, prepare := range map[string]func(w *world, dir string, former *member) (again func(*Options)){

@@ -121,9 +121,9 @@ func (l *Lease) Get(ctx context.Context, key string) (*Item, error) {
 
 // List returns the shard's items whose keys begin with the bytes of prefix, in the order of their
 // keys. It returns the first limit items, or all if limit is 0. If limit is negative, the error is
-// ErrInvalid. The limit also limits what is read from the store. If largest is positive, an item
-// with a larger value has Damaged set instead of the value; see driver.Backend. Otherwise, List
-// behaves like Get.
+// ErrInvalid. The limit also applies to what is read from the store. If largest is positive, an
+// item with a larger value has Damaged set instead of the value; see driver.Backend. Otherwise,
+// List behaves like Get.
 func (l *Lease) List(ctx context.Context, prefix string, limit, largest int) ([]Item, error) {
 	return guarded(ctx, l, callList, func(ctx context.Context) ([]Item, error) {
 		return l.e.b.List(ctx, l.fence.Shard, prefix, limit, largest)

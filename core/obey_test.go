@@ -191,8 +191,8 @@ func TestMoveWaits(t *testing.T) {
 	})
 }
 
-// TestDrainedElector: a drained node gives up all its shards, keeps the shards that no other
-// member takes, and serves again the shards that it gets as the last member.
+// TestDrainedElector: a drained node gives up all its shards, but keeps the shards that no other
+// member takes. As the last member, it serves the shards that it gets again.
 func TestDrainedElector(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := w.cluster(shardNames(10), "a", "b")

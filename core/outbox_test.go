@@ -170,8 +170,8 @@ func TestRefusalTouchesNoNeighbour(t *testing.T) {
 	})
 }
 
-// E1: a call with an unknown outcome may or may not have been applied. The outcome of each write is
-// found, and each is applied once.
+// E1: a call with an unknown outcome was applied or not. The outcome of each write is found, and
+// each is applied once.
 func TestUnknownCallIsSettledPerWrite(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
@@ -412,7 +412,7 @@ func TestOverdueCallGivesItsPlaceAway(t *testing.T) {
 	})
 }
 
-// A4: claims and releases that the server refuses because of all of them together also succeed,
+// A4: claims and releases that the server refuses because of all of them together succeed as well,
 // each after its own back-off.
 func TestClaimsRefusedAsOne(t *testing.T) {
 	const n, takes = 200, 4

@@ -127,7 +127,7 @@ func TestUnwantedGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// S13: if a watch misses a change, this costs at most a resync interval.
+// S13: a watch that misses a change costs time, at most a resync interval.
 func TestMissedChangeIsFound(t *testing.T) {
 	resync := func(o *Options) { o.Resync = 5 * ttl }
 	begin := func(w *world) (a, b *member) {
@@ -279,7 +279,7 @@ func TestHandOverKnownByTheView(t *testing.T) {
 }
 
 // A5: if a shard is contended for here again before its hand-over is sent, the hand-over did not
-// happen, although the store has answered it. The shard stays, under a new token. The machine alone
+// happen, although the store answers it. The shard stays, under a new token. The machine alone
 // interprets replies.
 func TestHandOverOfShardContendedAgain(t *testing.T) {
 	bubble(t, func(w *world) {
@@ -534,8 +534,8 @@ func TestStoreChangedIsFoundByAnyCall(t *testing.T) {
 	}
 }
 
-// I1, S14: a read of a shard's head also finds a changed store, before the handler starts and for a
-// commit in doubt.
+// I1, S14: a read of a shard's head finds it as well, before the handler starts and for a commit in
+// doubt.
 func TestStoreChangedIsFoundByHead(t *testing.T) {
 	changed := fmt.Errorf("another store: %w", ErrStoreChanged)
 	halts := func(w *world, m *member) {

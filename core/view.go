@@ -135,7 +135,7 @@ func (v *View) Member(id SessionID) (m Member, ok bool) {
 }
 
 // Unowned returns the number of shards that should be served but are not. Such a shard has no
-// owner, or an owner that is not alive or is listed in Silent, or it belongs to this member while
+// owner, or its owner is not alive or is listed in Silent. The shards of this member count while
 // this member is not trusted. Shards whose names begin with "_" count as reserved. Tenure uses
 // them, for example for the assigner. After the last member that uses such a shard has left, the
 // shard has no owner. Free locks and shards that are set aside do not count.

@@ -77,16 +77,16 @@ type Options struct {
 	BackoffMin, BackoffMax time.Duration
 
 	// Keep is how long an ended effect is kept, by the leader's clock. A later Do with the same key
-	// makes the effect again. Default 24 h, at least 1 s. If a leader's clock is ahead, it removes
-	// effects too early by that amount, and the effects that ended under this leader are kept too
-	// long by that amount.
+	// makes the effect again. Default 24 h, at least 1 s. If a leader's clock is ahead, the leader
+	// removes effects too early by that amount. Effects that ended under this leader are kept too
+	// long by the same amount.
 	Keep time.Duration
 
 	// Logger logs each effect that stays in doubt at Warn, and each effect that an operator decided
-	// at Info. If the ledger retries after background errors, Logger logs the first error at Warn,
-	// further errors after 1, 5 and 15 minutes, and then one error every 15 minutes. It logs the
-	// end of these errors at Info. All ledgers with the same Stats share these lines. Default:
-	// slog.Default at the call of Open.
+	// at Info. If background work keeps failing, Logger logs the first error at Warn, further
+	// errors after 1, 5 and 15 minutes, and then one every 15 minutes. It logs the end of these
+	// errors at Info. All ledgers with the same Stats share these lines. Default: slog.Default at
+	// the call of Open.
 	Logger *slog.Logger
 	// Stats counts this ledger's work. Give all ledgers of a process the same Stats. Default: a
 	// private Stats.

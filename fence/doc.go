@@ -37,10 +37,10 @@
 // A resource that has not seen the new token cannot refuse the old token. Therefore, a new leader
 // calls [Mark.Seal] for every resource before it announces itself.
 //
-// Only the leases of one shard may write to a resource. By default, a resource belongs to a shard
-// if its name is the shard's name, optionally followed by "/" and more text: "ledger" and
-// "ledger/7" belong to shard "ledger". [Options].MayWrite can set another rule. Writes under leases
-// of other shards are refused with a [ForeignError], and do not raise the mark.
+// Only the leases of one shard may write to a resource. By default, the name of a resource is the
+// shard's name, or begins with the shard's name and "/". For example, "ledger" and "ledger/7"
+// belong to shard "ledger". [Options].MayWrite can set another rule. Writes under leases of other
+// shards are refused with a [ForeignError], and do not raise the mark.
 //
 // # What it does not do
 //

@@ -62,11 +62,11 @@ const answerTime = time.Second
 
 // Handler passes a request to next only if the mark admits the request's fence. Requests run in Do.
 // Therefore, once a request with a higher token, or a Seal, is answered, no request with a lower
-// token still runs. Otherwise, Handler answers with a problem document (RFC 9457) and status 412
-// (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the mark's
-// storage failed, or ErrBusy). Its type is urn:tenure:fence:refused, :missing, :invalid, :foreign
-// or :mark. For a refused fence, it also contains resource, shard, holder, token, current_shard,
-// current_holder and current_token.
+// token still runs. Otherwise, Handler answers with a problem document (RFC 9457). The status is
+// 412 (refused), 428 (no fence), 400 (not a fence), 403 (another shard's resource) or 503 (the
+// mark's storage failed, or ErrBusy). The type of the document is urn:tenure:fence:refused,
+// :missing, :invalid, :foreign or :mark. For a refused fence, the document also contains resource,
+// shard, holder, token, current_shard, current_holder and current_token.
 //
 // If a higher token supersedes a request, the request's context ends, reads of its body fail
 // immediately, and writes of its answer fail a second later. For the reads and writes to fail, the

@@ -47,13 +47,13 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Update sets columns and the fence of the row with the given key in one statement, if the row was
-// last written with a lower token or with f itself. Otherwise, the error is a *RefusedError or
-// *ForeignError with the Resource table:key, or it matches ErrNoRow or driver.ErrRetry. ErrRetry
-// means that the row was inserted while Update ran and that nothing was written. The caller may try
-// again. If a column's name is not valid, the error matches driver.ErrInvalid. Values are passed as
-// bound parameters. If q is a transaction, the caller rolls back after an error. On MySQL, Update
-// sets the connection's LAST_INSERT_ID.
+// Update sets columns and the fence of the row with the given key in one statement. It does so if
+// the row was last written with a lower token or with f itself. Otherwise, the error is a
+// *RefusedError or *ForeignError with the Resource table:key, or it matches ErrNoRow or
+// driver.ErrRetry. ErrRetry means that the row was inserted while Update ran and that nothing was
+// written. The caller may try again. If a column's name is not valid, the error matches
+// driver.ErrInvalid. Values are passed as bound parameters. If q is a transaction, the caller rolls
+// back after an error. On MySQL, Update sets the connection's LAST_INSERT_ID.
 func (r *Rows) Update(ctx context.Context, q Querier, f driver.Fence, key any, set map[string]any) error {
 	if err := driver.CheckFence(f); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-go/tenure/core/driver"
 )
 
-// TestStoreWentBack: T8, while the follower runs and across a restart, with the head behind the
-// position, and with a head that other entries have brought up to the position.
+// TestStoreWentBack checks T8 while the follower runs and across a restart. The head is behind the
+// position, or other entries have brought it up to the position.
 func TestStoreWentBack(t *testing.T) {
 	for _, c := range []struct {
 		name   string

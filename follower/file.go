@@ -24,9 +24,9 @@ import (
 const maxFile = 64 << 20
 
 // File keeps positions in one small text file with a checksum. Each Save writes a new file under
-// another name, syncs it, renames it, and syncs the folder, so that a crash leaves either the old
-// positions or the new ones. Positions that are saved during a write are part of the next write. A
-// File is safe for concurrent use, but only by one process.
+// another name, syncs it, renames it, and syncs the folder. A crash therefore leaves either the old
+// positions or the new positions. Positions that are saved during a write are part of the next
+// write. A File is safe for concurrent use, but only by one process.
 type File struct {
 	path string
 

@@ -98,7 +98,7 @@ func TestFreshAfterAStop(t *testing.T) {
 		r := run(w, w.open(), &Options{Resync: time.Hour}, Memory(l.apply, nil))
 		r.until("s", o.append("s", 1))
 		for name, stop := range map[string]func(){
-			"stopped": func() { time.Sleep(10 * time.Second) }, // as in a stopped process, nothing is asked during this time
+			"stopped": func() { time.Sleep(10 * time.Second) }, // a stopped process asks nothing
 			"asleep":  func() { r.mu.Lock(); r.proven.wall = r.proven.wall.Add(-time.Hour); r.mu.Unlock() },
 		} {
 			if name == "stopped" {

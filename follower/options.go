@@ -57,9 +57,9 @@ type Options struct {
 	// OnEvent is called for each Event, in the goroutine of the event. Several calls may run at a
 	// time. OnEvent must return quickly and must not call the Tailer. Default: none.
 	OnEvent func(Event) `yaml:"-"`
-	// Logger logs the first failure of each Applier and shard at Warn, further failures after 1, 5
-	// and 15 minutes, and then one failure every 15 minutes. It logs the end of the failures and
-	// each restored snapshot at Info. Default: slog.Default at the call of NewTailer.
+	// For each Applier and shard, Logger logs the first failure at Warn, further failures after 1,
+	// 5 and 15 minutes, and then one every 15 minutes. It logs the end of the failures and each
+	// restored snapshot at Info. Default: slog.Default at the call of NewTailer.
 	Logger *slog.Logger `yaml:"-"`
 }
 

@@ -160,7 +160,7 @@ func (t *Tailer) event(e Event) {
 
 // heads records every shard's head. The parameter afresh reports that nothing connects these heads
 // to earlier news. If a shard's head is missing or behind a position, the shard's cursors check
-// again, because the page may be older than the part of the log that they have read since.
+// again. The page may be older than the part of the log that they have read since.
 func (t *Tailer) heads(heads []driver.ShardHead, sent time.Time, afresh bool) {
 	now := time.Now()
 	t.mu.Lock()

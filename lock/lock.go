@@ -159,8 +159,7 @@ func (l *Locks) Do(ctx context.Context, name string, fn func(context.Context, *L
 
 // Name returns the name of a lock for any string, and a different name for each string. A legal
 // name that does not begin with "_" stays unchanged. The name for any other string consists of
-// "_h.", the first 80 bytes of the string with "-" for each illegal byte, and 128 bits of the
-// string's SHA-256.
+// "_h.", the string's first 80 bytes with "-" for each illegal byte, and 128 bits of its SHA-256.
 func Name(s string) string {
 	if s != "" && s[0] != '_' && driver.CheckShard(driver.ShardID(driver.LockPrefix+s)) == nil {
 		return s

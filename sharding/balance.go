@@ -41,7 +41,7 @@ type Balance struct {
 	// plan continues. Default 0: no limit.
 	Budget int `yaml:"budget"`
 	// Reserve is the part of Member.Capacity that is kept for future load, if the members have that
-	// much capacity. Default 0.2; negative: none.
+	// much capacity. Default 0.2; a negative value means no reserve.
 	Reserve float64 `yaml:"reserve"`
 	// SplitAbove is the load, as a part of the mean member's share, above which a range is split.
 	// The new ranges have at most half of SplitAbove. Default 0.3.

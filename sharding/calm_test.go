@@ -335,8 +335,8 @@ func TestDeathIsTakenBack(t *testing.T) {
 	}
 }
 
-// A session that got a shard from a plan but never had the shard's lease, as after a join without a
-// reply, did not die because of the shard.
+// If a session got a shard from a plan but never had the shard's lease, the shard did not cause the
+// session's death. This happens after a join without a reply.
 func TestDeathWithoutALease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, 2, 4)

@@ -13,8 +13,8 @@ import (
 
 var long = flag.Bool("long", false, "a virtual day with 100,000 shards, and one with 1,000 members; minutes")
 
-// TestDay: during crashes, leaves and joins, no shard is forgotten, few more shards move than
-// necessary, and the number of calls does not depend on the number of shards.
+// TestDay: during crashes, leaves and joins, no shard is forgotten, and few more shards move than
+// necessary. The number of calls does not depend on the number of shards.
 //
 //	go test ./sharding -run TestDay -v -timeout 60m -args -long
 func TestDay(t *testing.T) {

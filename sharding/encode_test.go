@@ -198,8 +198,8 @@ func TestPlanFollowsItsPredecessor(t *testing.T) {
 	}
 }
 
-// Parts that do not belong together are not a plan: a part without the beginning of its plan, a
-// part of another assigner, or a part of another plan (W3).
+// Parts that do not belong together are not a plan (W3). Such a part lacks the beginning of its
+// plan, or belongs to another assigner or another plan.
 func TestPartsBelongTogether(t *testing.T) {
 	t.Parallel()
 	table, _ := randomTable(rand.New(rand.NewPCG(5, 5)), 1)

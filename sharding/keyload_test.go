@@ -95,8 +95,8 @@ func (w *KeyLoad) hottest(r Range) []int {
 	return w.big[from:to]
 }
 
-// report sets the load that an owner reports for a range: 16 parts of the same width, and up to 8
-// keys that each have at least a twentieth of the load.
+// report sets the load that an owner reports for a range. It consists of 16 parts of the same
+// width, and up to 8 keys that each have more than a twentieth of the load.
 func (w *KeyLoad) report(s *Shard) {
 	load := w.load(s.Range)
 	s.Load, s.Parts = w.noisy(load), []Part{}

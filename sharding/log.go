@@ -158,7 +158,7 @@ const (
 )
 
 // write appends a change and applies it to the table. If much was written since the last base, or
-// if the log cannot be understood, it writes a base instead, and then trims the entries that the
+// if the log cannot be understood, write appends a base instead. It then trims the entries that the
 // base replaces.
 func (j *journal) write(ctx context.Context, lease *core.Lease, c *planChange, size int) error {
 	next, err := j.table.apply(c)

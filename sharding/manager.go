@@ -140,10 +140,10 @@ func NewManager(b core.Backend, e *core.Elector, h core.Handler, o *Options) (*M
 	return m, nil
 }
 
-// Run serves this member's shards until ctx ends, and then empties the member: the assigner gives
-// its shards to others, and each shard is handed over when its handler has returned. Run returns
-// when no shard is left, or at the end of the leave budget (Options.LeaveBudget). Do not stop the
-// Elector before Run has returned.
+// Run serves this member's shards until ctx ends, and then empties the member. The assigner gives
+// the member's shards to others, and each shard is handed over when its handler has returned. Run
+// returns when no shard is left, or at the end of the leave budget (Options.LeaveBudget). Do not
+// stop the Elector before Run has returned.
 //
 // If every shard was handed over, the error is nil. If the leave budget ends first, the error
 // states how many shards are left. The Elector gives them back when it stops. If handlers do not

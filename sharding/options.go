@@ -93,8 +93,8 @@ type Options struct {
 	// when the member reads the plan. Changes that are older than the member's first read of the
 	// plans are left out. One goroutine calls OnRange, so it must return quickly.
 	OnRange func([]RangeEvent) `yaml:"-"`
-	// Logger logs the first failure of a call that the Manager repeats at Warn, further failures
-	// after 1, 5 and 15 minutes, and then one failure every 15 minutes. It logs the end of the
+	// If the Manager repeats a failing call, Logger logs the first failure at Warn, further
+	// failures after 1, 5 and 15 minutes, and then one every 15 minutes. It logs the end of the
 	// failures at Info, and the beginning and the end of a quarantine at Warn. Default:
 	// slog.Default at the call of NewManager.
 	Logger *slog.Logger `yaml:"-"`

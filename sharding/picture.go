@@ -24,8 +24,8 @@ type Picture struct {
 	// Capacity holds the capacities of the members that report load and have set
 	// Options.Capacity.
 	Capacity map[core.SessionID]float64
-	// Elsewhere maps shards, at most 256, to the zone that Rules.Prefer of a Balance names for
-	// them, if their owner is in another zone.
+	// Elsewhere lists up to 256 shards whose owner is not in the zone that Rules.Prefer of a
+	// Balance names for them. The values are these zones.
 	Elsewhere map[string]string
 }
 

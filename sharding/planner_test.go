@@ -54,7 +54,7 @@ func TestLostMoveIsWrittenAgain(t *testing.T) {
 }
 
 // The plan after a death does not depend on how many heirs have claimed their shards when it is
-// made: each of these shards belongs to its heir, and no other shard moves.
+// made. Each of these shards belongs to its heir, and no other shard moves.
 func TestPlanAmongHeirs(t *testing.T) {
 	t.Parallel()
 	names, err := keyspace.Expand("s-00..29")

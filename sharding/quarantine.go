@@ -33,8 +33,8 @@ import (
 //
 // If there are few members, more deaths are needed, for example 7 with three members. A shard is
 // not put into quarantine if another shard was present at each death, or if all deaths were on one
-// machine. If more than half of all shards, or more than three and more than a twentieth, are in
-// quarantine or due for it, the shards are not the cause. All these shards are then freed.
+// machine. The shards are not the cause if more than half of all shards are in quarantine or due
+// for it, or more than three and more than a twentieth. All these shards are then freed.
 type Quarantine struct {
 	// Deaths is the number of owners that must die within Within. Default 3; if negative, there is
 	// no quarantine.

@@ -80,8 +80,8 @@ func TestRepair(t *testing.T) {
 	})
 }
 
-// TestRepairBetweenSteps: a range that was given but not yet taken when the plans were lost is
-// taken after the repair, both by new members and by the members that gave ranges.
+// TestRepairBetweenSteps: when the plans were lost, a range was given but not yet taken. After the
+// repair, it is taken, both by new members and by the members that gave ranges.
 func TestRepairBetweenSteps(t *testing.T) {
 	t.Parallel()
 	for _, restart := range []bool{false, true} {

@@ -19,7 +19,7 @@ import (
 // Shards are named exactly, or by a prefix that ends in "*".
 type Rules struct {
 	Drain   []string            `json:"drain,omitempty" yaml:"drain,omitempty"`     // nodes that must own nothing
-	Pin     map[string]string   `json:"pin,omitempty" yaml:"pin,omitempty"`         // shards to the node that must own them while it is alive
+	Pin     map[string]string   `json:"pin,omitempty" yaml:"pin,omitempty"`         // shards to the node that must own them while it lives
 	Exclude map[string][]string `json:"exclude,omitempty" yaml:"exclude,omitempty"` // shards to nodes that must not own them
 	// Spread, if not empty, is a separator such as ".". Shards whose names agree up to the last
 	// separator form a group. Each group is spread evenly over the members' zones.

@@ -17,17 +17,17 @@ import (
 	"github.com/tenure-go/tenure/sharding"
 )
 
-// The simulation runs many members and the shards of a keyspace over virtual time: the lease
-// machines of internal/fsm, one per member, over a model store, with the assigner of this package.
+// The simulation runs many members and the shards of a keyspace in virtual time. Each member has a
+// lease machine of internal/fsm. The machines use a model store and the assigner of this package.
 // Members crash, leave and join. With Config.Keys the keys have a load that drifts, ranges are
 // split and merged by it, and processes are killed between the steps. With Config.Poison some keys
 // kill every member that serves them. The simulation always judges which member serves each hash.
 // It measures the cost of plans: shards and load moved, time without an owner, calls to the store.
 //
 // The machines, the planner, its log's form, the assigners, the heirs, the tables, reports, notes
-// and quarantine are the real ones. The Manager's and its slices' part is done in its simplest
-// form: a plan reaches every member one delay after it was written, and handlers take a fixed time
-// to drain. The store answers every call; the simulation of internal/fsm has faults of the network.
+// and quarantine are the real ones. The Manager and its slices are replaced by their simplest form:
+// a plan reaches every member one delay after it was written, and handlers take a fixed time to
+// drain. The store answers every call; the simulation of internal/fsm has faults of the network.
 // Full reads of the namespace are rare (Config.Resync), because a hundred machines would otherwise
 // spend most of the time on them.
 
@@ -44,7 +44,7 @@ type Config struct {
 	Resync          time.Duration // default 6 h
 	Assigner        sharding.Assigner
 
-	Keys       int                 // keys that have load; default 0, so that no range is split. Every fourth member has a larger capacity
+	Keys       int                 // number of keys with load; default 0: no range is split
 	Zipf       float64             // default 1.1
 	Swap       time.Duration       // after which a hot key turns cold, and a cold one hot; default 20 min
 	Blow       float64             // part of the splits and merges at a step of which a process is killed, but not two within a minute

@@ -250,7 +250,7 @@ func TestDivideUnderLoad(t *testing.T) {
 				start := func(node string) {
 					w.member(node, func(m *member, o *Options) {
 						o.Shards, o.Keyspace, o.Logger, o.Assigner = nil, k, nil, divide
-						o.Quarantine.Deaths = -1 // hundreds of splits and merges pass the deaths of a few members on to all shards
+						o.Quarantine.Deaths = -1 // splits and merges pass the deaths on to all shards
 						m.handler = func(ctx context.Context, lease *core.Lease) error { return l.serve(m)(ctx, lease) }
 					})
 				}

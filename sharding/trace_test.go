@@ -245,8 +245,8 @@ func isLong() bool {
 
 // TestDrift: for an hour, each minute two hot keys turn cold and two others hot. One is of the
 // hundred hottest, and one is of the 20th to the 200th. If two of the five hottest keys moved to
-// other members in one minute, some member would have 4 % of all load too much, and more than 2 %
-// would move.
+// other members in one minute, some member would have 4 % of all load too much. More than 2 % would
+// move.
 //
 //	go test ./sharding -run TestDrift -v -timeout 30m -args -long
 func TestDrift(t *testing.T) {

@@ -101,9 +101,9 @@ func open(t *testing.T, c *config.Config) core.Backend {
 	return b
 }
 
-// TestShutdownUnderLoad stops the leader's application again and again while it writes: its work
-// has ended before its lease is given back, the standby continues within a hand-over, no entry is
-// lost or doubled, and nothing is left behind.
+// TestShutdownUnderLoad stops the leader's application again and again while it writes. The work
+// must end before the lease is given back, and the standby must continue within a hand-over. No
+// entry is lost or doubled, and nothing is left behind.
 func TestShutdownUnderLoad(t *testing.T) {
 	for name, part := range stores("stop-" + strings.ToLower(rand.Text()[:8])) {
 		t.Run(name, func(t *testing.T) {

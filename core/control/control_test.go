@@ -161,8 +161,8 @@ func TestReadBounded(t *testing.T) {
 	}
 }
 
-// TestLargeJunkHidesNothing: junk records that come before all rules hide no rule, even if each is
-// as long as the longest rule and together they exceed the size of one List.
+// TestLargeJunkHidesNothing: junk records that come before all rules hide no rule. Each is as long
+// as the longest rule, and together they exceed the size of one List.
 func TestLargeJunkHidesNothing(t *testing.T) {
 	t.Parallel()
 	b, err := memory.Open(t.Context(), memory.New(), "test", nil)

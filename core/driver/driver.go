@@ -112,8 +112,9 @@ type Backend interface {
 
 	// List returns the shard's items whose keys begin with the bytes of prefix, in the order of the
 	// keys' bytes. It returns the first limit items, or all if limit is 0. If limit is negative,
-	// the error is ErrInvalid (L2). The limit also limits how many values are read from the store.
-	// List is linearizable, like Get. It leaves out items with invalid keys, which views name (D1).
+	// the error is ErrInvalid (L2). The limit also applies to the values that are read from the
+	// store. List is linearizable, like Get. It leaves out items with invalid keys, which views
+	// name (D1).
 	//
 	// If largest is positive, List does not return larger values: their items have Damaged set
 	// instead (D1). If there is also a limit, the values have at most MaxListBytes in total, and
@@ -151,8 +152,8 @@ type Backend interface {
 //
 // Answers to the session's own writes show whether the store is still the same (I1). The error is
 // ErrStoreChanged if the identity changed, or if a write of the session has a lower revision than
-// an earlier write. It is also ErrStoreChanged if a heartbeat finds an older version than the
-// version that the last acknowledged heartbeat wrote. Sometimes, only the answer to an applied
+// an earlier write. It is also ErrStoreChanged if a heartbeat finds a version that is older than
+// the one that the last acknowledged heartbeat wrote. Sometimes, only the answer to an applied
 // write shows the change. If the write is a heartbeat, it still returns ErrStoreChanged. Any other
 // write then has an unknown outcome, because ErrStoreChanged would mean that the write was not
 // applied (E1). Every later call returns ErrStoreChanged.
@@ -207,8 +208,8 @@ type Session interface {
 
 	// Commit writes under leases. Each Write is atomic, and independent of the others. A write
 	// takes effect, in one atomic step, if and only if two conditions hold at its point in the
-	// store's order: its fence is the shard's latest granted lease, neither released nor
-	// transferred nor preempted, and its number is the next (F1). For a dead fence, the error is
+	// store's order (F1). Its fence must be the shard's latest granted lease, neither released nor
+	// transferred nor preempted. Its number must be the next number. For a dead fence, the error is
 	// *FencedError, even if a precondition would have failed as well. For a failed precondition or
 	// a wrong number, the error is *ConflictError. In both cases, the write has no effect (F2).
 	//

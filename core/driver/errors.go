@@ -82,8 +82,8 @@ func Unknown(err error) bool { return err != nil && !NotApplied(err) }
 
 // Ended returns, for backends, the error of a context that is done, with its cause, because client
 // libraries do not always report why a call ended. If the cause matches ErrLost or a sentinel of
-// the closed set, Ended keeps only its text: such a cause is the reason why the caller gave up, not
-// the outcome of the call (rule E1).
+// the closed set, Ended keeps only the text of the cause. Such a cause is the reason why the caller
+// gave up, not the outcome of the call (rule E1).
 func Ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

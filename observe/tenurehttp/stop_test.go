@@ -264,8 +264,8 @@ func TestMayStopIsOff(t *testing.T) {
 }
 
 // TestMayStopFromOutside: a client that reaches the port cannot take places. This applies to
-// clients on this machine and on others, to a proxy in front of a Unix socket, to another Host, and
-// to a page in a browser on this machine.
+// clients on this and other machines, to a proxy in front of a Unix socket, to another Host, and to
+// a page in a local browser.
 func TestMayStopFromOutside(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "n1", "n2", "n3")

@@ -179,13 +179,13 @@ var ErrAddress error = errtext.NotApplied("the owner has no address that is allo
 // Do sends a request to the owner of a key and returns its answer, whose body the caller closes. Do
 // replaces the host of the request's URL, and keeps it as the Host header.
 //
-// Do makes up to Attempts attempts, and tries again only if nothing was done: a Handler refused the
-// request, the shard had no owner, or Do could not connect to the owner. Unless Base is set, Do
-// also tries again if the owner closed an idle HTTP/1 connection before the request was written. Do
-// sends a body again only if the request has GetBody, as requests from http.NewRequest do. It
-// returns any other answer, including redirects, and the answer of the last attempt. After any
-// other error, the request may have been done. If the shard has no owner, the error matches
-// sharding.ErrNoOwner. The error may also match ErrAddress.
+// Do makes up to Attempts attempts, and tries again only if nothing was done. This is so if a
+// Handler refused the request, the shard had no owner, or Do could not connect to the owner. Unless
+// Base is set, Do also tries again if the owner closed an idle HTTP/1 connection before the request
+// was written. Do sends a body again only if the request has GetBody, as requests from
+// http.NewRequest do. It returns any other answer, including redirects, and the answer of the last
+// attempt. After any other error, the request may have been done. If the shard has no owner, the
+// error matches sharding.ErrNoOwner. The error may also match ErrAddress.
 func (c *Client) Do(key string, r *http.Request) (*http.Response, error) {
 	s := &sending{c: c, key: key, first: r}
 	for {

@@ -147,7 +147,7 @@ func TestClientSendsNowhereElse(t *testing.T) {
 	})
 	guarded := x.of(t, nil)
 	narrow := x.of(t, func(o *route.ClientOptions) { o.Allow = only(owner) })
-	open := x.of(t, func(o *route.ClientOptions) { o.Allow = allowAll }) // names that resolve to local addresses are still refused
+	open := x.of(t, func(o *route.ClientOptions) { o.Allow = allowAll }) // names of local addresses stay refused
 	shows := func(c *route.Client, token int) {
 		await(t, "the map", func() bool {
 			o, err := c.Owner("key")

@@ -1,7 +1,7 @@
 // Package route sends HTTP requests to the owner of their shard. If this process owns the shard of
 // a request, a [Handler] serves the request. Otherwise, the Handler forwards it to the owner, or
 // answers with the owner's address, and a client's [Transport] tries again there. Package routegrpc
-// does the same for gRPC. A [Client] needs no store: it keeps a copy of the map of owners that
+// does the same for gRPC. A [Client] needs no store. It keeps a copy of the map of owners, which
 // every member can serve ([NewOwners]), and sends each request to the owner of the request's key.
 //
 //	router, err := sharding.NewRouter(elector, manager)

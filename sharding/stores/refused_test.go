@@ -98,7 +98,7 @@ func member(
 		return nil
 	}, &sharding.Options{
 		Keyspace: sharding.Keyspace{Name: "k", Shards: begun}, Assigner: d, Interval: 100 * time.Millisecond, LeaveBudget: 10 * time.Second,
-		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }, // so that the assigner plans in each interval
+		Loads: func(context.Context) (map[string]float64, error) { return nil, nil }, // plan in each interval
 	})
 	if err != nil {
 		t.Fatal(err)
