@@ -58,7 +58,7 @@ const (
 	// Repeat means that the next Do may attempt the effect again, with the same idempotency key,
 	// because of a decision.
 	Repeat State = "repeat"
-	// Done means the effect happened, once.
+	// Done means the effect happened once.
 	Done State = "done"
 	// Failed means the effect did not happen, or was compensated. It is not attempted again.
 	Failed State = "failed"

@@ -363,7 +363,7 @@ func (l *Ledger) land(f *flight) {
 // Lookup returns an effect's state. It costs one read, or two reads if the effect may be in doubt.
 // If the effect was never begun or is no longer kept, Lookup returns nil and no error. An
 // idempotent consumer calls Lookup to learn whether a message is done. An open effect of a former
-// leader is InDoubt until someone decides.
+// leader is InDoubt until Resolve or a person decides.
 func (l *Ledger) Lookup(ctx context.Context, key string) (*Effect, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@
 // A Tailer has one TailLog stream, however many shards it follows. It keeps entries from the stream
 // up to a limit. Shards that are further behind are read with ReadLog, a few at a time and at a
 // limited rate. To detect a stream that no longer delivers entries, the Tailer also reads all heads
-// every Resync and, while Fresh is called, every Pulse.
+// once per Resync and, while Fresh is called, once per Pulse.
 //
 // # Rules
 //

@@ -54,7 +54,7 @@ func (t *Tailer) stream(ctx context.Context) {
 	}
 }
 
-// resync reads all heads every Resync, which finds entries that the stream missed.
+// resync reads all heads once per Resync, to find entries that the stream missed.
 func (t *Tailer) resync(ctx context.Context) {
 	pause := t.o.Resync
 	for attempt := 0; wait(ctx, pause); {

@@ -298,7 +298,7 @@ func (l *loads) fillTo(part, limit float64) {
 const trifle = 1e-4
 
 // step moves one shard from a member to another, or to the member that then has the lowest share.
-// It takes the largest fitting shard with a load of at most want. If there is none, it takes the
+// It takes the largest fitting shard with a load of at most want. If no shard fits, it takes the
 // smallest shard above want, if this helps.
 func (l *loads) step(from, to int32, want, limit float64) bool {
 	coldest := to

@@ -239,7 +239,7 @@ func without(names []string, t *assignments) (out []string) {
 	return out
 }
 
-// Owner returns the session to which a shard is assigned, or "" if there is none.
+// Owner returns the session to which a shard is assigned, or "" if there is no such session.
 func (s *Simulated) Owner(shard string) core.SessionID {
 	if i, ok := indexOf(s.table, shard); ok {
 		return s.table.session(i)
@@ -247,7 +247,8 @@ func (s *Simulated) Owner(shard string) core.SessionID {
 	return ""
 }
 
-// Heir returns the session that takes a shard over when its owner dies, or "" if there is none.
+// Heir returns the session that takes a shard over when its owner dies, or "" if there is no such
+// session.
 func (s *Simulated) Heir(shard string) core.SessionID {
 	if i, ok := indexOf(s.table, shard); ok && s.heirs[i] != None {
 		return s.table.members[s.heirs[i]].ID

@@ -224,8 +224,8 @@ func (r *loadReader) look(ctx context.Context, v *core.View) (some bool) {
 	return true
 }
 
-// merge makes one table from the reports. For each shard, it takes the owner's report. If there is
-// none, it takes the report of the first session that has reported the shard.
+// merge makes one table from the reports. For each shard, it takes the owner's report. If the owner
+// has not reported the shard, it takes the report of the first session that has.
 func (r *loadReader) merge(v *core.View) {
 	r.now = map[string]*shardReport{}
 	for _, id := range slices.Sorted(maps.Keys(r.reports)) {

@@ -40,7 +40,7 @@ const (
 	gridReads  = 64
 )
 
-// lanes hands out lanes. All meters of a process share one lanes.
+// lanes hands out lanes. All meters of a process share one lanes value.
 type lanes struct {
 	idle    sync.Pool // usually returns the lane that the same processor put back
 	made    atomic.Uint32

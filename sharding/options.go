@@ -71,8 +71,8 @@ type Options struct {
 	// Quarantine configures when no member may own a shard because the shard's owners keep dying.
 	Quarantine Quarantine `yaml:"quarantine"`
 	// Poll is the time between two reads of the assigner's log. It is for namespaces in which
-	// shards write much. Default 0: the Manager follows the logs of the whole namespace, and learns
-	// of each plan immediately.
+	// shards write a lot. Default 0: the Manager follows the logs of the whole namespace, and
+	// learns of each plan immediately.
 	Poll time.Duration `yaml:"poll"`
 	// ZoneKey is the key of core.Options.Meta that holds a member's zone. Default
 	// "zone".

@@ -97,7 +97,7 @@ const (
 type suspicion struct {
 	Deaths   []int64  // the newest ones, oldest first
 	Of       []uint64 // identities of the members in the last len(Of) deaths
-	Until    int64    // end of the quarantine; 0 if there is none
+	Until    int64    // end of the quarantine; 0 if there is no quarantine
 	Versions []string // the members' versions when the quarantine began
 }
 
@@ -159,7 +159,7 @@ type isolation struct {
 	Time     int64   // when the plan was made; 0 if it changes no suspicion
 	Within   int64   // deaths before this time are forgotten
 	Late     []int32 // shards whose owner died
-	By       []int32 // slot of the owner, for each element of Late
+	By       []int32 // by element of Late: slot of the owner
 	Hold     []int32
 	Until    int64 // end of a quarantine that begins now
 	Versions []string

@@ -94,8 +94,8 @@ func (r Rules) compile(d *draft) *compiled {
 	return k
 }
 
-// lookUp returns the entry for a shard: the shard's own entry or, if there is none, the entry of
-// the longest prefix.
+// lookUp returns the entry for a shard: the shard's own entry or, if it has none, the entry of the
+// longest prefix.
 func lookUp[T any](of map[string]T, name string) (v T, ok bool) {
 	if v, ok = of[name]; ok {
 		return v, true

@@ -19,7 +19,7 @@ import (
 var used = flag.Int("names", 0, "how many names are used once, on every store; 0: 5000, on SQLite alone")
 
 const (
-	lockers = 256         // at once
+	lockers = 256         // at the same time
 	maxGrew = 2 << 20     // bytes of heap
 	before  = 2 * lockers // names before the heap is measured
 )

@@ -193,7 +193,7 @@ func judge(writes []write) (disordered, lost []string) {
 	return disordered, lost
 }
 
-// TestJudge: judge finds each kind of damage, and reports none where there is none.
+// TestJudge: judge finds each kind of damage, and reports no damage where there is no damage.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		name             string

@@ -308,7 +308,7 @@ func Handler(s Source, o *Options) http.Handler {
 	})
 }
 
-// probes are the paths that an orchestrator asks, under any Host.
+// probes are the paths that an orchestrator requests. They accept any Host.
 var probes = map[string]bool{"/healthz": true, "/livez": true, "/readyz": true}
 
 // CheckHost returns a handler that, over loopback, refuses the same Host headers as Handler. It is

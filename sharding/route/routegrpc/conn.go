@@ -28,7 +28,8 @@ var _ grpc.ClientConnInterface = (*keyed)(nil)
 // key returns the key of a call from its full method and message. For a stream, the message is nil,
 // and the context must hold the key. If key returns an error, the caller gets it. If the connection
 // to the owner fails, the call fails with Unavailable, and is not made again. The Peers limit the
-// addresses. The caller still owns the Client and the Peers. The error matches core.ErrInvalid.
+// addresses to which calls may go. The caller still owns the Client and the Peers. The error
+// matches core.ErrInvalid.
 func NewConn(c *route.Client, peers *Peers, key func(ctx context.Context, method string, req any) (string, error), o *ClientOptions,
 ) (grpc.ClientConnInterface, error) {
 	if c == nil || peers == nil || key == nil {
