@@ -94,7 +94,7 @@ func (l *Lease) Remaining() time.Duration {
 	return max(0, time.Duration(l.trust.until.Load()-int64(l.e.clk.now())))
 }
 
-// Rules returns the same operators' rules as View().Rules, at a lower cost. The caller must not
+// Rules returns the same operators' rules as View.Rules, at a lower cost. The caller must not
 // modify the slice.
 func (l *Lease) Rules() []control.Rule {
 	l.e.mu.Lock()

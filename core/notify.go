@@ -76,8 +76,8 @@ func (n *notifier) close() {
 	poke(n.wake)
 }
 
-// step marks the begin or the end of one step. The lines about a step's leases are written when the
-// step ends.
+// step marks the beginning or the end of one step. The lines about a step's leases are written when
+// the step ends.
 func (n *notifier) step(begins bool) {
 	n.mu.Lock()
 	n.stepping = begins
