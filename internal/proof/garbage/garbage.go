@@ -150,7 +150,8 @@ func Test(t *testing.T, store Store, during time.Duration) {
 		t.Errorf("%d records of garbage, %d commits, %d records named: this shows nothing", written.Load(), commits,
 			len(w.lines))
 	}
-	if after > before+growth {
+	// The memory backend keeps in this process the records and logs that are written.
+	if after > before+growth && culprit.Info().Backend != "memory" {
 		t.Errorf("the heap grew by %d bytes, want at most %d", after-before, growth)
 	}
 	// If a machine needs this long to write a file, the delay alone costs leases.
